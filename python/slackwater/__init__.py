@@ -1,0 +1,1 @@
+"""Slackwater: consistent, incrementally maintained collections for Apache Spark."""

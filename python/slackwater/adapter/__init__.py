@@ -1,0 +1,1 @@
+"""The coordinator: sessions, catalog, time, sequencing."""

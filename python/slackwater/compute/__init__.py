@@ -1,0 +1,1 @@
+"""Dataflows: the worker that keeps views up to date. Knows repr, persist and sql."""

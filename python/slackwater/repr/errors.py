@@ -1,0 +1,91 @@
+"""User errors: a condition, an SQLSTATE, a message that names the object and what to do.
+
+The catalogue is ``slackwater-error-conditions.json`` beside this file, in the format of Spark's
+``error-conditions.json``; the shim reads the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+_PLACEHOLDER = re.compile(r"<([A-Za-z_][A-Za-z0-9_]*)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in the statement's text an error is: 1-based line, 0-based column, as Spark counts."""
+
+    line: int
+    column: int
+
+
+class SlackwaterError(Exception):
+    """An error that a user caused or must know about.
+
+    `condition` is a key of the catalogue, or one of Spark's own where Spark's applies.
+    `message` is complete: condition, text and SQLSTATE are put together by the front end.
+    """
+
+    def __init__(
+        self,
+        condition: str,
+        sqlstate: str,
+        message: str,
+        parameters: Mapping[str, str],
+        position: Position | None = None,
+    ) -> None:
+        super().__init__(f"[{condition}] {message} SQLSTATE: {sqlstate}")
+        self.condition = condition
+        self.sqlstate = sqlstate
+        self.message = message
+        self.parameters = dict(parameters)
+        self.position = position
+
+    def to_json(self) -> dict[str, Any]:
+        """The error as the shim's protocol carries it."""
+        return {
+            "condition": self.condition,
+            "sqlstate": self.sqlstate,
+            "message": self.message,
+            "parameters": self.parameters,
+            "position": (
+                None
+                if self.position is None
+                else {"line": self.position.line, "column": self.position.column}
+            ),
+        }
+
+
+class FatalError(Exception):
+    """A broken invariant. The coordinator stops; the shim starts it again."""
+
+
+@cache
+def conditions() -> Mapping[str, Mapping[str, Any]]:
+    """The catalogue: condition to ``{"message": [line, ...], "sqlState": state}``."""
+    text = resources.files(__package__).joinpath("slackwater-error-conditions.json").read_text()
+    catalogue: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return catalogue
+
+
+def user_error(
+    condition: str, /, *, position: Position | None = None, **parameters: str
+) -> SlackwaterError:
+    """The error for `condition`, ready to raise.
+
+    Every placeholder ``<name>`` of the condition's message must be given, and nothing else;
+    a mismatch is a defect of ours and raises KeyError.
+    """
+    entry = conditions()[condition]
+    template = "\n".join(entry["message"])
+    expected = set(_PLACEHOLDER.findall(template))
+    if expected != set(parameters):
+        raise KeyError(f"{condition} takes {sorted(expected)}, got {sorted(parameters)}")
+    message = _PLACEHOLDER.sub(lambda match: parameters[match[1]], template)
+    return SlackwaterError(condition, entry["sqlState"], message, parameters, position)

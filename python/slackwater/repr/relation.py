@@ -1,0 +1,193 @@
+"""Relation descriptions: the columns of a collection in Spark's own schema notation.
+
+Types are Spark's, kept as the JSON that `StructType.json` writes (so nested types, nullability
+and char/varchar metadata survive), never translated into a type system of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from slackwater.repr.errors import user_error
+
+TIME_COLUMN = "__time"
+DIFF_COLUMN = "__diff"
+
+JsonType = str | Mapping[str, Any]
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_PADDED = re.compile(r"(?:char|varchar)\(\d+\)")
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_SQL_NAMES: Mapping[str, str] = {
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INT",
+    "long": "BIGINT",
+}
+
+
+def arrow_type(spark_type: JsonType) -> pa.DataType:
+    """The Arrow type that carries a Spark type.
+
+    `spark_type` is a type in Spark's JSON notation. Raises SLACKWATER_UNSUPPORTED_TYPE for types
+    that Parquet does not hold exactly (VARIANT, intervals, user-defined types, TIME, ...).
+    """
+    if isinstance(spark_type, str):
+        if spark_type in _PRIMITIVES:
+            return _PRIMITIVES[spark_type]
+        if (decimal := _DECIMAL.fullmatch(spark_type)) is not None:
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if spark_type.startswith("string") or _PADDED.fullmatch(spark_type):
+            return pa.string()
+        raise user_error("SLACKWATER_UNSUPPORTED_TYPE", typeName=spark_type.upper())
+    match spark_type["type"]:
+        case "struct":
+            return pa.struct([_arrow_field(field) for field in spark_type["fields"]])
+        case "array":
+            element = pa.field(
+                "element", arrow_type(spark_type["elementType"]), bool(spark_type["containsNull"])
+            )
+            return pa.list_(element)
+        case "map":
+            value = pa.field(
+                "value", arrow_type(spark_type["valueType"]), bool(spark_type["valueContainsNull"])
+            )
+            return pa.map_(arrow_type(spark_type["keyType"]), value)
+        case other:
+            raise user_error("SLACKWATER_UNSUPPORTED_TYPE", typeName=str(other).upper())
+
+
+def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
+    return pa.field(field["name"], arrow_type(field["type"]), bool(field["nullable"]))
+
+
+def sql_type(spark_type: JsonType) -> str:
+    """The type as it is written in SQL, e.g. ``ARRAY<BIGINT>``."""
+    if isinstance(spark_type, str):
+        return _SQL_NAMES.get(spark_type, spark_type.upper())
+    match spark_type["type"]:
+        case "struct":
+            inner = ", ".join(
+                f"{quote_identifier(f['name'])}: {sql_type(f['type'])}" for f in spark_type["fields"]
+            )
+            return f"STRUCT<{inner}>"
+        case "array":
+            return f"ARRAY<{sql_type(spark_type['elementType'])}>"
+        case "map":
+            return f"MAP<{sql_type(spark_type['keyType'])}, {sql_type(spark_type['valueType'])}>"
+        case other:
+            return str(other).upper()
+
+
+def quote_identifier(name: str) -> str:
+    """`name` as a quoted Spark identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `type_json` is Spark's JSON for the type, as text; `metadata_json` likewise."""
+
+    name: str
+    type_json: str
+    nullable: bool = True
+    metadata_json: str = "{}"
+
+    @property
+    def spark_type(self) -> JsonType:
+        decoded: JsonType = json.loads(self.type_json)
+        return decoded
+
+    @property
+    def sql_type(self) -> str:
+        declared = json.loads(self.metadata_json).get("__CHAR_VARCHAR_TYPE_STRING")
+        return str(declared).upper() if declared else sql_type(self.spark_type)
+
+    @property
+    def default_sql(self) -> str | None:
+        """The DEFAULT expression of the column as SQL, if it has one."""
+        value = json.loads(self.metadata_json).get("CURRENT_DEFAULT")
+        return None if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationDesc:
+    """The columns of a relation, in order."""
+
+    columns: tuple[Column, ...]
+
+    @staticmethod
+    def from_json(schema_json: str) -> RelationDesc:
+        """From the JSON of a Spark StructType."""
+        fields: Sequence[Mapping[str, Any]] = json.loads(schema_json)["fields"]
+        return RelationDesc(
+            tuple(
+                Column(
+                    name=field["name"],
+                    type_json=json.dumps(field["type"], sort_keys=True),
+                    nullable=bool(field["nullable"]),
+                    metadata_json=json.dumps(field.get("metadata") or {}, sort_keys=True),
+                )
+                for field in fields
+            )
+        )
+
+    @staticmethod
+    def of(**columns: str) -> RelationDesc:
+        """From names and Spark JSON type names, e.g. ``RelationDesc.of(k="integer")``."""
+        return RelationDesc(tuple(Column(name, json.dumps(kind)) for name, kind in columns.items()))
+
+    def to_json(self) -> str:
+        """The JSON of the Spark StructType."""
+        fields = [
+            {
+                "name": column.name,
+                "type": column.spark_type,
+                "nullable": column.nullable,
+                "metadata": json.loads(column.metadata_json),
+            }
+            for column in self.columns
+        ]
+        return json.dumps({"type": "struct", "fields": fields})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the relation's rows, without time and diff.
+
+        Raises SLACKWATER_UNSUPPORTED_TYPE.
+        """
+        return pa.schema(
+            [pa.field(c.name, arrow_type(c.spark_type), c.nullable) for c in self.columns]
+        )
+
+    def update_schema(self) -> pa.Schema:
+        """The Arrow schema of the relation's updates: the columns, ``__time``, ``__diff``."""
+        return pa.schema(
+            [
+                *self.arrow_schema(),
+                pa.field(TIME_COLUMN, pa.int64(), False),
+                pa.field(DIFF_COLUMN, pa.int64(), False),
+            ]
+        )

@@ -1,0 +1,1 @@
+"""The bridge to Spark: gateway, jar, session builder. The only place that names py4j."""

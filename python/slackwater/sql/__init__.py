@@ -1,0 +1,1 @@
+"""Statements, names, the relational plan and its delta rules. Knows repr; does no I/O."""

@@ -1,0 +1,1 @@
+"""Collections, ingestion, sources and sinks. Knows repr and persist."""
