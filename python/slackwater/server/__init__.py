@@ -1,1 +1,1 @@
-"""The HTTP face of the adapter."""
+"""The HTTP face of the adapter, and the coordinator's process."""

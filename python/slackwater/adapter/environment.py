@@ -1,0 +1,111 @@
+"""What the parts of the coordinator share, and the questions about frontiers that all ask."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.group_commit import GroupCommitter
+from slackwater.adapter.oracle import TimestampOracle
+from slackwater.adapter.retention import DEFAULT_RETAIN_MS, Retention, effective_since
+from slackwater.adapter.sessions import Sessions
+from slackwater.adapter.watch import FrontierWatch
+from slackwater.compute.engine import Engine
+from slackwater.compute.worker import Worker
+from slackwater.persist.client import PersistClient
+from slackwater.persist.holds import HoldRegistry
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.ingestion import IngestionRunner
+
+READABLE = frozenset(
+    {ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SYSTEM_TABLE}
+)
+CATALOG_NAME = "slackwater"
+
+
+@dataclass(slots=True)
+class Environment:
+    """The coordinator's parts. Built once by `Coordinator.open`; every part is thread-safe.
+
+    `ddl` serialises changes of the catalog. Lock order: ddl, then the committer's, then
+    persist's; `watch` is taken with none of them held.
+    """
+
+    location: str
+    log: str
+    persist: PersistClient
+    catalog: DurableCatalog
+    oracle: TimestampOracle
+    committer: GroupCommitter
+    worker: Worker
+    ingestion: IngestionRunner
+    engine: Engine
+    watch: FrontierWatch
+    sessions: Sessions
+    holds: HoldRegistry
+    clock: Callable[[], int]
+    ddl: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def state(self) -> CatalogState:
+        """The catalog as of now: an immutable snapshot."""
+        return self.catalog.state
+
+    def item(self, global_id: GlobalId) -> CatalogItem:
+        """The item, or SLACKWATER_DEPENDENCY_DROPPED when it is gone."""
+        item = self.state.items.get(global_id)
+        if item is None:
+            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
+        return item
+
+    def upper(self, item: CatalogItem) -> Frontier:
+        """The first time at which the item's contents may still change."""
+        if item.kind is ItemKind.SYSTEM_TABLE:
+            return EMPTY_FRONTIER
+        if item.shard_id is None:
+            inputs = [self.upper(self.item(i)) for i in item.depends_on]
+            return min(inputs) if inputs else EMPTY_FRONTIER
+        state = self.persist.state(item.shard_id)
+        return Frontier(self.persist.tables_upper() if state.grouped else state.upper)
+
+    def since(self, item: CatalogItem) -> Frontier:
+        """The first time at which the item can be read."""
+        if item.kind is ItemKind.SYSTEM_TABLE or (item.shard_id is None and not item.depends_on):
+            return Frontier(0)
+        if item.shard_id is None:
+            return max(self.since(self.item(i)) for i in item.depends_on)
+        retain = item.details.get("retain_history_ms")
+        floor = self.persist.state(item.shard_id).since
+        hold = self.holds.oldest(item.shard_id)
+        return effective_since(
+            Retention(floor, DEFAULT_RETAIN_MS if retain is None else int(retain)),
+            self.upper(item),
+            () if hold is None else (hold,),
+        )
+
+    def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
+        """The shards of the tables and sources that the items are computed from."""
+        found: set[int] = set()
+        pending = list(ids)
+        seen: set[GlobalId] = set()
+        while pending:
+            global_id = pending.pop()
+            if global_id in seen:
+                continue
+            seen.add(global_id)
+            item = self.state.items.get(global_id)
+            if item is None:
+                continue
+            if item.kind in (ItemKind.TABLE, ItemKind.SOURCE) and item.shard_id is not None:
+                found.add(item.shard_id)
+            else:
+                pending.extend(item.depends_on)
+        return frozenset(found)
+
+    def now(self) -> Timestamp:
+        return Timestamp(self.clock())

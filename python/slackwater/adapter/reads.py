@@ -1,0 +1,299 @@
+"""Reads: from the collections of a query to one timestamp, a hold, and the parts to read.
+
+Source: spec coordinator 2 (timestamp selection), architecture section 5 (binding).
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.environment import READABLE, Environment
+from slackwater.adapter.sessions import Session
+from slackwater.adapter.system_tables import SystemTables
+from slackwater.adapter.timestamp_selection import (
+    AtLeastTimestamp,
+    AtTimestamp,
+    FreshestTableWrite,
+    Immediately,
+    InputFrontiers,
+    InputKind,
+    Isolation,
+    QueryWhen,
+    TimestampDetermination,
+    TimestampRequest,
+    as_of_timestamp,
+    determine,
+    is_transactional,
+)
+from slackwater.adapter.transactions import check_read, record_read
+from slackwater.adapter.watch import Cancellation
+from slackwater.compute.relations import relation_json
+from slackwater.persist.holds import Hold
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.sql.durations import parse_duration
+
+
+@dataclass(slots=True)
+class OpenHold:
+    """A hold of a running statement, and the shards that it has locked for a write."""
+
+    hold: Hold | None
+    session: Session
+    locked: bool
+    times: dict[GlobalId, Timestamp]
+
+
+class Reads:
+    """Binds queries. Thread-safe; waits in the caller's thread."""
+
+    def __init__(self, env: Environment, system: SystemTables) -> None:
+        self._env = env
+        self._system = system
+        self._lock = threading.Lock()
+        self._open: dict[str, OpenHold] = {}
+        self._numbers = itertools.count(1)
+
+    def bind(
+        self,
+        session: Session,
+        relations: Sequence[Mapping[str, Any]],
+        as_of: Mapping[str, int] | None,
+        write_target: GlobalId | None,
+        cancellation: Cancellation,
+    ) -> dict[str, Any]:
+        """The binding of protocol section 2.
+
+        Waits until every input is complete at the chosen time. Raises
+        SLACKWATER_NO_VALID_TIMESTAMP, SLACKWATER_WAIT_TIMEOUT, SLACKWATER_CANCELED,
+        SLACKWATER_DEPENDENCY_DROPPED, and what the state of the session's transaction forbids.
+        """
+        items = [self._readable(GlobalId(relation["id"])) for relation in relations]
+        token = f"h{next(self._numbers)}"
+        own = [_when(relation.get("as_of")) for relation in relations]
+        common = _when(as_of)
+        shared = [item for item, when in zip(items, own, strict=True) if when is None]
+        hold = self._acquire(token, session, items, write_target)
+        try:
+            timestamp = self._statement_time(session, shared, common, write_target)
+            times = [
+                timestamp if when is None else self.determination(session, [item], when).timestamp
+                for item, when in zip(items, own, strict=True)
+            ]
+            hold.times = {item.id: t for item, t in zip(items, times, strict=True) if t is not None}
+            self._wait(session, items, times, cancellation)
+            if hold.hold is not None and hold.times:
+                self._env.holds.downgrade(hold.hold, min(hold.times.values()))
+            answers = [
+                self._relation(item, time) for item, time in zip(items, times, strict=True)
+            ]
+        except BaseException:
+            self.release(token)
+            raise
+        if not items:
+            self.release(token)
+        return {
+            "timestamp": timestamp,
+            "hold": token if items else None,
+            "relations": answers,
+        }
+
+    def lock_for_write(self, session: Session, table: GlobalId) -> str:
+        """A hold that reads nothing and keeps other writes away from `table`."""
+        token = f"h{next(self._numbers)}"
+        self._acquire(token, session, (), table)
+        return token
+
+    def release(self, token: str) -> None:
+        """Ends a hold and its write locks. Unknown holds are ignored."""
+        with self._lock:
+            opened = self._open.pop(token, None)
+        if opened is None:
+            return
+        if opened.hold is not None:
+            self._env.holds.release(opened.hold)
+        if opened.locked:
+            self._env.committer.release(token)
+        opened.session.holds.discard(token)
+
+    def read_times(self, token: str) -> Mapping[GlobalId, Timestamp]:
+        """The times at which the statement with this hold reads."""
+        with self._lock:
+            opened = self._open.get(token)
+        return {} if opened is None else opened.times
+
+    def determination(
+        self, session: Session, items: Sequence[CatalogItem], when: QueryWhen
+    ) -> TimestampDetermination:
+        """Chooses a time for reading `items`, without a hold and without waiting."""
+        return determine(
+            TimestampRequest(
+                inputs=self.inputs(items),
+                isolation=Isolation(session.variable("transaction_isolation")),
+                when=when,
+                oracle_read_ts=self._env.oracle.read_ts(),
+                depends_on_time=True,
+            )
+        )
+
+    def inputs(self, items: Sequence[CatalogItem]) -> tuple[InputFrontiers, ...]:
+        """The frontiers of `items`, as timestamp selection takes them."""
+        return tuple(
+            InputFrontiers(
+                item.id,
+                item.qualified_name,
+                self._env.since(item),
+                self._env.upper(item),
+                InputKind.COMPUTE
+                if item.kind is ItemKind.MATERIALIZED_VIEW
+                else InputKind.STORAGE,
+            )
+            for item in items
+        )
+
+    def wait_complete(
+        self, session: Session, item: CatalogItem, time: Timestamp, cancellation: Cancellation
+    ) -> None:
+        """Returns once the item's contents at `time` are final.
+
+        Raises the item's data error when that is why it does not get there, and
+        SLACKWATER_WAIT_TIMEOUT after the session's statement_timeout.
+        """
+        timeout_s = parse_duration(session.variable("statement_timeout")) / 1000
+
+        def reached() -> bool:
+            if item.id not in self._env.state.items:
+                raise user_error(
+                    "SLACKWATER_DEPENDENCY_DROPPED", objectName=item.qualified_name
+                )
+            if not self._env.upper(item).allows(time):
+                return True
+            self._env.worker.raise_if_stalled(item.id)
+            return False
+
+        if not self._env.watch.wait_until(reached, timeout_s or 10.0**9, cancellation):
+            raise user_error(
+                "SLACKWATER_WAIT_TIMEOUT",
+                objectName=item.qualified_name,
+                timestamp=str(time),
+                seconds=f"{timeout_s:g}",
+                complete=str(self._env.upper(item).last_complete()),
+            )
+
+    def _readable(self, global_id: GlobalId) -> CatalogItem:
+        system = self._system.item(global_id)
+        if system is not None:
+            return system
+        item = self._env.item(global_id)
+        if item.kind not in READABLE:
+            raise user_error(
+                "SLACKWATER_WRONG_KIND",
+                objectName=item.qualified_name,
+                actualKind=item.kind.value,
+                expectedKind="relation that can be read",
+            )
+        return item
+
+    def _acquire(
+        self,
+        token: str,
+        session: Session,
+        items: Sequence[CatalogItem],
+        write_target: GlobalId | None,
+    ) -> OpenHold:
+        shards = frozenset(item.shard_id for item in items if item.shard_id is not None)
+        locked = write_target is not None
+        if write_target is not None:
+            ids = self._env.leaves([item.id for item in items] + [write_target])
+            self._env.committer.lock(ids, token)
+        earliest = min(
+            (self._env.since(item).value for item in items if item.shard_id is not None),
+            default=0,
+        )
+        hold = self._env.holds.acquire(shards, Timestamp(earliest)) if shards else None
+        opened = OpenHold(hold, session, locked, {})
+        with self._lock:
+            self._open[token] = opened
+        session.holds.add(token)
+        return opened
+
+    def _statement_time(
+        self,
+        session: Session,
+        items: Sequence[CatalogItem],
+        common: QueryWhen | None,
+        write_target: GlobalId | None,
+    ) -> Timestamp | None:
+        """The time of all relations that do not state their own; the value of mz_now()."""
+        if write_target is not None:
+            when: QueryWhen = FreshestTableWrite()
+        else:
+            when = common or Immediately()
+        transactional = is_transactional(when) and write_target is None and bool(items)
+        if transactional:
+            fixed = check_read(session.transaction, items[0].qualified_name)
+            if fixed is not None:
+                self._check_domain(items, fixed)
+                return fixed
+        if not items:
+            named = as_of_timestamp(when)
+            return self._env.oracle.read_ts() if named is None else named
+        chosen = self.determination(session, items, when).timestamp
+        if transactional:
+            session.transaction = record_read(session.transaction, chosen)
+        return chosen
+
+    def _check_domain(self, items: Sequence[CatalogItem], time: Timestamp) -> None:
+        for item in items:
+            if self._env.since(item).value > time:
+                raise user_error(
+                    "SLACKWATER_OUTSIDE_TIMEDOMAIN",
+                    objectName=item.qualified_name,
+                    timestamp=str(time),
+                    reason=f"it can be read from {self._env.since(item).value} on",
+                )
+
+    def _wait(
+        self,
+        session: Session,
+        items: Sequence[CatalogItem],
+        times: Sequence[Timestamp | None],
+        cancellation: Cancellation,
+    ) -> None:
+        for item, time in zip(items, times, strict=True):
+            if time is not None and self._env.upper(item).allows(time):
+                self.wait_complete(session, item, time, cancellation)
+
+    def _relation(self, item: CatalogItem, time: Timestamp | None) -> dict[str, Any]:
+        if time is None:
+            raise AssertionError("a bound relation has a time")
+        if item.kind is ItemKind.SYSTEM_TABLE:
+            return {
+                "id": item.id,
+                "as_of": time,
+                "files": [],
+                "inline": [base64.b64encode(self._system.rows(item.id, time)).decode()],
+                "retractions": False,
+                "time_filter": False,
+            }
+        if item.shard_id is None:
+            raise AssertionError(f"{item.id} has no shard")
+        parts = self._env.persist.parts_at(item.shard_id, time)
+        state = self._env.persist.state(item.shard_id)
+        relation = relation_json(parts, state.desc, as_of=time)
+        return {"id": item.id, "as_of": time, **relation}
+
+
+def _when(as_of: Mapping[str, int] | None) -> QueryWhen | None:
+    if as_of is None:
+        return None
+    if "at" in as_of:
+        return AtTimestamp(Timestamp(as_of["at"]))
+    return AtLeastTimestamp(Timestamp(as_of["at_least"]))

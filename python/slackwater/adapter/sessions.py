@@ -1,0 +1,104 @@
+"""Sessions: what a connection has set, opened and been told."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slackwater.adapter.subscriptions import Cursor
+from slackwater.adapter.transactions import Idle, Transaction
+from slackwater.adapter.buffered import BufferedWrite
+from slackwater.adapter.watch import Cancellation
+from slackwater.sql import variables
+
+NOTICES_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message beside a result. `severity` is NOTICE or WARNING; `code` an SQLSTATE."""
+
+    severity: str
+    code: str
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"severity": self.severity, "code": self.code, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a statement runs: the Spark session's current catalog and namespace, and its user."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    user: str
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Context:
+        given = body.get("context") or {}
+        return Context(
+            catalog=given.get("catalog") or "slackwater",
+            namespace=tuple(given.get("namespace") or ("default",)),
+            user=given.get("user") or "anonymous",
+        )
+
+
+@dataclass(slots=True)
+class Session:
+    """One Spark session. Used by one statement at a time, except for cancellation."""
+
+    session_id: str
+    connected_ms: int
+    values: dict[str, str] = field(default_factory=dict)
+    transaction: Transaction[BufferedWrite] = field(default_factory=Idle)
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+    history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
+    pending: list[Notice] = field(default_factory=list)
+    holds: set[str] = field(default_factory=set)
+    running: dict[str, Cancellation] = field(default_factory=dict)
+
+    def variable(self, name: str) -> str:
+        """The value of a session variable."""
+        return self.values.get(name, variables.VARIABLES[name].default)
+
+    def notify(self, message: str, severity: str = "NOTICE", code: str = "00000") -> None:
+        notice = Notice(severity, code, message)
+        self.history.append(notice)
+        self.pending.append(notice)
+
+    def take_notices(self) -> list[dict[str, str]]:
+        """The notices since the last answer."""
+        taken, self.pending = self.pending, []
+        return [notice.to_json() for notice in taken]
+
+
+class Sessions:
+    """All sessions of the environment, by id. A session begins with its first call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+
+    def get(self, session_id: str, now_ms: int) -> Session:
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is None:
+                session = self._sessions[session_id] = Session(session_id, now_ms)
+            return session
+
+    def close(self, session_id: str) -> Session | None:
+        """Forgets a session and returns it, so that its holds can be released."""
+        with self._lock:
+            session = self._sessions.pop(session_id, None)
+        if session is not None:
+            for cancellation in list(session.running.values()):
+                cancellation.flag.set()
+        return session
+
+    def all(self) -> tuple[Session, ...]:
+        with self._lock:
+            return tuple(self._sessions.values())

@@ -1,0 +1,218 @@
+"""Writes: from the rows or files that Spark produced to one commit of the group committer.
+
+Inside a transaction block rows are kept until COMMIT and then committed together, at one
+timestamp or not at all. Source: spec coordinator 1.6, 1.9, 3.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from slackwater.adapter.buffered import BufferedWrite, PartsAt
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.group_commit import Write
+from slackwater.adapter.reads import Reads
+from slackwater.adapter.sessions import Session
+from slackwater.adapter.transactions import add_write, check_outside_block, in_block
+from slackwater.persist.client import WriteResult
+from slackwater.persist.parts import FileBody, NewPart, Uniform
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+
+
+class Writes:
+    """Commits writes to tables. Thread-safe."""
+
+    def __init__(self, env: Environment, reads: Reads) -> None:
+        self._env = env
+        self._reads = reads
+
+    def directory(self, global_id: GlobalId, write_id: str) -> str:
+        """Where executors put the files of a write."""
+        return self._env.persist.staging_directory(self._shard(self._table(global_id)), write_id)
+
+    def write(self, session: Session, body: Mapping[str, Any]) -> dict[str, int]:
+        """The write of protocol section 2: answers once it is durable and applied.
+
+        Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
+        SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED, and what the state of
+        the session's transaction forbids. Repeating a `write_id` has one effect.
+        """
+        write_id: str = body["write_id"]
+        hold: str | None = body.get("hold")
+        try:
+            earlier = self._env.persist.written(write_id)
+            if earlier is not None:
+                return _answer(earlier)
+            item = self._table(GlobalId(body["table"]))
+            buffered = self._buffered(item, body)
+            if in_block(session.transaction):
+                if hold is not None or body["mode"] != "append":
+                    check_outside_block(session.transaction, "A write that reads or replaces rows")
+                session.transaction = add_write(session.transaction, buffered)
+                return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
+            if body["mode"] == "overwrite" and hold is None:
+                hold = self._reads.lock_for_write(session, item.id)
+            return _answer(self.commit((buffered,), write_id, hold))
+        finally:
+            if hold is not None:
+                self._reads.release(hold)
+
+    def commit(
+        self, writes: Sequence[BufferedWrite], write_id: str | None, owner: str | None
+    ) -> WriteResult:
+        """Commits all `writes` at one timestamp."""
+        grouped: dict[int, list[BufferedWrite]] = {}
+        for write in writes:
+            item = self._env.state.items.get(write.table)
+            if item is None or item.shard_id is None:
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=write.name)
+            grouped.setdefault(item.shard_id, []).append(write)
+        appends = {
+            shard_id: _all_parts([write.parts_at for write in of_shard])
+            for shard_id, of_shard in grouped.items()
+        }
+        future = self._env.committer.submit(
+            Write(
+                appends=appends,
+                write_id=write_id,
+                owner=owner,
+                inserted=sum(write.inserted for write in writes),
+                deleted=sum(write.deleted for write in writes),
+            )
+        )
+        return future.result()
+
+    def _table(self, global_id: GlobalId) -> CatalogItem:
+        item = self._env.item(global_id)
+        if item.kind is not ItemKind.TABLE:
+            raise user_error(
+                "SLACKWATER_READ_ONLY_RELATION",
+                objectName=item.qualified_name,
+                kind=item.kind.value,
+            )
+        return item
+
+    @staticmethod
+    def _shard(item: CatalogItem) -> int:
+        if item.shard_id is None:
+            raise AssertionError(f"the table {item.id} has no shard")
+        return item.shard_id
+
+    def _buffered(self, item: CatalogItem, body: Mapping[str, Any]) -> BufferedWrite:
+        shard_id = self._shard(item)
+        desc = item.desc
+        if desc is None:
+            raise AssertionError(f"the table {item.id} has no columns")
+        mode: str = body["mode"]
+        rows = [_decode(text) for text in body.get("inline") or ()]
+        tables = [_with_diff(table, desc, item.qualified_name) for table in rows]
+        files: list[tuple[FileBody, int, int]] = []
+        for entry in body.get("files") or ():
+            files.extend(
+                self._split(shard_id, entry) if mode == "diff" else [(_file(entry), 1, entry["rows"])]
+            )
+        inline_inserted, inline_deleted = _counts(tables)
+        inserted = inline_inserted + sum(rows for _, diff, rows in files if diff > 0)
+        deleted = inline_deleted + sum(rows for _, diff, rows in files if diff < 0)
+        overwrite = mode == "overwrite"
+
+        def parts_at(time: Timestamp) -> Sequence[NewPart]:
+            parts: list[NewPart] = []
+            if overwrite:
+                parts.extend(self._env.persist.negation(shard_id, time))
+            for table in tables:
+                if table.num_rows:
+                    stamped = table.append_column(
+                        "__time", pa.repeat(pa.scalar(int(time), pa.int64()), table.num_rows)
+                    ).select([*desc.names, "__time", DIFF_COLUMN])
+                    parts.extend(self._env.persist.new_parts(shard_id, stamped))
+            parts.extend(_uniform(body, diff, rows, time) for body, diff, rows in files)
+            return parts
+
+        return BufferedWrite(item.id, item.qualified_name, parts_at, inserted, deleted)
+
+    def _split(self, shard_id: int, entry: Mapping[str, Any]) -> list[tuple[FileBody, int, int]]:
+        """One file of mixed diffs as one file for each diff, so that each part is uniform."""
+        table = pq.read_table(unquote(urlparse(entry["uri"]).path))
+        directory = self._env.persist.shard_directory(shard_id)
+        found = []
+        for diff in (1, -1):
+            chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
+            if chosen.num_rows:
+                body = self._env.persist.uniform_file(chosen, directory)
+                found.append((body, diff, chosen.num_rows))
+        return found
+
+
+def _answer(result: WriteResult) -> dict[str, int]:
+    return {
+        "timestamp": int(result.timestamp),
+        "inserted": result.inserted,
+        "deleted": result.deleted,
+    }
+
+
+def _all_parts(each: Sequence[PartsAt]) -> PartsAt:
+    def parts_at(time: Timestamp) -> Sequence[NewPart]:
+        return [part for parts in each for part in parts(time)]
+
+    return parts_at
+
+
+def _decode(text: str) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
+        return reader.read_all()
+
+
+def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
+    """The rows with the relation's own types and a diff. Raises SLACKWATER_NOT_NULL_VIOLATION."""
+    schema = desc.arrow_schema()
+    columns = []
+    for column in desc.columns:
+        values = table.column(column.name)
+        if not column.nullable and values.null_count:
+            raise user_error(
+                "SLACKWATER_NOT_NULL_VIOLATION", columnName=column.name, objectName=name
+            )
+        columns.append(values.cast(schema.field(column.name).type))
+    diffs = (
+        table.column(DIFF_COLUMN).cast(pa.int64())
+        if DIFF_COLUMN in table.column_names
+        else pa.chunked_array([pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)])
+    )
+    target = pa.schema([*schema, pa.field(DIFF_COLUMN, pa.int64(), False)])
+    return pa.Table.from_arrays([*columns, diffs], schema=target)
+
+
+def _counts(tables: Sequence[pa.Table]) -> tuple[int, int]:
+    inserted = deleted = 0
+    for table in tables:
+        positive = pc.sum(pc.greater(table[DIFF_COLUMN], 0)).as_py() or 0
+        inserted += positive
+        deleted += table.num_rows - positive
+    return inserted, deleted
+
+
+def _file(entry: Mapping[str, Any]) -> FileBody:
+    return FileBody(
+        uri=entry["uri"],
+        size_bytes=int(entry["size_bytes"]),
+        modified_ms=int(entry["modified_ms"]),
+        uniform=None,
+    )
+
+
+def _uniform(body: FileBody, diff: int, rows: int, time: Timestamp) -> NewPart:
+    stamped = FileBody(body.uri, body.size_bytes, body.modified_ms, Uniform(time, diff))
+    return NewPart(stamped, rows, time, time, diff < 0)

@@ -1,0 +1,91 @@
+"""The HTTP application: the shim's protocol over the coordinator's calls.
+
+Answers are JSON or an Arrow IPC stream. Every call needs the environment's token. Handlers are
+plain functions and run in a pool of threads, because a read may wait for a frontier.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import anyio.to_thread
+import structlog
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from slackwater.adapter.coordinator import Coordinator
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+THREADS = 400
+
+_log = structlog.get_logger("server")
+
+Call = Callable[[Mapping[str, Any]], Any]
+
+
+def application(coordinator: Coordinator, token: str, stop: Callable[[str], None]) -> Starlette:
+    """The ASGI application. `stop(reason)` ends the process after a broken invariant."""
+    expected = f"Bearer {token}"
+
+    def answer(call: Call, body: Mapping[str, Any]) -> Response:
+        try:
+            return _response(call(body))
+        except SlackwaterError as error:
+            return _error(error)
+        except FatalError as error:
+            _log.error("invariant broken", error=str(error))
+            threading.Thread(target=stop, args=(str(error),), daemon=True).start()
+            return _error(user_error("SLACKWATER_INTERNAL", reason=str(error), log=coordinator.log))
+        except Exception as error:
+            _log.exception("call failed", call=getattr(call, "__name__", str(call)))
+            return _error(
+                user_error(
+                    "SLACKWATER_INTERNAL",
+                    reason=f"{type(error).__name__}: {error}",
+                    log=coordinator.log,
+                )
+            )
+
+    def route(path: str, call: Call) -> Route:
+        async def endpoint(request: Request) -> Response:
+            given = request.headers.get("authorization", "")
+            if not hmac.compare_digest(given.encode(), expected.encode()):
+                return Response(status_code=401)
+            raw = await request.body()
+            body = json.loads(raw) if raw else {}
+            return await run_in_threadpool(answer, call, body)
+
+        return Route(path, endpoint, methods=["POST"])
+
+    async def widen() -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+
+    app = Starlette(routes=[route(path, call) for path, call in coordinator.calls().items()])
+    app.state.widen = widen
+    return app
+
+
+def _response(result: Any) -> Response:
+    if result is None:
+        return Response(status_code=404)
+    if isinstance(result, tuple):
+        payload, notices = result
+        headers = {"X-Slackwater-Notices": quote(json.dumps(notices))} if notices else {}
+        return Response(payload, media_type=ARROW_STREAM, headers=headers)
+    return Response(json.dumps(result), media_type="application/json")
+
+
+def _error(error: SlackwaterError) -> Response:
+    status = 500 if error.sqlstate.startswith("XX") else 400
+    return Response(
+        json.dumps({"error": error.to_json()}), status_code=status, media_type="application/json"
+    )

@@ -1,0 +1,156 @@
+"""The Python end of the channel to the driver: `Bridge` of the shim, called over py4j.
+
+Attaching takes some tenths of a second and is done on first use, so that a coordinator answers
+catalog questions before Spark is reached. Each Python thread has a JVM thread of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.java_gateway import launch_gateway
+
+from slackwater.compute.engine import Analysis, WrittenFile
+from slackwater.repr.errors import Position, SlackwaterError, user_error
+from slackwater.repr.relation import RelationDesc
+
+
+class SparkBridge:
+    """`slackwater.compute.engine.Engine` over the leader's driver.
+
+    Reads `PYSPARK_GATEWAY_PORT` and `PYSPARK_GATEWAY_SECRET` when it attaches. Errors of the
+    user's SQL are raised as SlackwaterError with Spark's own condition and SQLSTATE.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jvm: Any = None
+
+    def _bridge(self) -> Any:
+        with self._lock:
+            if self._jvm is None:
+                self._jvm = launch_gateway().jvm
+            return self._jvm.org.apache.spark.sql.slackwater.Bridge
+
+    def _names(self, names: Sequence[str] | None) -> Any:
+        array = self._jvm.java.lang.reflect.Array
+        values = names or ()
+        result = array.newInstance(self._jvm.java.lang.Class.forName("java.lang.String"), len(values))
+        for index, name in enumerate(values):
+            result[index] = name
+        return result
+
+    def warm(self) -> None:
+        """Attaches to the driver."""
+        self._bridge()
+
+    def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis:
+        bridge = self._bridge()
+        answer = json.loads(_call(bridge.analyze, text, catalog, self._names(namespace)))
+        if "error" in answer:
+            raise error_from_json(answer["error"])
+        return Analysis(
+            desc=RelationDesc.from_json(_as_text(answer["schema"])),
+            relations=tuple(answer["relations"]),
+            views=tuple(answer["views"]),
+            foreign=tuple(answer["foreign"]),
+            nondeterministic=tuple(answer["nondeterministic"]),
+            uses_mz_now=bool(answer["uses_mz_now"]),
+            streaming=bool(answer["streaming"]),
+        )
+
+    def register(self, view_name: str, desc: RelationDesc, relation: Mapping[str, Any]) -> None:
+        _call(self._bridge().register, view_name, desc.to_json(), json.dumps(relation))
+
+    def unregister(self, view_names: Sequence[str]) -> None:
+        bridge = self._bridge()
+        _call(bridge.unregister, self._names(view_names))
+
+    def collect(
+        self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
+    ) -> pa.Table:
+        bridge = self._bridge()
+        payload = _call(bridge.collect, sql, catalog, self._names(namespace))
+        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+            return reader.read_all()
+
+    def write(
+        self,
+        sql: str,
+        directory: str,
+        catalog: str | None = None,
+        namespace: Sequence[str] | None = None,
+    ) -> list[WrittenFile]:
+        bridge = self._bridge()
+        answer = json.loads(_call(bridge.write, sql, catalog, self._names(namespace), directory))
+        return [WrittenFile(**entry) for entry in answer]
+
+    def cancel(self, group: str) -> None:
+        _call(self._bridge().cancel, group)
+
+
+def _as_text(schema: Any) -> str:
+    return schema if isinstance(schema, str) else json.dumps(schema)
+
+
+def _call(method: Any, *arguments: Any) -> Any:
+    try:
+        return method(*arguments)
+    except Py4JJavaError as error:
+        raise _translate(error.java_exception) from None
+    except Py4JError as error:
+        raise user_error(
+            "SLACKWATER_STORAGE_UNAVAILABLE", what="through Spark", reason=_first_line(str(error))
+        ) from None
+
+
+def _translate(exception: Any) -> SlackwaterError:
+    """The user error in a Java exception: the innermost cause that has a condition of Spark's."""
+    found = None
+    cause = exception
+    for _ in range(20):
+        if cause is None:
+            break
+        condition = _condition(cause)
+        if condition is not None:
+            found = (condition, cause)
+        cause = cause.getCause()
+    if found is None:
+        return user_error(
+            "SLACKWATER_INTERNAL", reason=_first_line(str(exception.getMessage())), log="log"
+        )
+    condition, cause = found
+    state = cause.getSqlState() or "XX000"
+    text = str(cause.getMessage()).removeprefix(f"[{condition}] ")
+    message = text.rsplit(" SQLSTATE:", 1)[0]
+    parameters = {str(k): str(v) for k, v in dict(cause.getMessageParameters() or {}).items()}
+    return SlackwaterError(condition, state, message, parameters)
+
+
+def _condition(exception: Any) -> str | None:
+    try:
+        value = exception.getCondition()
+    except Py4JError:
+        return None
+    return None if value is None else str(value)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no message"
+
+
+def error_from_json(error: Mapping[str, Any]) -> SlackwaterError:
+    """The error that the protocol's JSON carries."""
+    position = error.get("position")
+    return SlackwaterError(
+        error["condition"],
+        error["sqlstate"],
+        error["message"],
+        error.get("parameters") or {},
+        None if position is None else Position(position["line"], position["column"]),
+    )

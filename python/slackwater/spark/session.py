@@ -1,0 +1,65 @@
+"""The shim's jar, and how a Spark session gets it."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+SCALA_VERSION = "2.13"
+
+
+def spark_minor() -> str:
+    """The installed pyspark's minor version, such as ``4.2``."""
+    return ".".join(metadata.version("pyspark").split(".")[:2])
+
+
+def jar_path() -> Path:
+    """The shim jar for the installed Spark.
+
+    Raises FileNotFoundError, naming what to do, when this installation has none for it.
+    """
+    folder = Path(str(resources.files("slackwater").joinpath("jars")))
+    found = sorted(folder.glob(f"slackwater-spark_{spark_minor()}_{SCALA_VERSION}-*.jar"))
+    if not found:
+        raise FileNotFoundError(
+            f"this installation of slackwater has no jar for Spark {spark_minor()}; "
+            "install the pyspark version that slackwater requires, or run `make jar` in a checkout"
+        )
+    return found[-1]
+
+
+def settings(
+    location: str | None = None, metastore: str | None = None, **options: str
+) -> dict[str, str]:
+    """The Spark settings of a session with Slackwater.
+
+    `options` are further settings below ``spark.slackwater.``; values of None are left out.
+    """
+    entries = {"spark.slackwater.python": sys.executable}
+    if location is not None:
+        entries["spark.slackwater.location"] = location
+    if metastore is not None:
+        entries["spark.slackwater.metastore"] = metastore
+    entries.update({f"spark.slackwater.{key}": str(value) for key, value in options.items()})
+    return entries
+
+
+def configure(
+    builder: Any, *, location: str | None = None, metastore: str | None = None, **options: str
+) -> Any:
+    """Adds Slackwater to a `SparkSession.builder` and returns the builder.
+
+    Keeps the jars that the builder has. `location` is where the environment lives (default: the
+    folder ``slackwater-environment`` below the working directory), `metastore` an SQLAlchemy URL.
+    Raises FileNotFoundError when there is no jar for the installed Spark.
+    """
+    present = getattr(builder, "_options", {}).get("spark.jars", "")
+    jars = [jar for jar in present.split(",") if jar]
+    if str(jar_path()) not in jars:
+        jars.append(str(jar_path()))
+    builder = builder.config("spark.jars", ",".join(jars))
+    for key, value in settings(location, metastore, **options).items():
+        builder = builder.config(key, value)
+    return builder
