@@ -100,10 +100,8 @@ def positive_duration(cursor: Cursor, option: str) -> int:
 def integer(cursor: Cursor, option: str) -> int:
     """A whole number, not negative, below 2^63."""
     token = cursor.token
-    negative = cursor.accept_symbol("-")
-    number = cursor.token
-    digits = number.text if number.kind in (Kind.NUMBER, Kind.WORD) else ""
-    if negative or not (digits.isascii() and digits.isdecimal() and len(digits) < 30):
+    digits = token.text if token.kind in (Kind.NUMBER, Kind.WORD) else ""
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 30):
         raise _invalid(cursor, option, token, "a whole number from 0 on is expected")
     if int(digits) > _LARGEST:
         raise _invalid(cursor, option, token, f"the greatest is {_LARGEST}")

@@ -51,7 +51,7 @@ _CONNECTORS = "Sources read LOAD GENERATOR COUNTER, LOAD GENERATOR AUCTION and F
 _OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "WEBHOOK", "CHANGEFEED", "DELTA")
 _OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
 _OTHER_GENERATORS = ("TPCH", "KEY VALUE", "CLOCK", "MARKETING")
-_ONCE = "Write one of OR REPLACE and IF NOT EXISTS."
+_ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
 
 
 def retain_history(cursor: Cursor, option: str) -> int:
@@ -130,7 +130,7 @@ def _if_not_exists(cursor: Cursor, or_replace: bool = False) -> bool:
     at = cursor.token
     found = cursor.accept("IF", "NOT", "EXISTS")
     if found and or_replace:
-        raise cursor.syntax_error(f"a name. {_ONCE}", at)
+        raise cursor.syntax_error(_ONCE, at)
     return found
 
 
@@ -356,7 +356,7 @@ def _files_source(cursor: Cursor) -> FilesSource:
                     at,
                     option=option,
                     statement=cursor.statement,
-                    value=str(options[option]),
+                    value=str(options[option]).lower(),
                     reason="it is an option of FORMAT CSV",
                 )
     return FilesSource(

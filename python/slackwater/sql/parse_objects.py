@@ -171,14 +171,12 @@ def read_show(cursor: Cursor) -> Show | ShowCreate | ShowVariable | ShowAll | No
         return ShowAll() if cursor.at_end else None
     if cursor.accept("TRANSACTION", "ISOLATION", "LEVEL"):
         return ShowVariable("transaction_isolation")
-    name = read_variable_name(cursor)
-    if name is not None:
-        return ShowVariable(name)
     _refuse(cursor, "SHOW", _REFUSED_SHOWS, "SHOW OBJECTS lists everything that there is.")
     for kind in ShowKind:
         if cursor.accept(*kind.value.split()):
             return _show(cursor, kind)
-    return None
+    variable = read_variable_name(cursor)
+    return None if variable is None else ShowVariable(variable)
 
 
 def _show(cursor: Cursor, kind: ShowKind) -> Show | None:

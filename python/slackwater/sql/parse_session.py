@@ -143,12 +143,18 @@ def _value(cursor: Cursor) -> str | None:
     """The text of a value: a string, or words as they stand; None for DEFAULT."""
     token = cursor.token
     start = cursor.mark
-    text = cursor.rest("a value").text
-    if cursor.mark > start + 1:
-        return text
-    if token.is_word("DEFAULT"):
-        return None
-    return token.text if token.kind in (Kind.STRING, Kind.QUOTED) else text
+    cursor.rest("a value")
+    if cursor.mark == start + 1:
+        if token.is_word("DEFAULT"):
+            return None
+        if token.kind in (Kind.STRING, Kind.QUOTED):
+            return token.text
+    # Comments and line ends between words are no part of a value.
+    pieces = [cursor.slice(start, start + 1).text]
+    for mark in range(start + 1, cursor.mark):
+        pieces.append(" " if cursor.at(mark - 1).end < cursor.at(mark).start else "")
+        pieces.append(cursor.slice(mark, mark + 1).text)
+    return "".join(pieces)
 
 
 def read_reset(cursor: Cursor) -> ResetVariable | None:

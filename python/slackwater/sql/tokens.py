@@ -304,7 +304,7 @@ class Cursor:
             if token.kind is Kind.BROKEN:
                 raise self.syntax_error("the end of this literal or comment")
             if token.kind is Kind.END or token.is_symbol(";"):
-                raise self.syntax_error(")" if depth else "an expression")
+                raise self.syntax_error(")" if depth else "the end of the statement")
             if token.kind is Kind.SYMBOL:
                 depth += (token.text in _OPENING) - (token.text in _CLOSING)
                 if depth < 0:
