@@ -13,7 +13,7 @@ from slackwater.repr.errors import SlackwaterError
 from slackwater.sql import statements as s
 from slackwater.sql.names import QualifiedName
 from slackwater.sql.parser import parse, split_as_of
-from slackwater.sql.render import to_sql
+from slackwater.sql.canonical import to_sql
 from slackwater.sql.tokens import Kind, tokenize
 
 STATEMENTS = (Path(__file__).parent / "statements" / "input.sql").read_text().splitlines()
