@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.persistence import DESC, new_environment, own_shard, table_shard, updates
 
 from slackwater.persist.client import Append, TablesAppend
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.holds import HoldRegistry
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.parts import FileBody, InlineBody, Part, Uniform
-from tests.persistence import DESC, new_environment, own_shard, table_shard, updates
 
 KINDS = [
     pa.int32(),
@@ -142,7 +142,7 @@ def test_reads_at_every_time_agree_with_the_history(steps):
                     client.merge_inline(shard)
                 continue
             width = max(1, width) if kind == "truncate" else width
-            new = {name: () for name in shards}
+            new = dict.fromkeys(shards, ())
             if kind == "truncate":
                 for name, shard in shards.items():
                     new[name] = client.negation(shard, upper)

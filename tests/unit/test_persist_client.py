@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import event, func, select
+from tests.persistence import DESC, contents, own_shard, table_shard, updates
 
 from slackwater.persist import blobs
 from slackwater.persist.client import (
@@ -29,8 +30,6 @@ from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import writes
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
-from tests.persistence import DESC, contents, env, own_shard, table_shard, updates  # noqa: F401
-from tests.postgres import postgres  # noqa: F401
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -190,7 +189,8 @@ def test_eight_threads_append(env):
                     append(client, shared, upper, upper + 1, (number, str(step), upper, 1))
                     break
                 except UpperMismatch as mismatch:
-                    assert mismatch.actual > upper
+                    if mismatch.actual <= upper:
+                        raise
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
@@ -237,9 +237,8 @@ def test_a_negation_takes_back_uniform_parts_without_reading_them(env):
         assert all(isinstance(part.body, InlineBody) for part in at_seven)
         assert len(reader.parts_at(shard, 6)) == 2
         assert len(reader.parts_between(shard, 7, 8)) == 2
-        assert [p.body.uniform for p in reader.parts_between(shard, 0, 5) if p.rows == 2][
-            0
-        ] == Uniform(2, 1)
+        kinds = [getattr(part.body, "uniform", None) for part in reader.parts_between(shard, 0, 5)]
+        assert kinds == [Uniform(2, 1), None]
 
 
 def test_many_inline_parts_become_one_file(env):

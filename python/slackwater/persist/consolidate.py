@@ -10,6 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.persist.nested import as_lists
 from slackwater.repr.relation import DIFF_COLUMN
 
 
@@ -62,10 +63,11 @@ def _codes(values: pa.Array) -> pa.Array:
             codes = _pair(codes, _codes(field))
         return codes
     if pa.types.is_nested(values.type):
-        elements = values.flatten()
-        lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())
+        lists = as_lists(values)
+        elements = lists.flatten()
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
         codes = (
-            _in_order(values, _pair(_codes(elements.field(0)), _codes(elements.field(1))))
+            _in_order(lists, _pair(_codes(elements.field(0)), _codes(elements.field(1))))
             if pa.types.is_map(values.type)
             else _codes(elements)
         )

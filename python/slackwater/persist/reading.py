@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.persist.blobs import local_path
+from slackwater.persist.nested import as_lists
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Part, Uniform
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
@@ -104,6 +105,7 @@ def _as_type(values: pa.Array, target: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=values.is_null())
     if pa.types.is_map(target):
+        values = as_lists(values)
         entries = values.flatten()
         keys = _as_type(entries.field(0), target.key_type)
         items = _as_type(entries.field(1), target.item_type)
