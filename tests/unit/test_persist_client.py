@@ -29,6 +29,7 @@ from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import writes
 from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import TIMESTAMP_MAX
 from slackwater.repr.relation import RelationDesc
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -350,6 +351,14 @@ def test_a_small_commit_is_quick(env):
         took.append((time.perf_counter() - begun) * 1000)
     print(f"p50 {sorted(took)[100]:.2f} ms, p95 {sorted(took)[190]:.2f} ms")
     assert sorted(took)[100] < 25
+
+
+def test_a_closed_shard_is_read_at_the_end_of_time(env):
+    client = env.lead()
+    shard = own_shard(client)
+    append(client, shard, 0, 1, (1, "a", 0, 1))
+    client.advance({shard: TIMESTAMP_MAX})
+    assert contents(client, shard, TIMESTAMP_MAX) == [(1, "a")]
 
 
 def test_a_part_without_rows_cannot_be(env):

@@ -44,7 +44,7 @@ from slackwater.persist.rows import (
 )
 from slackwater.persist.tables import parts, shards, writes
 from slackwater.repr.errors import FatalError
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 __all__ = [
@@ -168,7 +168,8 @@ def _wall_clock_ms() -> int:
 class PersistClient:
     """The shards of one environment, for the leader of `epoch`. Thread-safe.
 
-    Writers wait for each other, readers wait for nobody. Each method that writes is one transaction
+    Writers wait for each other. Readers wait for nobody, except that the first look at a
+    shard's parts waits for the writer. Each method that writes is one transaction
     and raises `Fenced` when another application leads, SLACKWATER_METASTORE_UNAVAILABLE when the
     metastore was away for 10 s (the text says if the outcome is unknown), SLACKWATER_NO_SPACE.
     Steps may be run more than once when the metastore goes away; they take effect once at most.
@@ -719,7 +720,8 @@ class PersistClient:
     def _consolidated(
         self, found: Sequence[Part], desc: RelationDesc, as_of: Timestamp
     ) -> pa.Table:
-        updates = reading.read(found, desc, upper=Timestamp(as_of + 1))
+        upper = None if as_of == TIMESTAMP_MAX else Timestamp(as_of + 1)
+        updates = reading.read(found, desc, upper=upper)
         return consolidate(updates.drop_columns([TIME_COLUMN]))
 
 

@@ -202,7 +202,7 @@ def transaction(
                 ) from None
             if not _is_gone(error):
                 raise
-            if attempt and not read_only:
+            if attempt and committed is not None:
                 lost = attempt
             waited_ms = (patience.monotonic() - started) * 1000
             if waited_ms >= patience.wait_ms:
