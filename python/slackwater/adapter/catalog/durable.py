@@ -113,16 +113,16 @@ Ops = Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]]
 and put their ids into the items. It may run again if the transaction is retried."""
 
 
+@dataclass(frozen=True, slots=True)
 class StagedChange:
-    """A change that is ready to be written; see `DurableCatalog.stage`."""
+    """A change that is ready to be written; see `DurableCatalog.stage`.
 
-    def __init__(self, step: Step) -> None:
-        self.step = step
-        self.published = False
+    Run `step` in a transaction; when that has committed, `publish` makes the change visible and
+    returns the new snapshot and what changed.
+    """
 
-    def publish(self) -> None:
-        """Makes the change visible. Call it when the transaction with `step` has committed."""
-        self.published = True
+    step: Step
+    publish: Callable[[], tuple[CatalogState, CatalogDiff]]
 
 
 class DurableCatalog:
@@ -142,7 +142,6 @@ class DurableCatalog:
         self._changing = threading.Lock()
         self._allocating = threading.Lock()
         self._free_ids: list[int] = []
-        self._last_diff = CatalogDiff()
 
     @staticmethod
     def open(
@@ -214,8 +213,7 @@ class DurableCatalog:
         """
         with self.stage(ops, user=user, expected_revision=expected_revision) as change:
             self._transactor.transact(change.step, *steps)
-            change.publish()
-        return self._state, self._last_diff
+            return change.publish()
 
     @contextmanager
     def stage(
@@ -239,12 +237,13 @@ class DurableCatalog:
                 self._write_audit(conn, diff, first_event, user)
                 outcome.append((after, diff))
 
-            change = StagedChange(step)
-            yield change
-            if change.published:
+            def publish() -> tuple[CatalogState, CatalogDiff]:
                 if not outcome:
                     raise FatalError("a catalog change was published before its transaction ran")
-                self._state, self._last_diff = outcome[0]
+                self._state = outcome[0][0]
+                return outcome[0]
+
+            yield StagedChange(step, publish)
 
     def audit_events(self) -> tuple[AuditEvent, ...]:
         """All audit events, oldest first."""
