@@ -37,7 +37,11 @@ STRICT, SERIALIZABLE = Isolation.STRICT_SERIALIZABLE, Isolation.SERIALIZABLE
 
 def an_input(since, upper, number=1, kind=InputKind.STORAGE):
     return InputFrontiers(
-        GlobalId(f"u{number}"), f"slackwater.default.t{number}", Frontier(since), Frontier(upper), kind
+        GlobalId(f"u{number}"),
+        f"slackwater.default.t{number}",
+        Frontier(since),
+        Frontier(upper),
+        kind,
     )
 
 
@@ -210,9 +214,7 @@ def test_json_form():
             "session_oracle_read_ts": None,
             "real_time_recency_ts": None,
             "constraints": {
-                "lower": [
-                    {"bound": [base + 130], "reason": "IsolationLevel(StrictSerializable)"}
-                ],
+                "lower": [{"bound": [base + 130], "reason": "IsolationLevel(StrictSerializable)"}],
                 "upper": [],
             },
         },
@@ -276,7 +278,9 @@ def test_retention():
     kept = Retention(since_floor=Timestamp(100), retain_ms=1000)
     assert policy_since(kept, Frontier(500)) == Frontier(100)
     assert policy_since(kept, Frontier(5001)) == Frontier(4000)
-    assert effective_since(kept, Frontier(5001), [Timestamp(3000), Timestamp(4500)]) == Frontier(3000)
+    assert effective_since(kept, Frontier(5001), [Timestamp(3000), Timestamp(4500)]) == Frontier(
+        3000
+    )
     assert effective_since(kept, Frontier(5001), [Timestamp(7)]) == Frontier(100)
     assert effective_since(kept, EMPTY_FRONTIER, reached=Frontier(4000)) == Frontier(4000)
     with pytest.raises(ValueError, match="-1"):
