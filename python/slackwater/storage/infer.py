@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.repr.errors import user_error
@@ -21,6 +22,7 @@ from slackwater.storage.file_formats import (
     csv_records,
     decoded,
     json_objects,
+    plain_texts,
     unpacked,
 )
 from slackwater.storage.files_source import FilesConfig, bad_row, read_bytes
@@ -99,7 +101,12 @@ def _csv_columns(
     kinds: list[set[str]] = []
     for path, data in contents:
         try:
-            records = csv_records(decoded(_text(path, data)), form.delimiter)
+            text = _text(path, data)
+            plain = plain_texts(text, form)
+            if plain is not None and _same_columns(names, plain, form):
+                names, kinds = _seen_plain(plain, form, kinds)
+                continue
+            records = csv_records(decoded(text), form.delimiter)
             first = next(records, None) if form.header else None
         except UnreadableFileError as error:
             raise _unreadable(path, error) from None
@@ -127,6 +134,23 @@ def _csv_columns(
     )
 
 
+def _same_columns(names: list[str] | None, texts: pa.Table, form: Format) -> bool:
+    """Whether a file has the columns of those before it, in their order."""
+    if names is None:
+        return True
+    return names == texts.column_names if form.header else len(names) == texts.num_columns
+
+
+def _seen_plain(
+    texts: pa.Table, form: Format, before: list[set[str]]
+) -> tuple[list[str], list[set[str]]]:
+    """The columns' names, and their kinds with those that this file has."""
+    count = texts.num_columns
+    names = list(texts.column_names) if form.header else [f"_c{i}" for i in range(count)]
+    found = [{_kind(column.combine_chunks())} - {""} for column in texts.columns]
+    return names, [a | b for a, b in zip(before or [set[str]()] * count, found, strict=True)]
+
+
 def _kinds(rows: list[list[str]], width: int, form: Format) -> list[str]:
     """For each column the narrowest kind, or "" when all is NULL."""
     nulls = {"", form.null_text}
@@ -139,7 +163,11 @@ def _kinds(rows: list[list[str]], width: int, form: Format) -> list[str]:
 def _kind(texts: pa.Array) -> str:
     if texts.null_count == len(texts):
         return ""
+    dates = pc.match_substring_regex(texts, r"^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}$")
+    only_dates = bool(pc.all(dates).as_py())
     for name, kind in _CANDIDATES:
+        if name == "date" and not only_dates:
+            continue  # the cast would take a timestamp and drop its time
         sample = texts.drop_null().slice(0, 64)
         if not convert(sample, kind).bad and not convert(texts, kind).bad:
             return name

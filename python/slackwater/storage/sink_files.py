@@ -159,11 +159,15 @@ class FilesSink:
         self._object_name = object_name
         self._file_system = files
         self._clock = clock
+        self._uncertain = False
+        self._continue_from(manifest)
+        self._manifest_ms: int | None = None
+        self._statistics = SinkStatistics()
+
+    def _continue_from(self, manifest: Mapping[str, Any] | None) -> None:
         self._files: list[dict[str, Any]] = [] if manifest is None else list(manifest["files"])
         self._durable = None if manifest is None else Frontier(manifest["frontier"])
         self._reached = self._durable
-        self._manifest_ms: int | None = None
-        self._statistics = SinkStatistics()
 
     @staticmethod
     def open(
@@ -182,9 +186,7 @@ class FilesSink:
         """
         check_config(config, desc, object_name)
         file_system: FileSystem = LocalFileSystem() if files is None else files
-        with _Refusals(config.path):
-            data = file_system.read(os.path.join(config.path, MANIFEST))
-        manifest = None if data is None else _decode(data, config, sink_id)
+        manifest = _read_manifest(file_system, config, sink_id)
         return FilesSink(config, sink_id, desc, object_name, manifest, file_system, clock)
 
     @property
@@ -211,6 +213,8 @@ class FilesSink:
         SLACKWATER_NO_SPACE, SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_SINK_LOCATION_IN_USE.
         FatalError when the range leaves a gap.
         """
+        if self._uncertain:
+            self._settle()
         begins = self._reached is None
         reached = lower if self._reached is None else self._reached
         if lower > reached:
@@ -227,8 +231,18 @@ class FilesSink:
             if self._manifest_ms is None or now_ms - self._manifest_ms >= IDLE_MANIFEST_MS:
                 self._publish(upper, [])
 
+    def _settle(self) -> None:
+        """After an error around the commit: finds out whether it happened."""
+        self._continue_from(_read_manifest(self._file_system, self._config, self._sink_id))
+        if self._durable is not None:
+            with _Refusals(self._config.path):
+                self._file_system.sync_directory(self._config.path)
+        self._uncertain = False
+
     def flush(self) -> None:
-        """Makes the frontier of empty ranges durable."""
+        """Makes the frontier of empty ranges durable. Raises what `write` raises."""
+        if self._uncertain:
+            self._settle()
         if self._reached is not None and self._reached != self._durable:
             self._publish(self._reached, [])
 
@@ -327,22 +341,33 @@ class FilesSink:
         }
         with _Refusals(self._config.path):
             self._file_system.make_directory(self._config.path)
-            self._check_unchanged(path)
+            self._check_unchanged()
             temporary = path + ".tmp"
             self._file_system.write(temporary, json.dumps(manifest).encode())
+            self._uncertain = True
             self._file_system.replace(temporary, path)
             self._file_system.sync_directory(self._config.path)
         self._files = files
         self._durable = self._reached = upper
+        self._uncertain = False
         self._manifest_ms = self._clock()
 
-    def _check_unchanged(self, path: str) -> None:
+    def _check_unchanged(self) -> None:
         """Another writer of this sink (a coordinator that was fenced) must not be overwritten."""
-        data = self._file_system.read(path)
-        found = None if data is None else _decode(data, self._config, self._sink_id)["frontier"]
+        manifest = _read_manifest(self._file_system, self._config, self._sink_id)
+        found = None if manifest is None else manifest["frontier"]
         known = None if self._durable is None else self._durable.value
         if found != known:
             raise FatalError(f"{self._sink_id}: the manifest moved from {known} to {found}")
+
+
+def _read_manifest(
+    files: FileSystem, config: SinkConfig, sink_id: GlobalId
+) -> dict[str, Any] | None:
+    """What the sink has committed; None if nothing."""
+    with _Refusals(config.path):
+        data = files.read(os.path.join(config.path, MANIFEST))
+    return None if data is None else _decode(data, config, sink_id)
 
 
 def _decode(data: bytes, config: SinkConfig, sink_id: GlobalId) -> dict[str, Any]:
