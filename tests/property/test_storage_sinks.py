@@ -186,6 +186,14 @@ def test_empty_ranges_move_the_frontier_at_most_once_a_second(tmp_path):
     assert os.listdir(tmp_path) == ["manifest.json"]
 
 
+def test_the_snapshot_has_the_time_of_the_as_of(tmp_path):
+    rows = [updates([(1, "a", 2, 1), (2, "b", 3, 1), (1, "a", 4, -1), (3, "c", 6, 1)])]
+    opened(tmp_path / "with").write(Frontier(5), Frontier(7), rows)
+    assert [(m["mz_timestamp"], m["k"]) for m in follow(tmp_path / "with")[1]] == [(5, 2), (6, 3)]
+    opened(tmp_path / "without", snapshot=False).write(Frontier(5), Frontier(7), rows)
+    assert [(m["mz_timestamp"], m["k"]) for m in follow(tmp_path / "without")[1]] == [(6, 3)]
+
+
 def test_without_snapshot_only_later_changes_go_out(tmp_path):
     sink = opened(tmp_path, snapshot=False)
     sink.write(Frontier(5), Frontier(7), [updates([(1, "a", 5, 1), (2, "b", 6, 1)])])

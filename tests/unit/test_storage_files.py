@@ -236,6 +236,20 @@ def test_inference(tmp_path):
     assert failed.value.condition == "SLACKWATER_SOURCE_FILES_NOT_FOUND"
 
 
+def test_inference_merges_files_by_the_names_of_their_columns(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,a\n")
+    (tmp_path / "b.csv").write_text('y,x,z\n"b",2.5,1\n')
+    os.utime(tmp_path / "a.csv", (1, 1))
+    assert types(infer(config(tmp_path), "s")) == {"x": "DOUBLE", "y": "STRING"}
+
+
+def test_bad_rows_do_not_count_in_inference_when_they_are_skipped(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,a\n1\n")
+    assert types(infer(config(tmp_path, on_error="SKIP"), "s")) == {"x": "BIGINT", "y": "STRING"}
+    with pytest.raises(SlackwaterError, match="line 3: 1 fields instead of 2"):
+        infer(config(tmp_path), "s")
+
+
 def test_json_inference(tmp_path):
     (tmp_path / "a.json").write_text(
         '{"n": 1, "x": {"b": [1, 2.5], "a": null}}\n{"n": 2.5, "c": true, "x": {"a": "t"}}\n'

@@ -97,58 +97,53 @@ def _unreadable(path: str, error: Exception) -> Exception:
 def _csv_columns(
     contents: list[tuple[str, bytes]], form: Format, lenient: bool
 ) -> tuple[Column, ...]:
-    names: list[str] | None = None
-    kinds: list[set[str]] = []
+    """The columns of the first file that has any, with the kinds that all files give them."""
+    columns: dict[str, set[str]] = {}
     for path, data in contents:
         try:
             text = _text(path, data)
             plain = plain_texts(text, form)
-            if plain is not None and _same_columns(names, plain, form):
-                names, kinds = _seen_plain(plain, form, kinds)
-                continue
-            records = csv_records(decoded(text), form.delimiter)
-            first = next(records, None) if form.header else None
+            found = (
+                _careful_kinds(path, text, form, lenient)
+                if plain is None
+                else _plain_kinds(plain, form)
+            )
         except UnreadableFileError as error:
             raise _unreadable(path, error) from None
-        rows: list[list[str]] = []
-        width = len(names) if names is not None else (len(first.cells) if first else None)
-        for record in records:
-            width = len(record.cells) if width is None else width
-            problem = record.problem
-            if problem is None and len(record.cells) != width:
-                problem = f"{len(record.cells)} fields instead of {width}"
-            if problem is None:
-                rows.append(record.cells)
-            elif not lenient:
-                raise bad_row(path, BadRow(record.line, problem))
-        if width is None:
-            continue
-        if names is None:
-            names = first.cells if first else [f"_c{i}" for i in range(width)]
-            kinds = [set[str]() for _ in names]
-        for place, kind in enumerate(_kinds(rows, width, form)):
-            kinds[place] |= {kind} - {""}
-    return tuple(
-        Column(name, json.dumps(_widest(found)))
-        for name, found in zip(names or [], kinds, strict=True)
-    )
+        columns = columns or {name: set[str]() for name in found}
+        for name, kind in found.items():
+            if name in columns:
+                columns[name] |= {kind} - {""}
+    return tuple(Column(name, json.dumps(_widest(kinds))) for name, kinds in columns.items())
 
 
-def _same_columns(names: list[str] | None, texts: pa.Table, form: Format) -> bool:
-    """Whether a file has the columns of those before it, in their order."""
-    if names is None:
-        return True
-    return names == texts.column_names if form.header else len(names) == texts.num_columns
+def _plain_kinds(texts: pa.Table, form: Format) -> dict[str, str]:
+    names = texts.column_names if form.header else _positions(texts.num_columns)
+    kinds = [_kind(column.combine_chunks()) for column in texts.columns]
+    return dict(zip(names, kinds, strict=True))
 
 
-def _seen_plain(
-    texts: pa.Table, form: Format, before: list[set[str]]
-) -> tuple[list[str], list[set[str]]]:
-    """The columns' names, and their kinds with those that this file has."""
-    count = texts.num_columns
-    names = list(texts.column_names) if form.header else [f"_c{i}" for i in range(count)]
-    found = [{_kind(column.combine_chunks())} - {""} for column in texts.columns]
-    return names, [a | b for a, b in zip(before or [set[str]()] * count, found, strict=True)]
+def _careful_kinds(path: str, text: bytes, form: Format, lenient: bool) -> dict[str, str]:
+    records = csv_records(decoded(text), form.delimiter)
+    header = next(records, None) if form.header else None
+    width = None if header is None else len(header.cells)
+    rows: list[list[str]] = []
+    for record in records:
+        width = len(record.cells) if width is None else width
+        problem = record.problem
+        if problem is None and len(record.cells) != width:
+            problem = f"{len(record.cells)} fields instead of {width}"
+        if problem is None:
+            rows.append(record.cells)
+        elif not lenient:
+            raise bad_row(path, BadRow(record.line, problem))
+    names = _positions(width or 0) if header is None else header.cells
+    return dict(zip(names, _kinds(rows, len(names), form), strict=True))
+
+
+def _positions(count: int) -> list[str]:
+    """Spark's names for the columns of a file without header."""
+    return [f"_c{i}" for i in range(count)]
 
 
 def _kinds(rows: list[list[str]], width: int, form: Format) -> list[str]:

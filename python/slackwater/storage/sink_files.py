@@ -205,7 +205,8 @@ class FilesSink:
         """Commits all updates with lower <= __time < upper. Returns when they are durable.
 
         `updates` have the relation's columns, ``__time`` and ``__diff``. The first range of a sink
-        begins at its as-of, and its updates at that time are the snapshot. What is out already
+        begins at its as-of, and its updates at or before that time are the snapshot, which goes out
+        with the as-of as its time. What is out already
         (below `frontier`) is left out, so a range may be repeated in any form after a crash. An
         empty range becomes durable later, with `flush` or another range.
 
@@ -222,7 +223,8 @@ class FilesSink:
         if upper <= reached and not begins:
             return
         first = reached.value + (1 if begins and not self._config.snapshot else 0)
-        rows = consolidate(self._within(updates, first, upper.value))
+        least = reached.value if begins else 0
+        rows = consolidate(self._within(updates, least, first, upper.value))
         if len(rows):
             self._commit(reached, upper, self._enveloped(rows))
         else:
@@ -246,13 +248,16 @@ class FilesSink:
         if self._reached is not None and self._reached != self._durable:
             self._publish(self._reached, [])
 
-    def _within(self, updates: Iterable[pa.Table], first: int, end: int) -> pa.Table:
+    def _within(self, updates: Iterable[pa.Table], least: int, first: int, end: int) -> pa.Table:
+        """The updates with first <= time < end, by time; times below `least` are raised to it."""
         schema = self._desc.update_schema()
         tables = [schema.empty_table()]
         for table in updates:
-            times = table.column(TIME_COLUMN)
+            table = table.select(schema.names).cast(schema)
+            times = pc.max_element_wise(table.column(TIME_COLUMN), least)
+            at = schema.get_field_index(TIME_COLUMN)
             inside = pc.and_(pc.greater_equal(times, first), pc.less(times, end))
-            tables.append(table.filter(inside).select(schema.names).cast(schema))
+            tables.append(table.set_column(at, schema.field(at), times).filter(inside))
         table = pa.concat_tables(tables)
         return table.take(pc.sort_indices(table, sort_keys=[(TIME_COLUMN, "ascending")]))
 
