@@ -113,7 +113,7 @@ class Coordinator:
         worker = Worker(
             persist,
             spark,
-            on_progress=watch.signal,
+            on_progress=lambda _: watch.signal(),
             on_fatal=lambda error: on_fatal(str(error)),
         )
         committer = GroupCommitter(
@@ -158,7 +158,7 @@ class Coordinator:
         self._closing.set()
         self._env.ingestion.close()
         self._sinks.close()
-        self._env.worker.close()
+        self._env.worker.stop()
         self._env.committer.stop()
 
     def committed(self, committed: Committed) -> None:

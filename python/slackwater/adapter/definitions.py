@@ -37,9 +37,9 @@ from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
+from slackwater.sql.canonical import to_sql
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName, resolve, resolve_schema
-from slackwater.sql.canonical import to_sql
 
 RETAIN_HISTORY = "retain_history"
 _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
@@ -294,9 +294,7 @@ class Definitions:
             item = self._sources.draft_sink(schema, name, context, statement, written)
             self._change([CreateItem(item)], context.user)
 
-    def _drop_objects(
-        self, session: Session, context: Context, statement: st.DropObjects
-    ) -> None:
+    def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
         cascade = bool(statement.cascade)
         with self._env.ddl:
             ops: list[CatalogOp] = []

@@ -19,9 +19,7 @@ from slackwater.repr.errors import FatalError
 class Implications:
     """Starts and stops what the items of the catalog need."""
 
-    def __init__(
-        self, env: Environment, views: Views, sources: Sources, sinks: SinkRunner
-    ) -> None:
+    def __init__(self, env: Environment, views: Views, sources: Sources, sinks: SinkRunner) -> None:
         self._env = env
         self._views = views
         self._sources = sources

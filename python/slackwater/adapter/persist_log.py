@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from slackwater.adapter.table_log import LogFenced, LogMoved, Step, WriteResult
+from slackwater.adapter.table_log import LogFencedError, LogMovedError, Step, WriteResult
 from slackwater.persist import client
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import NewPart
@@ -36,27 +36,19 @@ class PersistLog:
                 (),
                 tables=client.TablesAppend(lower, upper, parts),
                 steps=steps,
-                write_ids={
-                    write_id: client.WriteResult(r.timestamp, r.inserted, r.deleted)
-                    for write_id, r in results.items()
-                },
+                write_ids=results,
             )
         except Fenced as error:
-            raise LogFenced from error
+            raise LogFencedError from error
         except client.UpperMismatch as error:
-            raise LogMoved from error
+            raise LogMovedError from error
         except client.UnknownShard as error:
             raise user_error(
                 "SLACKWATER_DEPENDENCY_DROPPED", objectName="The table of this write"
             ) from error
 
     def written(self, write_id: str) -> WriteResult | None:
-        found = self._persist.written(write_id)
-        return None if found is None else WriteResult(*_fields(found))
+        return self._persist.written(write_id)
 
     def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]:
         return self._persist.new_parts(shard_id, updates)
-
-
-def _fields(result: client.WriteResult) -> tuple[Timestamp, int, int]:
-    return result.timestamp, result.inserted, result.deleted

@@ -93,9 +93,7 @@ class Reads:
             self._wait(session, items, times, cancellation)
             if hold.hold is not None and hold.times:
                 self._env.holds.downgrade(hold.hold, min(hold.times.values()))
-            answers = [
-                self._relation(item, time) for item, time in zip(items, times, strict=True)
-            ]
+            answers = [self._relation(item, time) for item, time in zip(items, times, strict=True)]
         except BaseException:
             self.release(token)
             raise
@@ -158,9 +156,7 @@ class Reads:
                 item.full_name,
                 self._env.since(item),
                 self._env.upper(item),
-                InputKind.COMPUTE
-                if item.kind is ItemKind.MATERIALIZED_VIEW
-                else InputKind.STORAGE,
+                InputKind.COMPUTE if item.kind is ItemKind.MATERIALIZED_VIEW else InputKind.STORAGE,
             )
             for item in items
         )
@@ -177,9 +173,7 @@ class Reads:
 
         def reached() -> bool:
             if item.id not in self._env.state.items:
-                raise user_error(
-                    "SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name
-                )
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
             if not self._env.upper(item).allows(time):
                 return True
             self._env.worker.raise_if_stalled(item.id)

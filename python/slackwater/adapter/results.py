@@ -44,5 +44,5 @@ def rows(desc: RelationDesc, values: Sequence[Sequence[object]]) -> Result:
 
 def strings(*names: str, **others: str) -> RelationDesc:
     """A description of STRING columns, then others by Spark type name."""
-    kinds: Mapping[str, str] = {**{name: "string" for name in names}, **others}
+    kinds: Mapping[str, str] = {**dict.fromkeys(names, "string"), **others}
     return RelationDesc.of(**kinds)

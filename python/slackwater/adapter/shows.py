@@ -132,7 +132,8 @@ class Shows:
             case st.ShowKind.SINKS:
                 return (item.name, "files", CLUSTER, comment)
             case st.ShowKind.MATERIALIZED_VIEWS:
-                error = self._env.worker.error(item.id)
+                trouble = self._env.worker.trouble(item.id)
+                error = None if trouble is None else str(trouble)
                 state = "stalled" if error is not None else self._state(item)
                 maintenance = str(item.details.get("maintenance") or "")
                 return (item.name, CLUSTER, state, maintenance, error, comment)

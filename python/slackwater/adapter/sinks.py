@@ -125,7 +125,9 @@ class SinkRunner:
             sink_config(item), item.id, source.desc, item.full_name, clock=self._env.clock
         )
         reached = running.sink.frontier
-        feed = CollectionFeed(self._env, source, as_of if reached is None else Timestamp(reached.value))
+        feed = CollectionFeed(
+            self._env, source, as_of if reached is None else Timestamp(reached.value)
+        )
         try:
             while not running.stop.flag.is_set():
                 reached = self._step(running.sink, feed, as_of, reached, running.stop)
@@ -154,6 +156,8 @@ class SinkRunner:
             later = feed.updates(Timestamp(as_of + 1), Timestamp(upper.value))
             sink.write(Frontier(as_of), upper, [first, later])
         else:
-            sink.write(reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))])
+            sink.write(
+                reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
+            )
         feed.release(Timestamp(upper.value - 1))
         return upper

@@ -22,8 +22,8 @@ from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
-from slackwater.sql.names import QualifiedName
 from slackwater.sql.canonical import to_sql
+from slackwater.sql.names import QualifiedName
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig, FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion, exports
@@ -340,4 +340,3 @@ def _named_sink(
         from_name=_full(written.schema_name, written.name),
         if_not_exists=False,
     )
-

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.cursors import Cursor
 from slackwater.adapter.definitions import Definitions
 from slackwater.adapter.environment import CATALOG_NAME, Environment
 from slackwater.adapter.explain_timestamp import (
@@ -20,7 +21,7 @@ from slackwater.adapter.reads import Reads
 from slackwater.adapter.results import Result, done, rows, strings
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.shows import Shows
-from slackwater.adapter.subscriptions import Cursor, Subscriptions
+from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.timestamp_selection import Immediately
 from slackwater.adapter.transactions import (
     Idle,
@@ -164,9 +165,7 @@ class Statements:
         if isinstance(statement, st.Begin):
             if statement.isolation is not None:
                 variables.assign("transaction_isolation", statement.isolation)
-            session.transaction = begin(
-                session.transaction, read_only=bool(statement.read_only)
-            )
+            session.transaction = begin(session.transaction, read_only=bool(statement.read_only))
             return done()
         if isinstance(statement, st.Rollback):
             rollback(session.transaction)
@@ -178,9 +177,7 @@ class Statements:
             self._writes.commit(ended.writes, str(uuid.uuid4()), None)
         return done()
 
-    def _variable(
-        self, session: Session, statement: st.SetVariable | st.ResetVariable
-    ) -> Result:
+    def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
         value = statement.value if isinstance(statement, st.SetVariable) else None
         if isinstance(statement, st.SetVariable) and statement.local:
             raise user_error(
@@ -224,9 +221,7 @@ class Statements:
         analysis = self._env.engine.analyze(
             statement.query.text.text, context.catalog, context.namespace
         )
-        items: Sequence[CatalogItem] = [
-            self._env.item(GlobalId(i)) for i in analysis.relations
-        ]
+        items: Sequence[CatalogItem] = [self._env.item(GlobalId(i)) for i in analysis.relations]
         as_of = statement.query.as_of
         when = Immediately() if as_of is None else self._subscriptions.evaluate(as_of)
         explanation = TimestampExplanation(

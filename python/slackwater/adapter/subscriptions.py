@@ -9,6 +9,8 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.cursors import Cursor
@@ -26,12 +28,18 @@ from slackwater.adapter.timestamp_selection import (
 )
 from slackwater.adapter.watch import Cancellation
 from slackwater.repr.errors import user_error
-from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.names import QualifiedName
-from slackwater.storage.subscribe import SubscribeOutput
+from slackwater.storage.subscribe import (
+    OrderColumn,
+    SubscribeFormat,
+    SubscribeSpec,
+    check_bounds,
+    output_desc,
+)
 
 FETCH_WAIT_S = 60.0
 
@@ -42,10 +50,9 @@ class Subscription:
 
     env: Environment
     feed: Feed
-    output: SubscribeOutput
+    output: SubscribeFormat
     as_of: Timestamp
     up_to: Timestamp
-    snapshot: bool
     position: Timestamp
     reads: tuple[GlobalId, ...]
     created_ms: int
@@ -54,7 +61,7 @@ class Subscription:
 
     @property
     def desc(self) -> RelationDesc:
-        return self.output.desc
+        return output_desc(self.output.spec, self.output.desc)
 
     @property
     def ended(self) -> bool:
@@ -66,22 +73,19 @@ class Subscription:
         if not self.started and (upper > self.as_of or self.as_of >= self.up_to):
             self._start()
         if self.started and upper > self.position:
-            self._keep(self.output.batch(self.feed.updates(self.position, upper), upper))
+            self._keep(self.output.rows(self.feed.updates(self.position, upper), Frontier(upper)))
             self.position = upper
             self.feed.release(Timestamp(max(self.as_of, upper - 1)))
 
     def _start(self) -> None:
         self.started = True
-        self._keep(self.output.begin(self.as_of))
+        self._keep(self.output.begin())
         if self.as_of >= self.up_to:
             self.position = self.up_to
             return
         self.position = Timestamp(self.as_of + 1)
-        if self.snapshot:
-            snapshot = self.feed.snapshot(self.as_of)
-        else:
-            snapshot = self.feed.desc.update_schema().empty_table()
-        self._keep(self.output.batch(snapshot, self.position))
+        if self.output.spec.snapshot:
+            self._keep(self.output.rows(self.feed.snapshot(self.as_of), Frontier(self.as_of)))
 
     def _keep(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -154,7 +158,7 @@ class Subscriptions:
         if statement.up_to is None:
             raise user_error("SLACKWATER_SUBSCRIBE_NEEDS_CURSOR")
         desc, _, _ = self._target(context, statement)
-        return SubscribeOutput.of(statement, desc).desc
+        return output_desc(_spec(statement, desc, Timestamp(0), None), desc)
 
     def collect(
         self,
@@ -212,12 +216,9 @@ class Subscriptions:
         determination = self._reads.determination(session, items, when)
         as_of = determination.timestamp
         up_to = (
-            TIMESTAMP_MAX
-            if statement.up_to is None
-            else self._milliseconds(statement.up_to.text)
+            TIMESTAMP_MAX if statement.up_to is None else self._milliseconds(statement.up_to.text)
         )
-        if up_to < as_of:
-            raise user_error("SLACKWATER_SUBSCRIBE_BOUNDS", upTo=str(up_to), asOf=str(as_of))
+        check_bounds(as_of, up_to)
         if up_to == as_of:
             session.notify("AS OF and UP TO are the same time, so the answer is empty.")
         feed: Feed
@@ -233,8 +234,17 @@ class Subscriptions:
                 [item.id for item in items],
                 as_of,
             )
-        output = SubscribeOutput.of(statement, desc)
-        return Subscription(self._env, feed, output, as_of, up_to, statement.snapshot, as_of)
+        spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
+        return Subscription(
+            env=self._env,
+            feed=feed,
+            output=SubscribeFormat(spec, desc),
+            as_of=as_of,
+            up_to=up_to,
+            position=as_of,
+            reads=tuple(item.id for item in items),
+            created_ms=self._env.now(),
+        )
 
     def _target(
         self, context: Context, statement: st.Subscribe
@@ -243,7 +253,11 @@ class Subscriptions:
         target = statement.target
         if isinstance(target, QualifiedName):
             item = find_item(self._env.state, target, context)
-            if item.kind is not ItemKind.VIEW and item.desc is not None and item.shard_id is not None:
+            if (
+                item.kind is not ItemKind.VIEW
+                and item.desc is not None
+                and item.shard_id is not None
+            ):
                 return item.desc, [item], None
             text = f"SELECT * FROM {target.sql}"
         else:
@@ -269,11 +283,67 @@ class Subscriptions:
         stripped = expression.strip()
         if stripped.isdecimal():
             return _checked(int(stripped), expression)
-        analysis = self._env.engine.analyze(f"SELECT ({expression}) AS t", "slackwater", ("default",))
+        analysis = self._env.engine.analyze(
+            f"SELECT ({expression}) AS t", "slackwater", ("default",)
+        )
         if analysis.nondeterministic or analysis.uses_mz_now or analysis.relations:
             raise _invalid(expression, "it is not constant")
         value = self._env.engine.collect(f"SELECT ({expression}) AS t")["t"][0].as_py()
         return _checked(_to_milliseconds(value, expression), expression)
+
+
+def _spec(
+    statement: st.Subscribe, desc: RelationDesc, as_of: Timestamp, up_to: Timestamp | None
+) -> SubscribeSpec:
+    """What the statement asks for. Raises for keys and orders that name no column."""
+    envelope = statement.envelope
+    key = () if envelope is None else envelope.key
+    order = ()
+    if statement.within_timestamp_order_by is not None:
+        order = _order(statement.within_timestamp_order_by.text)
+    for name in (*key, *(column.name for column in order)):
+        if name not in desc.names and name != "mz_diff":
+            raise user_error(
+                "SLACKWATER_INVALID_OPTION",
+                option="ENVELOPE" if name in key else "WITHIN TIMESTAMP ORDER BY",
+                statement="SUBSCRIBE",
+                value=name,
+                reason=f"the columns are {', '.join(desc.names)}",
+            )
+    if envelope is None or envelope.kind == "DIFF":
+        kind = None
+    else:
+        kind = envelope.kind
+    return SubscribeSpec(
+        as_of=as_of,
+        up_to=up_to,
+        snapshot=statement.snapshot,
+        progress=statement.progress,
+        envelope=kind,
+        key=key,
+        order_by=order,
+    )
+
+
+def _order(text: str) -> tuple[OrderColumn, ...]:
+    """WITHIN TIMESTAMP ORDER BY: columns with ASC or DESC and NULLS FIRST or LAST."""
+    ordered = sqlglot.parse_one(f"SELECT 1 ORDER BY {text}", dialect="spark").args["order"]
+    columns = []
+    for item in ordered.expressions:
+        if not isinstance(item.this, exp.Column):
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"WITHIN TIMESTAMP ORDER BY {item.this.sql(dialect='spark')}",
+                advice="Name columns, or mz_diff.",
+            )
+        columns.append(
+            OrderColumn(
+                item.this.name,
+                descending=bool(item.args.get("desc")),
+                nulls_first=bool(item.args.get("nulls_first")),
+            )
+        )
+    return tuple(columns)
 
 
 def _to_milliseconds(value: object, expression: str) -> int:
@@ -292,7 +362,10 @@ def _to_milliseconds(value: object, expression: str) -> int:
             instant = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
             return int(instant.timestamp() * 1000)
         case date():
-            return int(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp()) * 1000
+            return (
+                int(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp())
+                * 1000
+            )
         case str():
             if value.strip().isdecimal():
                 return int(value)

@@ -61,9 +61,17 @@ class SystemTables:
         catalog = env.state
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
         statistics = {
-            item.id: SourceStatistics(**self._statistics(item))
-            for item in items
-            if item.kind is ItemKind.SOURCE and item.parent is None
+            source_id: SourceStatistics(
+                replica_id=REPLICA_ID,
+                messages_received=found.messages_received,
+                bytes_received=found.bytes_received,
+                updates_staged=found.updates_staged,
+                updates_committed=found.updates_committed,
+                snapshot_committed=found.snapshot_committed,
+                offset_known=found.offset_known,
+                offset_committed=found.offset_committed,
+            )
+            for source_id, found in env.ingestion.statistics().items()
         }
         return SystemSnapshot(
             catalog=catalog,
@@ -107,14 +115,6 @@ class SystemTables:
     def _is_hydrated(self, item: CatalogItem) -> bool:
         return self._env.upper(item).value > int(item.details["as_of"])
 
-    def _statistics(self, item: CatalogItem) -> dict[str, object]:
-        found = self._env.ingestion.statistics(item.id)
-        if found is None:
-            return {"replica_id": REPLICA_ID}
-        row = found.as_row()
-        row.pop("rows_skipped")
-        return {"replica_id": REPLICA_ID, **row}
-
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
         found = {}
         for change in self._env.ingestion.statuses():
@@ -130,9 +130,7 @@ class SystemTables:
 
     def _subscriptions(self) -> tuple[SubscriptionEntry, ...]:
         return tuple(
-            SubscriptionEntry(
-                name, session.session_id, CLUSTER.id, cursor.created_ms, cursor.reads
-            )
+            SubscriptionEntry(name, session.session_id, CLUSTER.id, cursor.created_ms, cursor.reads)
             for session in self._env.sessions.all()
             for name, cursor in list(session.cursors.items())
             if isinstance(cursor, Subscription) and not cursor.ended

@@ -11,19 +11,19 @@ from sqlglot.errors import ParseError
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
+from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import Analysis
-from slackwater.compute.worker import Dataflow
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.build import build_plan
+from slackwater.sql.canonical import to_sql
 from slackwater.sql.explain import explain_incremental
 from slackwater.sql.functions import refuse_unmaterializable
 from slackwater.sql.names import QualifiedName, resolve
 from slackwater.sql.plan import Opaque, ViewPlan
-from slackwater.sql.canonical import to_sql
 from slackwater.sql.resolution import ResolvedRelation, ResolvedView, parse_query
 
 
@@ -162,9 +162,7 @@ class Views:
         return tuple(GlobalId(i) for i in ids if not is_system(GlobalId(i)))
 
     @staticmethod
-    def renamed(
-        desc: RelationDesc, columns: tuple[str, ...] | None, name: str
-    ) -> RelationDesc:
+    def renamed(desc: RelationDesc, columns: tuple[str, ...] | None, name: str) -> RelationDesc:
         """`desc` with the names of a column list. Raises SLACKWATER_COLUMN_MISMATCH."""
         if columns is None:
             return desc
@@ -231,12 +229,12 @@ class Views:
 
         return build_plan(text, output, lookup, schema_of)
 
-    def _inputs(self, plan: ViewPlan) -> dict[GlobalId, int]:
-        """The shards of the collections that the plan reads."""
+    def _inputs(self, plan: ViewPlan) -> dict[GlobalId, Input]:
+        """Where the collections are that the plan reads."""
         inputs = {}
         for global_id in plan.collections:
-            shard_id = self._env.item(global_id).shard_id
-            if shard_id is None:
+            item = self._env.item(global_id)
+            if item.shard_id is None or item.desc is None:
                 raise AssertionError(f"{global_id} is read and has no shard")
-            inputs[global_id] = shard_id
+            inputs[global_id] = Input(item.shard_id, item.desc)
         return inputs

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from slackwater.adapter.group_commit import PartsAt, Rows, Write, at_time, count
 from slackwater.adapter.reads import Reads
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.transactions import add_write, check_outside_block, in_block
+from slackwater.persist.blobs import local_path, uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.repr.errors import user_error
@@ -155,13 +155,13 @@ class Writes:
 
     def _split(self, shard_id: int, entry: Mapping[str, Any]) -> list[tuple[FileBody, int, int]]:
         """One file of mixed diffs as one file for each diff, so that each part is uniform."""
-        table = pq.read_table(unquote(urlparse(entry["uri"]).path))
+        table = pq.read_table(local_path(entry["uri"]))
         directory = self._env.persist.shard_directory(shard_id)
         found = []
         for diff in (1, -1):
             chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
             if chosen.num_rows:
-                body = self._env.persist.uniform_file(chosen, directory)
+                body = uniform_file(chosen, directory, Uniform(Timestamp(0), diff))
                 found.append((body, diff, chosen.num_rows))
         return found
 

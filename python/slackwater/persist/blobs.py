@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slackwater.persist.parts import FileBody, InlineBody, NewPart
+from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
@@ -62,12 +62,24 @@ def file_part(updates: pa.Table, directory: str) -> NewPart:
     The file is on disk when this returns. Raises SLACKWATER_NO_SPACE or
     SLACKWATER_STORAGE_UNAVAILABLE, and then leaves nothing; ValueError if there are no rows.
     """
+    return _described(updates, _stored(updates, directory, None))
+
+
+def uniform_file(rows: pa.Table, directory: str, uniform: Uniform) -> FileBody:
+    """Rows without time and diff, which all have those of `uniform`, as one new Parquet file.
+
+    Promises and raises what `file_part` does.
+    """
+    return _stored(rows, directory, uniform)
+
+
+def _stored(table: pa.Table, directory: str, uniform: Uniform | None) -> FileBody:
     folder = local_path(directory)
     path = folder / f"{uuid.uuid4().hex}.parquet"
     temporary = folder / f".{path.name}.writing"
     try:
         _make_directory(folder)
-        _write_file(updates, temporary)
+        _write_file(table, temporary)
         os.rename(temporary, path)
         _sync_directory(folder)
         status = path.stat()
@@ -75,8 +87,7 @@ def file_part(updates: pa.Table, directory: str) -> NewPart:
         temporary.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         raise _storage_error(error, folder) from None
-    body = FileBody(file_uri(path), status.st_size, status.st_mtime_ns // 1_000_000, None)
-    return _described(updates, body)
+    return FileBody(file_uri(path), status.st_size, status.st_mtime_ns // 1_000_000, uniform)
 
 
 def new_parts(updates: pa.Table, directory: str) -> tuple[NewPart, ...]:

@@ -135,6 +135,7 @@ def _files_source(f: FilesSource) -> str:
     options = [f"PATH {quote_string(f.path)}", f"FORMAT {f.format}"]
     options += [] if f.header is None else [f"HEADER {_boolean(f.header)}"]
     options += [] if f.delimiter is None else [f"DELIMITER {quote_string(f.delimiter)}"]
+    options += [] if f.null_text is None else [f"NULL {quote_string(f.null_text)}"]
     options += [] if f.pattern is None else [f"PATTERN {quote_string(f.pattern)}"]
     options += [] if f.on_error == "STALL" else [f"ON ERROR {f.on_error}"]
     return f"({', '.join(options)})"

@@ -343,13 +343,14 @@ def _files_source(cursor: Cursor) -> FilesSource:
         "FORMAT": choice("CSV", "JSON", "PARQUET"),
         "HEADER": boolean,
         "DELIMITER": text,
+        "NULL": text,
         "PATTERN": text,
         "ON ERROR": choice("STALL", "SKIP"),
     }
     options = read_options(cursor, known)
     _require(cursor, options, "PATH", "FORMAT")
     if options["FORMAT"] != "CSV":
-        for option in ("HEADER", "DELIMITER"):
+        for option in ("HEADER", "DELIMITER", "NULL"):
             if option in options:
                 raise cursor.error(
                     "SLACKWATER_INVALID_OPTION",
@@ -365,6 +366,7 @@ def _files_source(cursor: Cursor) -> FilesSource:
         cast("bool | None", options.get("HEADER")),
         cast("str | None", options.get("DELIMITER")),
         cast("str | None", options.get("PATTERN")),
+        cast("str | None", options.get("NULL")),
         cast("Literal['STALL', 'SKIP']", options.get("ON ERROR", "STALL")),
     )
 

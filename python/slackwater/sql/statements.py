@@ -118,13 +118,17 @@ class LoadGenerator:
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """Files below a path. `pattern` is a glob over names; None in CSV options: the default."""
+    """Files below a path. `pattern` is a glob over names; None in CSV options: the default.
+
+    `null_text` is what stands for NULL in CSV beside the empty field.
+    """
 
     path: str
     format: Literal["CSV", "JSON", "PARQUET"]
     header: bool | None = None
     delimiter: str | None = None
     pattern: str | None = None
+    null_text: str | None = None
     on_error: Literal["STALL", "SKIP"] = "STALL"
 
 
