@@ -7,13 +7,13 @@ metastore transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 from sqlalchemy import Connection
 
 from slackwater.persist.parts import NewPart
+from slackwater.persist.rows import WriteResult
 from slackwater.repr.frontier import Timestamp
 
 Step = Callable[[Connection], None]
@@ -26,15 +26,6 @@ class LogFencedError(Exception):
 
 class LogMovedError(Exception):
     """The tables upper is not the expected one; nothing was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """What a write did: when, and how many rows it inserted and deleted."""
-
-    timestamp: Timestamp
-    inserted: int
-    deleted: int
 
 
 class TableLog(Protocol):
