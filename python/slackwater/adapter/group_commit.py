@@ -23,9 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.table_log import LogFencedError, LogMovedError, Step, TableLog, WriteResult
+from slackwater.adapter.table_log import LogFencedError, LogMovedError, Step, TableLog
 from slackwater.adapter.write_queue import WriteQueue
 from slackwater.persist.parts import NewPart
+from slackwater.persist.rows import WriteResult
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN

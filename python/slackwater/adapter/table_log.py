@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from slackwater.persist.parts import NewPart
-from slackwater.persist.rows import WriteResult as WriteResult
+from slackwater.persist.rows import WriteResult
 from slackwater.repr.frontier import Timestamp
 
 Step = Callable[[Connection], None]

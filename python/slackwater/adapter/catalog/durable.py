@@ -27,6 +27,7 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
 from slackwater.adapter.table_log import Step
+from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.ids import GlobalId, is_user, user_id
 
@@ -96,6 +97,10 @@ def declare_tables(metadata: sa.MetaData) -> CatalogTables:
     )
 
 
+TABLES = declare_tables(metadata)
+"""The catalog's tables in the metastore; import this module before `create_all`."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
     """A row of mz_audit_events. `details` is JSON; `user` None means the system itself."""
@@ -110,7 +115,8 @@ class AuditEvent:
 
 Ops = Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]]
 """Changes, or a function that makes them inside the transaction: it can create the shards first
-and put their ids into the items. It may run again if the transaction is retried."""
+and put their ids into the items. It may run again if the transaction is retried, and cannot begin
+another one, so the ids of its items are allocated before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,7 @@ class DurableCatalog:
     @staticmethod
     def open(
         transactor: Transactor,
-        tables: CatalogTables,
+        tables: CatalogTables = TABLES,
         *,
         clock_ms: Callable[[], int],
         system_schemas: Sequence[SchemaEntry] = (),
