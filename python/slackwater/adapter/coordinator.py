@@ -15,14 +15,14 @@ import structlog
 from sqlalchemy import Engine as SqlEngine
 
 from slackwater import __version__
-from slackwater.adapter.catalog.durable import DurableCatalog, declare_tables
+from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.definitions import Definitions, object_json
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.persist_log import PersistLog
+from slackwater.adapter.persist_log import PersistTableLog
 from slackwater.adapter.reads import Reads
 from slackwater.adapter.sessions import Context, Session, Sessions
 from slackwater.adapter.shows import Shows
@@ -40,7 +40,6 @@ from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import HoldRegistry
-from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -51,7 +50,6 @@ MERGE_INTERVAL_S = 5.0
 Call = Callable[[Mapping[str, Any]], Any]
 
 _log = structlog.get_logger("coordinator")
-_TABLES = declare_tables(metadata)
 
 
 def wall_clock_ms() -> int:
@@ -102,7 +100,6 @@ class Coordinator:
         persist = PersistClient(engine, location, epoch, clock=clock)
         catalog = DurableCatalog.open(
             persist,
-            _TABLES,
             clock_ms=clock,
             system_schemas=system_schemas(),
             system_items=system_items(),
@@ -117,7 +114,7 @@ class Coordinator:
             on_fatal=lambda error: on_fatal(str(error)),
         )
         committer = GroupCommitter(
-            PersistLog(persist),
+            PersistTableLog(persist),
             oracle,
             location=location,
             clock_ms=clock,

@@ -124,7 +124,7 @@ def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
     maintained = (ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
     if item.kind not in maintained:
         return None
-    wanted = item.details.get("cluster", "default")
+    wanted = item.details.get("cluster", "quickstart")
     return next((c.id for c in snapshot.clusters if c.name == wanted), None)
 
 
