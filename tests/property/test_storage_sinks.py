@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage import sink_files
 from slackwater.storage.sink_files import FilesSink, LocalFileSystem, SinkConfig
 
 DESC = RelationDesc.of(k="long", v="string")
@@ -117,6 +118,25 @@ def test_the_contract_of_names_and_manifest(tmp_path):
         {"mz_timestamp": 20, "mz_diff": 2, "k": 2, "v": "b"},
     ]
     assert opened(tmp_path / "out").frontier == Frontier(21)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_files():
+    """Ranges of several files, so that a crash can come between them."""
+    before = sink_files.ROWS_PER_FILE
+    sink_files.ROWS_PER_FILE = 3
+    yield
+    sink_files.ROWS_PER_FILE = before
+
+
+def test_a_large_range_takes_several_files(tmp_path):
+    rows = [updates([(k, "a", 1, 1) for k in range(7)])]
+    opened(tmp_path).write(Frontier(0), Frontier(2), rows)
+    assert [m["k"] for m in follow(tmp_path)[1]] == list(range(7))
+    assert sorted(os.listdir(tmp_path)) == [
+        *(f"00000000000000000002-{n}.jsonl" for n in range(3)),
+        "manifest.json",
+    ]
 
 
 HISTORY = st.lists(

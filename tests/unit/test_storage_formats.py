@@ -31,7 +31,7 @@ def lines(*rows):
 
 
 def test_csv_agrees_with_sparks_reader():
-    """The expected values are what spark.read.csv gave for this file."""
+    """The expected values are what spark.read.csv of 4.2 gave for each of these cells."""
     desc = RelationDesc((*ALL.columns, Column("dec", '"decimal(5,2)"')))
     data = lines(
         "i,s,d,b,t,dt,dec",
