@@ -1,11 +1,14 @@
 package io.slackwater
 
 import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
-import org.apache.spark.sql.slackwater.DataHooks
+import org.apache.spark.sql.slackwater.Activation
 
-/** What Slackwater adds to a Spark session. */
+/** Adds Slackwater to a Spark session: `spark.sql.extensions=io.slackwater.SlackwaterExtensions`.
+  *
+  * The setting is not needed where the jar is on Spark's class path, and does no harm there.
+  */
 class SlackwaterExtensions extends (SparkSessionExtensions => Unit) {
-  override def apply(extensions: SparkSessionExtensions): Unit = DataHooks.install(extensions)
+  override def apply(extensions: SparkSessionExtensions): Unit = Activation.install(extensions)
 }
 
 /** Lets Spark find the extensions without any setting. */
