@@ -13,5 +13,5 @@ class SlackwaterTable(
   override def id: String = description.id
   override def name: String = s"slackwater.${description.schemaName}.${description.name}"
   override def columns: Array[Column] = CatalogV2Util.structTypeToV2Columns(description.schema)
-  override def capabilities: util.Set[TableCapability] = util.Set.of()
+  override def capabilities: util.Set[TableCapability] = util.Set.of(TableCapability.BATCH_READ)
 }
