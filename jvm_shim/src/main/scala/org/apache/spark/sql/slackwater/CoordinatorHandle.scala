@@ -71,11 +71,12 @@ final class CoordinatorHandle private (
   }
 
   /** Tells the coordinator that a session has ended. Best effort: starts nothing, raises nothing. */
-  private[slackwater] def closeSession(id: String): Unit = endpoint.filter(_.isAlive).foreach { at =>
-    val body = Json.obj()
-    body.put("session", id)
-    Try(http.send(request(at, "/v1/session/close", body, Some(closeLimit)), discarding))
-  }
+  private[slackwater] def closeSession(id: String): Unit =
+    endpoint.filter(_.isAlive).foreach { at =>
+      val body = Json.obj()
+      body.put("session", id)
+      Try(http.send(request(at, "/v1/session/close", body, Some(closeLimit)), discarding))
+    }
 
   /** Lets the coordinator end. The application is over. */
   private[slackwater] def close(): Unit = synchronized {
@@ -246,9 +247,10 @@ object CoordinatorHandle extends Logging {
   }
 
   private def closeAll(applicationId: String): Unit =
-    handles.asScala.toSeq.filter(_._1.applicationId == applicationId).foreach { case (key, handle) =>
-      handles.remove(key)
-      handle.close()
+    handles.asScala.toSeq.filter(_._1.applicationId == applicationId).foreach {
+      case (key, handle) =>
+        handles.remove(key)
+        handle.close()
     }
 }
 

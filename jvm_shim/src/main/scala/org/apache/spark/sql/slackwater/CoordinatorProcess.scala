@@ -64,7 +64,7 @@ final case class Launch(
       }
     announced.flatMap(text => Try(Json.mapper.readTree(text)).toOption).filter(_.isObject) match {
       case Some(answer) => endpoint(answer, process)
-      case None =>
+      case None         =>
         process.getOutputStream.close()
         process.waitFor(5, TimeUnit.SECONDS)
         process.destroyForcibly()
@@ -76,7 +76,9 @@ final case class Launch(
     if (answer.has("error")) throw Errors.of(answer.get("error"), None)
     val joined = answer.path("role").asText == "joined"
     if (joined) Try(process.getOutputStream.close())
-    logInfo(s"Slackwater coordinator: ${answer.path("role").asText} ${answer.path("address").asText}")
+    logInfo(
+      s"Slackwater coordinator: ${answer.path("role").asText} ${answer.path("address").asText}"
+    )
     Endpoint(
       answer.get("address").asText,
       Files.readString(Paths.get(answer.get("token_file").asText)).trim,
@@ -178,9 +180,10 @@ private object Interpreter {
 
   private def exists(command: String): Boolean =
     if (command.contains("/")) Files.isExecutable(Paths.get(command))
-    else sys.env.getOrElse("PATH", "").split(java.io.File.pathSeparator).exists { folder =>
-      Files.isExecutable(Paths.get(folder, command))
-    }
+    else
+      sys.env.getOrElse("PATH", "").split(java.io.File.pathSeparator).exists { folder =>
+        Files.isExecutable(Paths.get(folder, command))
+      }
 
   private def jar: Option[Path] =
     Try(Paths.get(getClass.getProtectionDomain.getCodeSource.getLocation.toURI)).toOption

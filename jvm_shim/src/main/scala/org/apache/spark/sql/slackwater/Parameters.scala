@@ -73,7 +73,7 @@ private object Parameters {
     }
 
   private def named(context: ParameterContext, name: String): Option[Expression] = context match {
-    case NamedParameterContext(values) => values.get(name)
+    case NamedParameterContext(values)         => values.get(name)
     case HybridParameterContext(values, names) =>
       Some(names.indexOf(name)).filter(_ >= 0).flatMap(values.lift)
     case _ => None
