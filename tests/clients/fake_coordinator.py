@@ -60,9 +60,7 @@ class Catalog:
             self.objects, self.namespaces = stored["objects"], stored["namespaces"]
 
     def save(self) -> None:
-        self.path.write_text(
-            json.dumps({"objects": self.objects, "namespaces": self.namespaces})
-        )
+        self.path.write_text(json.dumps({"objects": self.objects, "namespaces": self.namespaces}))
 
     def add(self, body: dict[str, Any], kind: str, view: dict[str, Any] | None) -> dict[str, Any]:
         namespace, name = body["namespace"][0], body["name"]

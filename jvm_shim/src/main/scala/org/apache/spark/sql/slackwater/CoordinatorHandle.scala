@@ -35,11 +35,13 @@ final class CoordinatorHandle private (
     .version(HttpClient.Version.HTTP_1_1)
     .proxy(HttpClient.Builder.NO_PROXY)
     .connectTimeout(Duration.ofSeconds(10))
+    .executor(Threads.pool())
     .build()
 
   private lazy val gateway: Py4JServer = {
     val server = new Py4JServer(context.conf)
-    server.start()
+    // Its threads serve the coordinator: they must not run as the session that came first.
+    Threads.start("slackwater-gateway")(server.start()).join()
     server
   }
 
