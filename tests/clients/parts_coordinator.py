@@ -11,9 +11,11 @@ import base64
 import json
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -111,7 +113,7 @@ class PartsCoordinator:
         self.calls: list[tuple[str, Json]] = []
         self.now = 1_000
         self.token = secrets.token_hex(16)
-        self._lock = threading.Condition()
+        self._lock = threading.Condition(threading.RLock())
         self._holds = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -130,6 +132,28 @@ class PartsCoordinator:
                 "log": "",
             }
         )
+
+    def reset(self) -> None:
+        with self._lock:
+            self.tables.clear()
+            self.calls.clear()
+
+    @property
+    def last_hold(self) -> str:
+        return f"hold-{self._holds}"
+
+    def wait_while(
+        self, condition: Callable[[], bool], again: Callable[[], object], limit_s: float = 20
+    ) -> bool:
+        """Whether `condition` ends; `again` is done before each look."""
+        end = monotonic() + limit_s
+        while condition():
+            if monotonic() > end:
+                return False
+            again()
+            with self._lock:
+                self._lock.wait(0.05)
+        return True
 
     def close(self) -> None:
         self._server.shutdown()
@@ -194,9 +218,7 @@ class PartsCoordinator:
                     return {}
 
     def _created(self, body: Json) -> Json:
-        table = Table(f"u{len(self.tables) + 1}", body["name"], body["schema"])
-        self.tables[body["name"]] = table
-        return table.describe()
+        return self.create(body["name"], body["schema"]).describe()
 
     def _by_id(self, table_id: str) -> Table:
         return next(t for t in self.tables.values() if t.id == table_id)
@@ -268,6 +290,7 @@ class PartsCoordinator:
 def _handler(coordinator: PartsCoordinator) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -37,7 +37,7 @@ class SlackwaterCatalog extends RelationCatalog with SupportsNamespaces {
   override def loadRelation(ident: Identifier): Relation = {
     val description = describe(ident).getOrElse(throw new NoSuchTableException(ident))
     description.view match {
-      case Some(definition)                                  => Definitions.view(description, definition)
+      case Some(definition) => Definitions.view(description, definition)
       case None if unreadable.contains(description.kind) =>
         throw Errors.user(
           "SLACKWATER_WRONG_KIND",
@@ -154,7 +154,10 @@ class SlackwaterCatalog extends RelationCatalog with SupportsNamespaces {
     comment.map(SupportsNamespaces.PROP_COMMENT -> _).toMap.asJava
   }
 
-  override def createNamespace(namespace: Array[String], metadata: util.Map[String, String]): Unit = {
+  override def createNamespace(
+      namespace: Array[String],
+      metadata: util.Map[String, String]
+  ): Unit = {
     val body = Sessions.request(Sessions.active)
     body.set[ObjectNode]("namespace", Json.texts(namespace))
     body.set[ObjectNode]("properties", Json.textMap(metadata.asScala))
@@ -211,7 +214,9 @@ class SlackwaterCatalog extends RelationCatalog with SupportsNamespaces {
 
   private def namespaces: Array[(String, Option[String])] =
     elements(
-      coordinator.call("/v1/catalog/namespaces", Sessions.request(Sessions.active)).get("namespaces")
+      coordinator
+        .call("/v1/catalog/namespaces", Sessions.request(Sessions.active))
+        .get("namespaces")
     ).map { found =>
       (found.get("name").asText, Option(found.path("comment").asText(null)))
     }

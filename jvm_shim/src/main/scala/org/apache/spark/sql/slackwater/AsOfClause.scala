@@ -18,16 +18,23 @@ final case class AsOfClause(prefix: String, time: String, atLeast: Boolean) {
   def place(plan: LogicalPlan, time: Expression): Option[LogicalPlan] = plan match {
     case explain: ExplainCommand =>
       place(explain.logicalPlan, time).map(inner => explain.copy(logicalPlan = inner))
-    case create: CreateTableAsSelect   => Some(create.copy(query = AsOf(create.query, time, atLeast)))
-    case replace: ReplaceTableAsSelect => Some(replace.copy(query = AsOf(replace.query, time, atLeast)))
-    case insert: InsertIntoStatement   => Some(insert.copy(query = AsOf(insert.query, time, atLeast)))
-    case insert: InsertIntoDir         => Some(insert.copy(child = AsOf(insert.child, time, atLeast)))
-    case view: CreateViewCommand =>
-      Some(view.copy(plan = AsOf(view.plan, time, atLeast), originalText = stored(view.originalText)))
+    case create: CreateTableAsSelect => Some(create.copy(query = AsOf(create.query, time, atLeast)))
+    case replace: ReplaceTableAsSelect =>
+      Some(replace.copy(query = AsOf(replace.query, time, atLeast)))
+    case insert: InsertIntoStatement => Some(insert.copy(query = AsOf(insert.query, time, atLeast)))
+    case insert: InsertIntoDir       => Some(insert.copy(child = AsOf(insert.child, time, atLeast)))
+    case view: CreateViewCommand     =>
+      Some(
+        view.copy(plan = AsOf(view.plan, time, atLeast), originalText = stored(view.originalText))
+      )
     case view: CreateView =>
-      Some(view.copy(query = AsOf(view.query, time, atLeast), originalText = stored(view.originalText)))
+      Some(
+        view.copy(query = AsOf(view.query, time, atLeast), originalText = stored(view.originalText))
+      )
     case cache: CacheTableAsSelect =>
-      Some(cache.copy(plan = AsOf(cache.plan, time, atLeast), originalText = cache.originalText + text))
+      Some(
+        cache.copy(plan = AsOf(cache.plan, time, atLeast), originalText = cache.originalText + text)
+      )
     case ctes: UnresolvedWith if isStatement(ctes.child) => placeBelowCtes(ctes, time)
     case statement if isStatement(statement)             => None
     case query                                           => Some(AsOf(query, time, atLeast))
@@ -49,7 +56,7 @@ final case class AsOfClause(prefix: String, time: String, atLeast: Boolean) {
   private def isStatement(plan: LogicalPlan): Boolean = plan match {
     case _: Command | _: ParsedStatement | _: InsertIntoDir | _: CompoundBody => true
     case Union(children, _, _) => children.exists(isStatement)
-    case _                                                                    => false
+    case _                     => false
   }
 }
 
@@ -60,9 +67,28 @@ object AsOfClause {
 
   /** Words that go on after an alias `of`, and begin no expression. */
   private val clauses = Set(
-    "CROSS", "EXCEPT", "FETCH", "FROM", "FULL", "GROUP", "HAVING", "INNER", "INTERSECT", "JOIN",
-    "LATERAL", "LEFT", "LIMIT", "MINUS", "NATURAL", "OFFSET", "ON", "ORDER", "RIGHT", "UNION",
-    "WHERE", "WINDOW"
+    "CROSS",
+    "EXCEPT",
+    "FETCH",
+    "FROM",
+    "FULL",
+    "GROUP",
+    "HAVING",
+    "INNER",
+    "INTERSECT",
+    "JOIN",
+    "LATERAL",
+    "LEFT",
+    "LIMIT",
+    "MINUS",
+    "NATURAL",
+    "OFFSET",
+    "ON",
+    "ORDER",
+    "RIGHT",
+    "UNION",
+    "WHERE",
+    "WINDOW"
   )
 
   /** The last `AS OF` of `text` outside of parentheses that has something behind it. */
@@ -95,7 +121,9 @@ object AsOfClause {
       val first = text.charAt(at)
       found = (first == 'o' || first == 'O') && {
         val second = text.charAt(at + 1)
-        (second == 'f' || second == 'F') && at > 0 && !Character.isLetterOrDigit(text.charAt(at - 1))
+        (second == 'f' || second == 'F') && at > 0 && !Character.isLetterOrDigit(
+          text.charAt(at - 1)
+        )
       }
       at += 1
     }

@@ -17,31 +17,32 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
     Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase)) && {
       val words = Words(withoutSemicolons(Lexer.tokens(text)))
       words.first match {
-        case "CREATE"                     => create(words.drop(1))
-        case "DROP"                       => drop(words.drop(1))
-        case "ALTER"                      => alter(words.drop(1))
-        case "SHOW"                       => show(words.drop(1))
-        case "SET"                        => set(words.drop(1))
-        case "RESET"                      => variable(words.drop(1))
-        case "EXPLAIN"                    => explain(words.drop(1))
-        case "COMMENT"                    => comment(words.drop(1))
-        case "DECLARE"                    => words.size > 2 && words.upTo(5).contains("CURSOR")
-        case "SUBSCRIBE"                  => words.size > 1
-        case "FETCH" | "CLOSE"            => words.size > 1
+        case "CREATE"          => create(words.drop(1))
+        case "DROP"            => drop(words.drop(1))
+        case "ALTER"           => alter(words.drop(1))
+        case "SHOW"            => show(words.drop(1))
+        case "SET"             => set(words.drop(1))
+        case "RESET"           => variable(words.drop(1))
+        case "EXPLAIN"         => explain(words.drop(1))
+        case "COMMENT"         => comment(words.drop(1))
+        case "DECLARE"         => words.size > 2 && words.upTo(5).contains("CURSOR")
+        case "SUBSCRIBE"       => words.size > 1
+        case "FETCH" | "CLOSE" => words.size > 1
         case "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "ABORT" => transaction(words)
-        case _                            => false
+        case _                                                   => false
       }
     }
 
   private def create(words: Words): Boolean = {
     val rest = words.skip("OR", "REPLACE")
     rest.first match {
-      case "MATERIALIZED" => rest.at(1) == "VIEW" && isOurs(rest.drop(2).skip("IF", "NOT", "EXISTS"))
+      case "MATERIALIZED" =>
+        rest.at(1) == "VIEW" && isOurs(rest.drop(2).skip("IF", "NOT", "EXISTS"))
       case "SOURCE" | "SINK" | "CLUSTER" | "CONNECTION" | "SECRET" => rest.size > 1
-      case "DEFAULT" => rest.at(1) == "INDEX"
-      case "INDEX"   => isOurs(rest.after("ON").skip("TABLE"))
-      case "TABLE"   => createTable(rest.drop(1).skip("IF", "NOT", "EXISTS"))
-      case _         => false
+      case "DEFAULT"                                               => rest.at(1) == "INDEX"
+      case "INDEX" => isOurs(rest.after("ON").skip("TABLE"))
+      case "TABLE" => createTable(rest.drop(1).skip("IF", "NOT", "EXISTS"))
+      case _       => false
     }
   }
 
@@ -56,7 +57,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   private def drop(words: Words): Boolean = words.first match {
     case "MATERIALIZED" => words.at(1) == "VIEW" && anyIsOurs(words.drop(2).skip("IF", "EXISTS"))
     case "SOURCE" | "SINK" | "CLUSTER" | "CONNECTION" | "SECRET" => words.size > 1
-    case "INDEX" => words.size > 1 && words.after("ON").isEmpty
+    case "INDEX"          => words.size > 1 && words.after("ON").isEmpty
     case "TABLE" | "VIEW" =>
       val names = words.drop(1).skip("IF", "EXISTS")
       (names.endsWith("CASCADE", "RESTRICT") || names.hasComma) && anyIsOurs(names)
@@ -69,7 +70,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   private def alter(words: Words): Boolean = words.first match {
     case "MATERIALIZED" => words.at(1) == "VIEW" && isOurs(words.drop(2).skip("IF", "EXISTS"))
     case "SOURCE" | "SINK" | "INDEX" | "CLUSTER" | "CONNECTION" | "SECRET" => words.size > 1
-    case "TABLE" | "VIEW" =>
+    case "TABLE" | "VIEW"                                                  =>
       val names = words.drop(1).skip("IF", "EXISTS")
       alterIsOurs(names.drop(names.nameLength)) && isOurs(names)
     case "SCHEMA" | "DATABASE" =>
@@ -146,9 +147,9 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   }
 
   private def isOurs(words: Words): Boolean = words.name match {
-    case Seq()       => false
-    case Seq(_)      => inSlackwater
-    case head +: _   => head.equalsIgnoreCase(catalogName) || (inSlackwater && !isCatalog(head))
+    case Seq()     => false
+    case Seq(_)    => inSlackwater
+    case head +: _ => head.equalsIgnoreCase(catalogName) || (inSlackwater && !isCatalog(head))
   }
 
   private def schemaIsOurs(words: Words): Boolean = words.names.exists {
@@ -165,23 +166,66 @@ object Claims {
   val catalogName = "slackwater"
 
   private val starts = Set(
-    "CREATE", "DROP", "ALTER", "SHOW", "SET", "RESET", "EXPLAIN", "COMMENT", "DECLARE", "SUBSCRIBE",
-    "FETCH", "CLOSE", "BEGIN", "START", "COMMIT", "ROLLBACK", "ABORT"
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "SHOW",
+    "SET",
+    "RESET",
+    "EXPLAIN",
+    "COMMENT",
+    "DECLARE",
+    "SUBSCRIBE",
+    "FETCH",
+    "CLOSE",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "ROLLBACK",
+    "ABORT"
   )
 
   private val shownKinds = Set(
-    "SOURCES", "SINKS", "CLUSTERS", "OBJECTS", "NOTICES", "CONNECTIONS", "SECRETS", "SUBSOURCES"
+    "SOURCES",
+    "SINKS",
+    "CLUSTERS",
+    "OBJECTS",
+    "NOTICES",
+    "CONNECTIONS",
+    "SECRETS",
+    "SUBSOURCES"
   )
 
   private val variables = Set(
-    "application_name", "auto_route_catalog_queries", "client_encoding", "client_min_messages",
-    "cluster", "cluster_replica", "current_object_missing_warnings", "database", "datestyle",
-    "emit_introspection_query_notice", "emit_plan_insights_notice", "emit_timestamp_notice",
-    "emit_trace_id_notice", "enable_session_rbac_checks", "extra_float_digits",
-    "idle_in_transaction_session_timeout", "is_superuser", "max_identifier_length",
-    "max_query_result_size", "mz_version", "real_time_recency", "real_time_recency_timeout",
-    "search_path", "server_version", "sql_safe_updates", "statement_logging_sample_rate",
-    "statement_timeout", "transaction_isolation", "welcome_message"
+    "application_name",
+    "auto_route_catalog_queries",
+    "client_encoding",
+    "client_min_messages",
+    "cluster",
+    "cluster_replica",
+    "current_object_missing_warnings",
+    "database",
+    "datestyle",
+    "emit_introspection_query_notice",
+    "emit_plan_insights_notice",
+    "emit_timestamp_notice",
+    "emit_trace_id_notice",
+    "enable_session_rbac_checks",
+    "extra_float_digits",
+    "idle_in_transaction_session_timeout",
+    "is_superuser",
+    "max_identifier_length",
+    "max_query_result_size",
+    "mz_version",
+    "real_time_recency",
+    "real_time_recency_timeout",
+    "search_path",
+    "server_version",
+    "sql_safe_updates",
+    "statement_logging_sample_rate",
+    "statement_timeout",
+    "transaction_isolation",
+    "welcome_message"
   )
 
   def withoutSemicolons(tokens: IndexedSeq[Token]): IndexedSeq[Token] =

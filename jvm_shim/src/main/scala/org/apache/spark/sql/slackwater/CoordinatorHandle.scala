@@ -35,11 +35,13 @@ final class CoordinatorHandle private (
     .version(HttpClient.Version.HTTP_1_1)
     .proxy(HttpClient.Builder.NO_PROXY)
     .connectTimeout(Duration.ofSeconds(10))
+    .executor(Threads.pool())
     .build()
 
   private lazy val gateway: Py4JServer = {
     val server = new Py4JServer(context.conf)
-    server.start()
+    // Its threads serve the coordinator: they must not run as the session that came first.
+    Threads.start("slackwater-gateway")(server.start()).join()
     server
   }
 
@@ -71,11 +73,12 @@ final class CoordinatorHandle private (
   }
 
   /** Tells the coordinator that a session has ended. Best effort: starts nothing, raises nothing. */
-  private[slackwater] def closeSession(id: String): Unit = endpoint.filter(_.isAlive).foreach { at =>
-    val body = Json.obj()
-    body.put("session", id)
-    Try(http.send(request(at, "/v1/session/close", body, Some(closeLimit)), discarding))
-  }
+  private[slackwater] def closeSession(id: String): Unit =
+    endpoint.filter(_.isAlive).foreach { at =>
+      val body = Json.obj()
+      body.put("session", id)
+      Try(http.send(request(at, "/v1/session/close", body, Some(closeLimit)), discarding))
+    }
 
   /** Lets the coordinator end. The application is over. */
   private[slackwater] def close(): Unit = synchronized {
@@ -246,9 +249,10 @@ object CoordinatorHandle extends Logging {
   }
 
   private def closeAll(applicationId: String): Unit =
-    handles.asScala.toSeq.filter(_._1.applicationId == applicationId).foreach { case (key, handle) =>
-      handles.remove(key)
-      handle.close()
+    handles.asScala.toSeq.filter(_._1.applicationId == applicationId).foreach {
+      case (key, handle) =>
+        handles.remove(key)
+        handle.close()
     }
 }
 

@@ -51,7 +51,7 @@ final case class Launch(
     val process = run()
     val complaints = new Complaints(process.getErrorStream)
     val line = new CompletableFuture[String]
-    daemon("slackwater-coordinator-out")(passLines(process.getInputStream, line))
+    Threads.start("slackwater-coordinator-out")(passLines(process.getInputStream, line))
     val announced =
       try Option(line.get(startLimitMs, TimeUnit.MILLISECONDS))
       catch {
@@ -64,7 +64,7 @@ final case class Launch(
       }
     announced.flatMap(text => Try(Json.mapper.readTree(text)).toOption).filter(_.isObject) match {
       case Some(answer) => endpoint(answer, process)
-      case None =>
+      case None         =>
         process.getOutputStream.close()
         process.waitFor(5, TimeUnit.SECONDS)
         process.destroyForcibly()
@@ -76,7 +76,9 @@ final case class Launch(
     if (answer.has("error")) throw Errors.of(answer.get("error"), None)
     val joined = answer.path("role").asText == "joined"
     if (joined) Try(process.getOutputStream.close())
-    logInfo(s"Slackwater coordinator: ${answer.path("role").asText} ${answer.path("address").asText}")
+    logInfo(
+      s"Slackwater coordinator: ${answer.path("role").asText} ${answer.path("address").asText}"
+    )
     Endpoint(
       answer.get("address").asText,
       Files.readString(Paths.get(answer.get("token_file").asText)).trim,
@@ -120,7 +122,7 @@ final case class Launch(
 
   private final class Complaints(stream: InputStream) {
     private val lines = mutable.Queue.empty[String]
-    private val reader = daemon("slackwater-coordinator-err") {
+    private val reader = Threads.start("slackwater-coordinator-err") {
       val input = new BufferedReader(new InputStreamReader(stream, UTF_8))
       try Iterator.continually(input.readLine()).takeWhile(_ != null).foreach(keep)
       catch { case _: java.io.IOException => () }
@@ -142,13 +144,6 @@ final case class Launch(
 
 object Launch {
   private val startLimitMs = 60000L
-
-  private def daemon(name: String)(body: => Unit): Thread = {
-    val thread = new Thread(() => body, name)
-    thread.setDaemon(true)
-    thread.start()
-    thread
-  }
 }
 
 /** Finds the Python that has Slackwater. */
@@ -178,9 +173,10 @@ private object Interpreter {
 
   private def exists(command: String): Boolean =
     if (command.contains("/")) Files.isExecutable(Paths.get(command))
-    else sys.env.getOrElse("PATH", "").split(java.io.File.pathSeparator).exists { folder =>
-      Files.isExecutable(Paths.get(folder, command))
-    }
+    else
+      sys.env.getOrElse("PATH", "").split(java.io.File.pathSeparator).exists { folder =>
+        Files.isExecutable(Paths.get(folder, command))
+      }
 
   private def jar: Option[Path] =
     Try(Paths.get(getClass.getProtectionDomain.getCodeSource.getLocation.toURI)).toOption

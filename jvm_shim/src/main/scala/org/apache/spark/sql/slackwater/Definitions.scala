@@ -32,7 +32,10 @@ object Definitions {
       throw unsupported(s"PARTITIONED BY and CLUSTERED BY for $name", "Leave it out.")
     }
     if (properties.contains(TableCatalog.PROP_LOCATION)) {
-      throw unsupported(s"LOCATION for $name", "Slackwater keeps a table's files in the environment.")
+      throw unsupported(
+        s"LOCATION for $name",
+        "Slackwater keeps a table's files in the environment."
+      )
     }
     body.set[ObjectNode]("schema", Json.ofSchema(schema(info.columns)))
     body.set[ObjectNode]("properties", Json.textMap(ofUser(properties)))
@@ -95,7 +98,7 @@ object Definitions {
       case set: TableChange.SetProperty =>
         node.putObject("set_property").put("name", set.property).put("value", set.value)
       case remove: TableChange.RemoveProperty => node.put("remove_property", remove.property)
-      case rename: TableChange.RenameColumn =>
+      case rename: TableChange.RenameColumn   =>
         val names = node.putObject("rename_column")
         names.set[ObjectNode]("from", Json.texts(rename.fieldNames))
         names.put("to", rename.newName)

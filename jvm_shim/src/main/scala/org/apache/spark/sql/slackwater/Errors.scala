@@ -47,8 +47,9 @@ class SlackwaterParseException(
   override def getDefaultMessageTemplate: String = text
 
   override def getMessage: String = {
-    val at = for (line <- position.line; column <- position.startPosition)
-      yield s" (line $line, pos $column)\n\n== SQL ==\n${Errors.marked(command, line, column)}"
+    val at =
+      for (line <- position.line; column <- position.startPosition)
+        yield s" (line $line, pos $column)\n\n== SQL ==\n${Errors.marked(command, line, column)}"
     Errors.fullMessage(condition, state, text) + at.getOrElse("")
   }
 }
@@ -82,9 +83,14 @@ object Errors {
     val condition = error.path("condition").asText("SLACKWATER_INTERNAL")
     val state = error.path("sqlstate").asText("XX000")
     val text = error.path("message").asText("")
-    val parameters = error.path("parameters").properties.asScala.map { entry =>
-      entry.getKey -> entry.getValue.asText
-    }.toMap
+    val parameters = error
+      .path("parameters")
+      .properties
+      .asScala
+      .map { entry =>
+        entry.getKey -> entry.getValue.asText
+      }
+      .toMap
     val position = error.path("position")
     command match {
       case Some(statement) if position.isObject && state == "42601" =>
@@ -99,8 +105,10 @@ object Errors {
 
   /** The statement with a mark below the column, as Spark prints it. */
   private[slackwater] def marked(command: String, line: Int, column: Int): String =
-    command.linesIterator.zipWithIndex.map {
-      case (text, index) if index + 1 == line => s"$text\n${"-" * column}^^^"
-      case (text, _)                          => text
-    }.mkString("\n")
+    command.linesIterator.zipWithIndex
+      .map {
+        case (text, index) if index + 1 == line => s"$text\n${"-" * column}^^^"
+        case (text, _)                          => text
+      }
+      .mkString("\n")
 }

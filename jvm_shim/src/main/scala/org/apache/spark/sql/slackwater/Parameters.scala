@@ -32,7 +32,7 @@ private object Parameters {
   /** `text` with its markers replaced by the literals that they stand for. */
   def bound(text: String, context: ParameterContext): String = {
     val tokens = Lexer.tokens(text)
-    val result = new StringBuilder
+    val result = new java.lang.StringBuilder
     var copied = 0
     var next = 0
     for (index <- tokens.indices) {
@@ -73,7 +73,7 @@ private object Parameters {
     }
 
   private def named(context: ParameterContext, name: String): Option[Expression] = context match {
-    case NamedParameterContext(values) => values.get(name)
+    case NamedParameterContext(values)         => values.get(name)
     case HybridParameterContext(values, names) =>
       Some(names.indexOf(name)).filter(_ >= 0).flatMap(values.lift)
     case _ => None

@@ -76,7 +76,7 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
       spark: => LogicalPlan
   )(parse: String => LogicalPlan): LogicalPlan =
     AsOfClause.find(text) match {
-      case None => spark
+      case None         => spark
       case Some(clause) =>
         try spark
         catch {
