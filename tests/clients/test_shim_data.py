@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import lit
 
-from tests.clients.parts_coordinator import (
+from parts_coordinator import (
     DIFF,
     TIME,
     Json,
