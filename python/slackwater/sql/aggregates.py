@@ -36,12 +36,12 @@ _OPAQUE_ADVICE = (
 class Call:
     """A call of an aggregate function with resolved arguments. `condition`: its FILTER."""
 
-    function: exp.Expression
-    condition: exp.Expression | None
+    function: exp.Expr
+    condition: exp.Expr | None
 
     @property
-    def argument(self) -> exp.Expression:
-        argument: exp.Expression = self.function.this
+    def argument(self) -> exp.Expr:
+        argument: exp.Expr = self.function.this
         return argument
 
 
@@ -59,7 +59,7 @@ class AccumulatorList:
         return column(self._first + self.items.index(item))
 
 
-def call_of(node: exp.Expression) -> Call:
+def call_of(node: exp.Expr) -> Call:
     """The call that an aggregate node (with or without FILTER) is. Raises NotPlanned."""
     condition = None
     function = node
@@ -79,7 +79,7 @@ def call_of(node: exp.Expression) -> Call:
 
 def result(
     call: Call, argument: Column | None, output: Column, state: AccumulatorList, rows: exp.Column
-) -> exp.Expression:
+) -> exp.Expr:
     """The value of the call as an expression over the columns of the state.
 
     `argument` is the type of the call's argument (SUM, AVG), `output` the type of its result,
@@ -100,7 +100,7 @@ def result(
             return _sum_or_average(call, argument, output, state)
 
 
-def _counted(call: Call) -> exp.Expression | None:
+def _counted(call: Call) -> exp.Expr | None:
     arguments = [call.function.this, *call.function.expressions]
     tests = [
         exp.Not(this=exp.Is(this=exp.paren(a.copy()), expression=exp.Null()))
@@ -110,14 +110,14 @@ def _counted(call: Call) -> exp.Expression | None:
     return _all_of(tests)
 
 
-def _all_of(conditions: Sequence[exp.Expression | None]) -> exp.Expression | None:
+def _all_of(conditions: Sequence[exp.Expr | None]) -> exp.Expr | None:
     present = [exp.paren(c.copy()) for c in conditions if c is not None]
     return exp.and_(*present) if present else None
 
 
 def _sum_or_average(
     call: Call, argument: Column, output: Column, state: AccumulatorList
-) -> exp.Expression:
+) -> exp.Expr:
     kind = argument.spark_type
     value = call.argument
     present = exp.Not(this=exp.Is(this=exp.paren(value.copy()), expression=exp.Null()))
@@ -142,26 +142,24 @@ def _sum_or_average(
     else:
         raise NotPlanned(f"a sum over {argument.sql_type}", "Cast the value to a numeric type.")
     total = _cast(total, sql_type(output.spark_type))
-    return exp.case().when(exp.EQ(this=count.copy(), expression=_number(0)), exp.Null()).else_(total)
+    return (
+        exp.case().when(exp.EQ(this=count.copy(), expression=_number(0)), exp.Null()).else_(total)
+    )
 
 
-def _sum(
-    value: exp.Expression, condition: exp.Expression | None, precision: int, scale: int
-) -> SumValues:
+def _sum(value: exp.Expr, condition: exp.Expr | None, precision: int, scale: int) -> SumValues:
     typed = _cast(exp.paren(value.copy()), f"DECIMAL({precision}, {scale})")
     if condition is not None:
         typed = exp.case().when(condition.copy(), typed)
     return SumValues(typed, precision, scale)
 
 
-def _double_sum(
-    value: exp.Expression, condition: exp.Expression | None, state: AccumulatorList
-) -> exp.Expression:
+def _double_sum(value: exp.Expr, condition: exp.Expr | None, state: AccumulatorList) -> exp.Expr:
     """The sum of the finite values; NaN or an infinity where one is among the values."""
     number = _cast(exp.paren(value.copy()), "DOUBLE")
     infinity, negative, nan = (_cast(exp.Literal.string(t), "DOUBLE") for t in _SPECIALS)
 
-    def count(special: exp.Expression) -> exp.Expression:
+    def count(special: exp.Expr) -> exp.Expr:
         is_special = exp.EQ(this=number.copy(), expression=special.copy())
         condition_of = _all_of([is_special, condition])
         assert condition_of is not None
@@ -189,9 +187,7 @@ def _double_sum(
 _SPECIALS = ("Infinity", "-Infinity", "NaN")
 
 
-def _decimal_average(
-    total: exp.Expression, count: exp.Expression, precision: int, scale: int
-) -> exp.Expression:
+def _decimal_average(total: exp.Expr, count: exp.Expr, precision: int, scale: int) -> exp.Expr:
     """Sum / count with at least scale + 4 digits behind the point, as Spark's avg has.
 
     Spark's division keeps fewer digits the wider the dividend is; so the dividend is narrowed
@@ -209,15 +205,15 @@ def _decimal_average(
     return exp.Coalesce(this=_divide(fits, rows), expressions=[_divide(total, rows)])
 
 
-def _divide(left: exp.Expression, right: exp.Expression) -> exp.Expression:
+def _divide(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """left / right; NULL for an empty group, whose result is NULL anyway."""
     divisor = exp.Nullif(this=right.copy(), expression=_number(0))
     return exp.Div(this=left.copy(), expression=divisor, typed=False, safe=False)
 
 
-def _cast(value: exp.Expression, kind: str) -> exp.Expression:
+def _cast(value: exp.Expr, kind: str) -> exp.Expr:
     return exp.cast(value.copy(), exp.DataType.build(kind, dialect="spark"), copy=False)
 
 
-def _number(value: int) -> exp.Expression:
+def _number(value: int) -> exp.Expr:
     return exp.Literal.number(value)

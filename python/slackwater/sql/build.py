@@ -60,9 +60,7 @@ class _Place:
     namespace: tuple[str, ...] | None
 
 
-def build_plan(
-    query: str, output: RelationDesc, resolve: Resolve, schema_of: SchemaOf
-) -> ViewPlan:
+def build_plan(query: str, output: RelationDesc, resolve: Resolve, schema_of: SchemaOf) -> ViewPlan:
     """The plan of the view with this query, whose rows have the schema `output`.
 
     Raises SLACKWATER_UNSUPPORTED_TYPE for a state that Parquet cannot hold, and what `resolve`
@@ -100,7 +98,7 @@ class _Builder:
 
     # Queries
 
-    def query(self, node: exp.Expression, place: _Place) -> _Named:
+    def query(self, node: exp.Expr, place: _Place) -> _Named:
         place = self._with(node, place)
         match node:
             case exp.Subquery():
@@ -117,7 +115,7 @@ class _Builder:
             case _:
                 raise NotPlanned(f"a query of the form {node.key}", "Write it as SELECT.")
 
-    def _with(self, node: exp.Expression, place: _Place) -> _Place:
+    def _with(self, node: exp.Expr, place: _Place) -> _Place:
         clause = node.args.get("with_")
         if clause is None:
             return place
@@ -162,7 +160,9 @@ class _Builder:
             if node.args.get(name):
                 raise NotPlanned(construct, advice)
         self._only(node, _SELECT_ARGS, "a clause of SELECT")
-        if node.args.get("kind") or (node.args.get("distinct") and node.args["distinct"].args["on"]):
+        if node.args.get("kind") or (
+            node.args.get("distinct") and node.args["distinct"].args["on"]
+        ):
             raise NotPlanned("a modified SELECT", "Use plain SELECT or SELECT DISTINCT.")
         plan, scope = self._from(node, place)
         where = node.args.get("where")
@@ -187,9 +187,9 @@ class _Builder:
             named = _Named(self._distinct(named.plan), named.names)
         return named
 
-    def _where(self, plan: Plan, scope: Scope, where: exp.Expression, place: _Place) -> Plan:
-        plain: list[exp.Expression] = []
-        semi: list[tuple[exp.Expression, Plan]] = []
+    def _where(self, plan: Plan, scope: Scope, where: exp.Expr, place: _Place) -> Plan:
+        plain: list[exp.Expr] = []
+        semi: list[tuple[exp.Expr, Plan]] = []
         for part in _conjuncts(where):
             if isinstance(part, exp.In) and part.args.get("query") is not None:
                 _refuse_nested(part.this)
@@ -206,14 +206,14 @@ class _Builder:
             plan = Filter(plan, exp.and_(*plain))
         return self._semi(plan, semi) if semi else plan
 
-    def _semi(self, plan: Plan, semi: Sequence[tuple[exp.Expression, Plan]]) -> Plan:
+    def _semi(self, plan: Plan, semi: Sequence[tuple[exp.Expr, Plan]]) -> Plan:
         """`plan` joined with distinct right sides, which can only keep or drop its rows."""
         width = len(plan.desc.columns)
         inputs, conditions = (
             (plan.inputs, plan.conditions) if isinstance(plan, Join) else ((plan,), ())
         )
         position = width
-        added: list[exp.Expression] = []
+        added: list[exp.Expr] = []
         for value, right in semi:
             inputs = (*inputs, right)
             added.append(exp.EQ(this=exp.paren(value), expression=column(position)))
@@ -222,8 +222,8 @@ class _Builder:
         return Project(joined, tuple(column(i) for i in range(width)), plan.desc)
 
     def _projected(self, plan: Plan, scope: Scope, items: Sequence[_Item]) -> _Named:
-        aliases: dict[str, exp.Expression] = {}
-        values: list[exp.Expression] = []
+        aliases: dict[str, exp.Expr] = {}
+        values: list[exp.Expr] = []
         for item in items:
             if is_generator(item.value):
                 value, plan = self._generated(plan, scope, item)
@@ -236,9 +236,7 @@ class _Builder:
                 aliases.setdefault(item.name.lower(), value)
         return _Named(self._project(plan, values), tuple(item.name for item in items))
 
-    def _generated(
-        self, plan: Plan, scope: Scope, item: _Item
-    ) -> tuple[exp.Expression, Plan]:
+    def _generated(self, plan: Plan, scope: Scope, item: _Item) -> tuple[exp.Expr, Plan]:
         if len(plan.desc.columns) != scope.width:
             raise NotPlanned("two generators in one SELECT", "Use LATERAL VIEW.")
         outer = type(item.value).__name__.endswith("Outer")
@@ -249,10 +247,10 @@ class _Builder:
             raise NotPlanned("a generator of several columns in SELECT", "Use LATERAL VIEW.")
         return column(scope.width), exploded
 
-    def _project(self, plan: Plan, values: Sequence[exp.Expression]) -> Plan:
+    def _project(self, plan: Plan, values: Sequence[exp.Expr]) -> Plan:
         return Project(plan, tuple(values), self._typed(plan, values))
 
-    def _typed(self, plan: Plan, values: Sequence[exp.Expression]) -> RelationDesc:
+    def _typed(self, plan: Plan, values: Sequence[exp.Expr]) -> RelationDesc:
         if not values:
             return RelationDesc(())
         return positional(self._types(render.types_query(plan.desc, values)))
@@ -266,7 +264,7 @@ class _Builder:
     def _aggregate(
         self,
         plan: Plan,
-        keys: tuple[exp.Expression, ...],
+        keys: tuple[exp.Expr, ...],
         key_types: RelationDesc,
         accumulators: AccumulatorList,
     ) -> Aggregate:
@@ -285,15 +283,15 @@ class _Builder:
         scope: Scope,
         group: exp.Group | None,
         items: Sequence[_Item],
-        having: Sequence[exp.Expression],
+        having: Sequence[exp.Expr],
     ) -> _Named:
         keys = _keys(group, items, scope)
         if any(_has_aggregate(key) or _has_generator(key) for key in keys):
             raise NotPlanned("a generator in GROUP BY", "Use LATERAL VIEW.")
         if any(_has_generator(item.value) for item in items):
             raise NotPlanned("a generator beside aggregates", "Use LATERAL VIEW below them.")
-        aliases: dict[str, exp.Expression] = {}
-        values: list[exp.Expression] = []
+        aliases: dict[str, exp.Expr] = {}
+        values: list[exp.Expr] = []
         for item in items:
             value = scope.resolve_with(item.value, aliases)
             values.append(value)
@@ -317,10 +315,10 @@ class _Builder:
     def _results(
         self,
         plan: Plan,
-        calls: Sequence[exp.Expression],
+        calls: Sequence[exp.Expr],
         state: AccumulatorList,
         rows: exp.Column,
-    ) -> list[exp.Expression]:
+    ) -> list[exp.Expr]:
         parsed: list[Call] = [call_of(node) for node in calls]
         if not parsed:
             return []
@@ -348,11 +346,11 @@ class _Builder:
         return plan, scope
 
     def _joined(
-        self, first: exp.Expression, joins: Sequence[exp.Join], place: _Place
+        self, first: exp.Expr, joins: Sequence[exp.Join], place: _Place
     ) -> tuple[Plan, Scope]:
         plan, scope = self._source(first, place)
         inputs: list[Plan] = [plan]
-        conditions: list[exp.Expression] = []
+        conditions: list[exp.Expr] = []
         for join in (*(first.args.get("joins") or []), *joins):
             right, right_scope = self._source(join.this, place)
             inputs.append(right)
@@ -362,7 +360,7 @@ class _Builder:
         return Join(tuple(inputs), tuple(conditions)), scope
 
     def _join_scope(
-        self, join: exp.Join, left: Scope, right: Scope, conditions: list[exp.Expression]
+        self, join: exp.Join, left: Scope, right: Scope, conditions: list[exp.Expr]
     ) -> Scope:
         side, kind = (join.args.get(a) or "" for a in ("side", "kind"))
         if side or kind not in ("", "INNER", "CROSS"):
@@ -375,11 +373,7 @@ class _Builder:
             raise NotPlanned("USING over a nested join", "Write the condition with ON.")
         using = [i.name for i in join.args.get("using") or []]
         if join.args.get("method") == "NATURAL":
-            using = [
-                name
-                for name, _ in left.star(())
-                if right.position((name,)) is not None
-            ]
+            using = [name for name, _ in left.star(()) if right.position((name,)) is not None]
         elif join.args.get("method"):
             raise NotPlanned(f"{join.args['method']} JOIN", "Use an inner join.")
         moved = tuple(
@@ -400,11 +394,13 @@ class _Builder:
                 conditions.append(scope.resolve(part))
         return scope
 
-    def _source(self, node: exp.Expression, place: _Place) -> tuple[Plan, Scope]:
+    def _source(self, node: exp.Expr, place: _Place) -> tuple[Plan, Scope]:
         match node:
             case exp.Table():
                 return self._table(node, place)
-            case exp.Subquery() if isinstance(node.this, exp.Table | exp.Subquery) and not node.alias:
+            case exp.Subquery() if (
+                isinstance(node.this, exp.Table | exp.Subquery) and not node.alias
+            ):
                 self._only(node, {"this", "joins"}, "a modified subquery")
                 return self._joined(node.this, [], place)
             case exp.Subquery() | exp.Values():
@@ -433,9 +429,7 @@ class _Builder:
                 named = self.query(parse_query(text), _Place({}, namespace))
                 return _aliased(_Named(named.plan, columns or named.names), node, parts)
 
-    def _lateral(
-        self, plan: Plan, scope: Scope, node: exp.Lateral
-    ) -> tuple[Plan, Scope]:
+    def _lateral(self, plan: Plan, scope: Scope, node: exp.Lateral) -> tuple[Plan, Scope]:
         if not node.args.get("view"):
             raise NotPlanned("a LATERAL subquery", "Use a join or LATERAL VIEW.")
         _refuse_nested(node.this)
@@ -452,13 +446,13 @@ class _Builder:
         source = Source(qualifier, names, scope.width)
         return exploded, Scope((*scope.sources, source), scope.shared)
 
-    def _explode(self, plan: Plan, generator: exp.Expression, outer: bool) -> Explode:
+    def _explode(self, plan: Plan, generator: exp.Expr, outer: bool) -> Explode:
         types = self._types(render.generated_types(plan.desc, generator, outer))
         desc = positional(RelationDesc((*plan.desc.columns, *types.columns)))
         return Explode(plan, generator, outer, desc)
 
     @staticmethod
-    def _only(node: exp.Expression, known: set[str], construct: str) -> None:
+    def _only(node: exp.Expr, known: set[str], construct: str) -> None:
         unknown = [name for name, value in node.args.items() if value and name not in known]
         if unknown:
             raise NotPlanned(f"{construct}: {', '.join(unknown)}", "Leave it out.")
@@ -468,7 +462,7 @@ class _Builder:
 class _Item:
     """One expression of the SELECT list, and its name ("" if Spark makes one up)."""
 
-    value: exp.Expression
+    value: exp.Expr
     name: str
 
 
@@ -492,9 +486,7 @@ def _items(node: exp.Select, scope: Scope) -> list[_Item]:
     return items
 
 
-def _aliased(
-    named: _Named, node: exp.Expression, parts: tuple[str, ...]
-) -> tuple[Plan, Scope]:
+def _aliased(named: _Named, node: exp.Expr, parts: tuple[str, ...]) -> tuple[Plan, Scope]:
     alias = node.args.get("alias")
     names = tuple(c.name for c in alias.columns) if alias is not None else ()
     qualifier = (alias.name,) if alias is not None and alias.name else parts
@@ -503,14 +495,14 @@ def _aliased(
     return named.plan, Scope((Source(qualifier, names or named.names, 0),))
 
 
-def _using(name: str, left: Scope, right: Scope) -> exp.Expression:
+def _using(name: str, left: Scope, right: Scope) -> exp.Expr:
     of_left, of_right = left.position((name,)), right.position((name,))
     if of_left is None or of_right is None:
         raise NotPlanned(f"USING ({name})", "Write the condition with ON.")
     return exp.EQ(this=column(of_left[0]), expression=column(of_right[0] + left.width))
 
 
-def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
+def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     if isinstance(condition, exp.And):
         return [*_conjuncts(condition.left), *_conjuncts(condition.right)]
     if isinstance(condition, exp.Paren):
@@ -518,7 +510,7 @@ def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
     return [condition]
 
 
-def _refuse_nested(expression: exp.Expression) -> None:
+def _refuse_nested(expression: exp.Expr) -> None:
     if expression.find(exp.Window) is not None:
         raise NotPlanned("a window function", "Compute window functions when reading the view.")
     if expression.find(exp.Query, exp.Exists) is not None:
@@ -527,7 +519,7 @@ def _refuse_nested(expression: exp.Expression) -> None:
         raise NotPlanned("* in an expression", "List the columns.")
 
 
-def _refuse_shadowed(having: exp.Expression, items: Sequence[_Item], scope: Scope) -> None:
+def _refuse_shadowed(having: exp.Expr, items: Sequence[_Item], scope: Scope) -> None:
     """HAVING prefers names of the SELECT list, aggregates inside it those of the FROM clause."""
     renamed = {
         item.name.lower()
@@ -540,17 +532,15 @@ def _refuse_shadowed(having: exp.Expression, items: Sequence[_Item], scope: Scop
         )
 
 
-def _has_aggregate(expression: exp.Expression) -> bool:
+def _has_aggregate(expression: exp.Expr) -> bool:
     return any(is_aggregate(node) for node in expression.walk())
 
 
-def _has_generator(expression: exp.Expression) -> bool:
+def _has_generator(expression: exp.Expr) -> bool:
     return any(is_generator(node) for node in expression.walk())
 
 
-def _keys(
-    group: exp.Group | None, items: Sequence[_Item], scope: Scope
-) -> list[exp.Expression]:
+def _keys(group: exp.Group | None, items: Sequence[_Item], scope: Scope) -> list[exp.Expr]:
     if group is None:
         return []
     if any(group.args.get(a) for a in ("grouping_sets", "cube", "rollup", "totals")):
@@ -560,22 +550,22 @@ def _keys(
     return [_key(written, items, scope) for written in group.expressions]
 
 
-def _key(written: exp.Expression, items: Sequence[_Item], scope: Scope) -> exp.Expression:
+def _key(written: exp.Expr, items: Sequence[_Item], scope: Scope) -> exp.Expr:
     if isinstance(written, exp.GroupingSets | exp.Cube | exp.Rollup | exp.Tuple):
         raise NotPlanned("GROUPING SETS, CUBE or ROLLUP", "Use one view for each grouping.")
     if isinstance(written, exp.Literal) and not written.is_string:
         return scope.resolve(items[int(written.name) - 1].value)
     _refuse_nested(written)
-    aliases: dict[str, exp.Expression] = {}
+    aliases: dict[str, exp.Expr] = {}
     for item in items:
         if item.name and not _has_aggregate(item.value):
             aliases.setdefault(item.name.lower(), scope.resolve_with(item.value, aliases))
     return scope.resolve_with(written, aliases)
 
 
-def _calls(expressions: Sequence[exp.Expression]) -> list[exp.Expression]:
+def _calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
     """The distinct aggregate calls of the expressions, FILTER included."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     for expression in expressions:
         for node in expression.find_all(exp.Func, exp.Filter):
             if not is_aggregate(node):
@@ -591,17 +581,17 @@ def _calls(expressions: Sequence[exp.Expression]) -> list[exp.Expression]:
 
 
 def _above(
-    expression: exp.Expression,
-    keys: Sequence[exp.Expression],
-    calls: Sequence[exp.Expression],
-    results: Sequence[exp.Expression],
-) -> exp.Expression:
+    expression: exp.Expr,
+    keys: Sequence[exp.Expr],
+    calls: Sequence[exp.Expr],
+    results: Sequence[exp.Expr],
+) -> exp.Expr:
     """`expression` over the columns of the group's state.
 
     Raises NotPlanned if it speaks of a column that is neither a key nor aggregated.
     """
 
-    def visit(node: exp.Expression) -> exp.Expression:
+    def visit(node: exp.Expr) -> exp.Expr:
         if node in calls:
             return exp.paren(results[calls.index(node)].copy())
         if node in keys:
@@ -610,8 +600,8 @@ def _above(
             raise NotPlanned("a column that is not grouped", "Add it to GROUP BY.")
         for name, child in list(node.args.items()):
             if isinstance(child, list):
-                node.set(name, [visit(c) if isinstance(c, exp.Expression) else c for c in child])
-            elif isinstance(child, exp.Expression):
+                node.set(name, [visit(c) if isinstance(c, exp.Expr) else c for c in child])
+            elif isinstance(child, exp.Expr):
                 node.set(name, visit(child))
         return node
 

@@ -77,11 +77,13 @@ class UpdatesQuery:
 class Inputs:
     """What is known of the leaves in this interval.
 
-    `changed` are those with updates in it; `small` those of them whose delta may be broadcast.
+    `changed` are those with updates in it; `small` those of them whose delta may be broadcast;
+    `retracted` those of them with retractions.
     """
 
     changed: Set[Leaf]
     small: Set[Leaf]
+    retracted: Set[Leaf] = frozenset()
 
 
 def state_delta(
@@ -105,9 +107,7 @@ def output_delta(
     return None if query is None else rules.finish(query, view.output)
 
 
-def opaque_delta(
-    view: ViewPlan, at: Timestamp, recorded: bool, prefix: str
-) -> UpdatesQuery:
+def opaque_delta(view: ViewPlan, at: Timestamp, recorded: bool, prefix: str) -> UpdatesQuery:
     """The updates of an Opaque view at the time `at`: its query then, less the recorded output.
 
     `delta` views of its collections must hold all updates up to and including `at`. `recorded`:
@@ -133,7 +133,7 @@ class _Rules:
         match node:
             case Collection(global_id, names, _):
                 changed = global_id in self._inputs.changed
-                return self._view(global_id, names, False) if changed else None
+                return self._collection_delta(global_id, names) if changed else None
             case Aggregate():
                 return self._state_view(node, False)
             case Constant():
@@ -173,6 +173,19 @@ class _Rules:
 
     # Leaves
 
+    def _collection_delta(self, global_id: GlobalId, names: Sequence[str]) -> exp.Select:
+        """In the first interval, without the rows that were gone before it.
+
+        An expression that fails on such a row must not fail now.
+        """
+        view = self._view(global_id, names, False)
+        if not self._interval.first or global_id not in self._inputs.retracted:
+            return view
+        columns: list[exp.Expr] = [*(column(i) for i in range(len(names))), time()]
+        total = named(exp.Sum(this=diff()), DIFF_COLUMN)
+        grouped = select([*columns, total], sub(view, "t"))
+        return _nonzero(render.group_by(grouped, [c.copy() for c in columns]))
+
     def _view(self, leaf: Leaf, names: Sequence[str], old: bool) -> exp.Select:
         view = UpdatesView(leaf, old)
         self._reads.add(view)
@@ -194,9 +207,7 @@ class _Rules:
 
     # Union and join
 
-    def _union(
-        self, node: UnionAll, side: Callable[[Plan], exp.Query | None]
-    ) -> exp.Query | None:
+    def _union(self, node: UnionAll, side: Callable[[Plan], exp.Query | None]) -> exp.Query | None:
         queries = []
         for child in node.inputs:
             query = side(child)
@@ -237,8 +248,10 @@ class _Rules:
         values = [named(place.copy(), column_name(i)) for i, place in enumerate(places)]
         names = [f"t{side}" for side in range(len(sides))]
         if len(sides) > 1:
-            later = exp.Greatest(this=time("t0"), expressions=[time(n) for n in names[1:]])
-            product: exp.Expression = diff("t0")
+            later: exp.Expr = exp.Greatest(
+                this=time("t0"), expressions=[time(n) for n in names[1:]]
+            )
+            product: exp.Expr = diff("t0")
             for name in names[1:]:
                 product = exp.Mul(this=product, expression=diff(name))
         else:
@@ -287,7 +300,7 @@ class _Rules:
         partition = [column(i) for i in keys]
         order = exp.Order(expressions=[exp.Ordered(this=time(), nulls_first=True)])
 
-        def over(function: exp.Expression, running: bool) -> exp.Window:
+        def over(function: exp.Expr, running: bool) -> exp.Window:
             window = exp.Window(
                 this=function, partition_by=[p.copy() for p in partition], order=order.copy()
             )
@@ -302,9 +315,7 @@ class _Rules:
             return window
 
         totals = [
-            named(
-                cast(over(exp.Sum(this=column(i)), True), _kind(node.desc, i)), column_name(i)
-            )
+            named(cast(over(exp.Sum(this=column(i)), True), _kind(node.desc, i)), column_name(i))
             for i in range(len(node.keys), width)
         ]
         until = named(over(exp.Lead(this=time()), False), "__until")
@@ -367,7 +378,9 @@ class _Rules:
         """The rows of the affected groups before the interval, with the time NULL."""
         recorded = self._view(node.state, node.desc.names, True)
         affected = sub(recorded, "s")
-        query = select([*(column(i, "s") for i in range(len(node.desc.columns))), diff("s")], affected)
+        query = select(
+            [*(column(i, "s") for i in range(len(node.desc.columns))), diff("s")], affected
+        )
         if node.keys:
             groups = select([column(i) for i in range(len(node.keys))], sub(sums.copy(), "t"))
             same = exp.and_(
@@ -400,10 +413,7 @@ class _Rules:
         total = named(exp.Sum(this=diff()), DIFF_COLUMN)
         grouped = select(
             [
-                *(
-                    exp.alias_(column(i), c.name, quoted=True)
-                    for i, c in enumerate(desc.columns)
-                ),
+                *(exp.alias_(column(i), c.name, quoted=True) for i, c in enumerate(desc.columns)),
                 time(),
                 total,
             ],
@@ -442,9 +452,7 @@ class _Rules:
         if recorded:
             before = self._view(0, output.names, True)
             negated = named(exp.Neg(this=diff()), DIFF_COLUMN)
-            sides.append(
-                select([*_columns(node.desc), when.copy(), negated], sub(before, "t"))
-            )
+            sides.append(select([*_columns(node.desc), when.copy(), negated], sub(before, "t")))
         return self.finish(render.union_all(sides), output)
 
     def _snapshot(self, node: Collection) -> exp.Select:
@@ -512,7 +520,7 @@ def _steps_to_updates(node: Aggregate, running: exp.Query) -> exp.Select:
     return query.where(present, copy=False)
 
 
-def _step(at: exp.Expression, sign: int) -> exp.Expression:
+def _step(at: exp.Expr, sign: int) -> exp.Expr:
     return exp.Anonymous(
         this="named_struct",
         expressions=[
@@ -530,7 +538,7 @@ def _nonzero(grouped: exp.Select) -> exp.Select:
     return grouped
 
 
-def _columns(desc: RelationDesc) -> list[exp.Expression]:
+def _columns(desc: RelationDesc) -> list[exp.Expr]:
     return [column(i) for i in range(len(desc.columns))]
 
 
@@ -538,10 +546,10 @@ def _kind(desc: RelationDesc, position: int) -> str:
     return sql_type(desc.columns[position].spark_type)
 
 
-def _placed(condition: exp.Expression, places: Sequence[exp.Column]) -> exp.Expression:
+def _placed(condition: exp.Expr, places: Sequence[exp.Column]) -> exp.Expr:
     """A join's condition with each column taken from the side that has it."""
 
-    def place(node: exp.Expression) -> exp.Expression:
+    def place(node: exp.Expr) -> exp.Expr:
         position = position_of(node)
         return node if position is None else places[position].copy()
 

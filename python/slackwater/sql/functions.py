@@ -60,25 +60,32 @@ _NEEDS_ARGUMENT = {"unix_timestamp", "to_unix_timestamp"}
 _ORDERED_BY_WINDOW = {"first", "first_value", "last", "last_value", "any_value"}
 
 _AGGREGATES_WITHOUT_CLASS = frozenset(
-    "every some any bool_and bool_or bit_and bit_or bit_xor kurtosis skewness mode max_by min_by "
-    "percentile percentile_cont percentile_disc percentile_approx approx_percentile regr_avgx "
-    "regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy std stddev "
-    "stddev_pop stddev_samp variance var_pop var_samp corr covar_pop covar_samp product "
-    "count_min_sketch histogram_numeric hll_sketch_agg hll_union_agg approx_count_distinct "
-    "approx_top_k bitmap_construct_agg bitmap_or_agg try_sum try_avg grouping grouping_id "
-    "schema_of_variant_agg vector_avg vector_sum measure theta_sketch_agg theta_union_agg "
-    "theta_intersection_agg kll_sketch_agg_bigint kll_sketch_agg_float kll_sketch_agg_double "
-    "approx_top_k_accumulate approx_top_k_combine bitmap_and_agg mean "
-    "listagg string_agg collect_list collect_set first last first_value last_value any_value "
-    "median".split()
-)
+    [
+        "every", "some", "any", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor",
+        "kurtosis", "skewness", "mode", "max_by", "min_by", "percentile", "percentile_cont",
+        "percentile_disc", "percentile_approx", "approx_percentile", "regr_avgx", "regr_avgy",
+        "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy",
+        "regr_syy", "std", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop",
+        "var_samp", "corr", "covar_pop", "covar_samp", "product", "count_min_sketch",
+        "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "approx_count_distinct",
+        "approx_top_k", "bitmap_construct_agg", "bitmap_or_agg", "try_sum", "try_avg",
+        "grouping", "grouping_id", "schema_of_variant_agg", "vector_avg", "vector_sum",
+        "measure", "theta_sketch_agg", "theta_union_agg", "theta_intersection_agg",
+        "kll_sketch_agg_bigint", "kll_sketch_agg_float", "kll_sketch_agg_double",
+        "approx_top_k_accumulate", "approx_top_k_combine", "bitmap_and_agg", "mean", "listagg",
+        "string_agg", "collect_list", "collect_set", "first", "last", "first_value",
+        "last_value", "any_value", "median",
+    ]
+)  # fmt: skip
 _GENERATORS = frozenset(
-    "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple "
-    "variant_explode variant_explode_outer flatten_rows".split()
-)
+    [
+        "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer",
+        "stack", "json_tuple", "variant_explode", "variant_explode_outer", "flatten_rows",
+    ]
+)  # fmt: skip
 
 
-def function_name(node: exp.Expression) -> str:
+def function_name(node: exp.Expr) -> str:
     """The name under which Spark knows a function node, in lower case."""
     if isinstance(node, exp.Anonymous):
         return str(node.name).lower()
@@ -86,19 +93,19 @@ def function_name(node: exp.Expression) -> str:
     return text.partition("(")[0].strip().lower()
 
 
-def is_aggregate(node: exp.Expression) -> bool:
+def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node is a call of an aggregate function of Spark."""
     if isinstance(node, exp.AggFunc):
         return True
     return isinstance(node, exp.Func) and function_name(node) in _AGGREGATES_WITHOUT_CLASS
 
 
-def is_generator(node: exp.Expression) -> bool:
+def is_generator(node: exp.Expr) -> bool:
     """Whether the node is a call of a function that makes many rows of one."""
     return isinstance(node, exp.Func) and function_name(node) in _GENERATORS
 
 
-def refuse_unmaterializable(query: exp.Expression, view_name: str) -> None:
+def refuse_unmaterializable(query: exp.Expr, view_name: str) -> None:
     """Raise the user's error if the query's result is no function of its inputs.
 
     Raises SLACKWATER_UNMATERIALIZABLE_FUNCTION, and SLACKWATER_TEMPORAL_FILTER for mz_now().
@@ -120,7 +127,7 @@ def refuse_unmaterializable(query: exp.Expression, view_name: str) -> None:
             raise _refusal(view_name, name, _ADVICE[name])
 
 
-def _is_canonical(node: exp.Expression, name: str) -> bool:
+def _is_canonical(node: exp.Expr, name: str) -> bool:
     if name in _NEEDS_ARGUMENT:
         return node.this is not None or bool(node.args.get("expressions"))
     parent = node.parent

@@ -104,23 +104,19 @@ class Scope:
         ]
         return shared + rest
 
-    def resolve(self, expression: exp.Expression) -> exp.Expression:
+    def resolve(self, expression: exp.Expr) -> exp.Expr:
         """A copy of `expression` whose columns are references by position.
 
         Raises NotPlanned for a name that no source has.
         """
         return self._resolve(expression, {})
 
-    def resolve_with(
-        self, expression: exp.Expression, aliases: dict[str, exp.Expression]
-    ) -> exp.Expression:
+    def resolve_with(self, expression: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         """As `resolve`; a plain name that no source has may be one of the resolved `aliases`."""
         return self._resolve(expression, aliases)
 
-    def _resolve(
-        self, expression: exp.Expression, aliases: dict[str, exp.Expression]
-    ) -> exp.Expression:
-        def replace(node: exp.Expression) -> exp.Expression:
+    def _resolve(self, expression: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+        def replace(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column):
                 return node
             parts = [part.name for part in node.parts]
@@ -146,7 +142,7 @@ class Scope:
         return copied
 
 
-def _fields(base: exp.Expression, fields: Sequence[str]) -> exp.Expression:
+def _fields(base: exp.Expr, fields: Sequence[str]) -> exp.Expr:
     for field in fields:
         base = exp.Dot(this=base, expression=exp.to_identifier(field, quoted=True))
     return base

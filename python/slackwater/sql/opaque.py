@@ -10,15 +10,11 @@ from slackwater.sql.plan import Collection, Opaque, collection_table, positional
 from slackwater.sql.resolution import Resolve, ResolvedRelation, parse_query
 
 
-def opaque(
-    query: exp.Query, output: RelationDesc, resolve: Resolve, problem: NotPlanned
-) -> Opaque:
+def opaque(query: exp.Query, output: RelationDesc, resolve: Resolve, problem: NotPlanned) -> Opaque:
     """The query as an Opaque. Views that it reads become subqueries."""
     reads: dict[str, Collection] = {}
     bound = _bind(query.copy(), resolve, None, reads)
-    return Opaque(
-        bound, tuple(reads.values()), problem.reason, problem.advice, positional(output)
-    )
+    return Opaque(bound, tuple(reads.values()), problem.reason, problem.advice, positional(output))
 
 
 def _bind(
@@ -37,11 +33,9 @@ def _bind(
         )
         if isinstance(resolved, ResolvedRelation):
             desc = resolved.desc
-            reads[resolved.global_id] = Collection(
-                resolved.global_id, desc.names, positional(desc)
-            )
+            reads[resolved.global_id] = Collection(resolved.global_id, desc.names, positional(desc))
             name = collection_table(resolved.global_id)
-            replacement: exp.Expression = exp.Table(this=exp.to_identifier(name, quoted=True))
+            replacement: exp.Expr = exp.Table(this=exp.to_identifier(name, quoted=True))
         else:
             inner = _bind(parse_query(resolved.query), resolve, resolved.namespace, reads)
             if resolved.columns and not alias.columns:
@@ -77,8 +71,8 @@ def _is_cte(table: exp.Table) -> bool:
     if len(table.parts) != 1:
         return False
     wanted = table.name.lower()
-    node: exp.Expression = table
-    inside: exp.Expression | None = None
+    node: exp.Expr = table
+    inside: exp.Expr | None = None
     while node.parent is not None:
         parent = node.parent
         if isinstance(node, exp.CTE):
@@ -86,11 +80,11 @@ def _is_cte(table: exp.Table) -> bool:
         if isinstance(parent, exp.With):
             node = parent
             continue
-        clause = parent.args.get("with_") if isinstance(parent, exp.Expression) else None
+        clause = parent.args.get("with_") if isinstance(parent, exp.Expr) else None
         if clause is not None:
             for cte in clause.expressions:
                 if node is clause and cte is inside:
-                    if clause.recursive and cte.alias.lower() == wanted:
+                    if clause.args.get("recursive") and cte.alias.lower() == wanted:
                         return True
                     break
                 if cte.alias.lower() == wanted:

@@ -28,7 +28,7 @@ def column(position: int, table: str | None = None) -> exp.Column:
     return exp.column(column_name(position), table=table)
 
 
-def position_of(reference: exp.Expression) -> int | None:
+def position_of(reference: exp.Expr) -> int | None:
     """The position that a reference made by `column` speaks of; None for any other expression."""
     match = _REFERENCE.fullmatch(reference.name) if isinstance(reference, exp.Column) else None
     return int(match[1]) if match is not None else None
@@ -69,14 +69,14 @@ class Constant:
 @dataclass(frozen=True, slots=True)
 class Project:
     input: Plan
-    expressions: tuple[exp.Expression, ...]
+    expressions: tuple[exp.Expr, ...]
     desc: RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     input: Plan
-    condition: exp.Expression
+    condition: exp.Expr
 
     @property
     def desc(self) -> RelationDesc:
@@ -88,7 +88,7 @@ class Explode:
     """LATERAL VIEW: each row of the input with each row that `generator` makes of it."""
 
     input: Plan
-    generator: exp.Expression
+    generator: exp.Expr
     outer: bool
     desc: RelationDesc
 
@@ -98,7 +98,7 @@ class Join:
     """n-way inner join; a cross join if `conditions` is empty."""
 
     inputs: tuple[Plan, ...]
-    conditions: tuple[exp.Expression, ...]
+    conditions: tuple[exp.Expr, ...]
 
     @property
     def desc(self) -> RelationDesc:
@@ -115,7 +115,7 @@ class UnionAll:
 class CountRows:
     """An accumulator: how many rows fulfil `condition`. BIGINT."""
 
-    condition: exp.Expression
+    condition: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class SumValues:
     Kept as DECIMAL(38, `scale`).
     """
 
-    value: exp.Expression
+    value: exp.Expr
     precision: int
     scale: int
 
@@ -143,7 +143,7 @@ class Aggregate:
     """
 
     input: Plan
-    keys: tuple[exp.Expression, ...]
+    keys: tuple[exp.Expr, ...]
     accumulators: tuple[Accumulator, ...]
     state: int
     desc: RelationDesc

@@ -26,11 +26,11 @@ def diff(table: str | None = None) -> exp.Column:
     return exp.column(DIFF_COLUMN, table=table)
 
 
-def named(value: exp.Expression, name: str) -> exp.Expression:
+def named(value: exp.Expr, name: str) -> exp.Expr:
     """``value AS name``; the column itself where that is its name."""
     if isinstance(value, exp.Column) and value.name == name and not value.table:
         return value
-    alias: exp.Expression = exp.alias_(exp.paren(value, copy=False), name, copy=False)
+    alias: exp.Expr = exp.alias_(exp.paren(value, copy=False), name, copy=False)
     return alias
 
 
@@ -39,15 +39,15 @@ def quoted(name: str) -> exp.Column:
     return exp.Column(this=exp.to_identifier(name, quoted=True))
 
 
-def cast(value: exp.Expression, kind: str) -> exp.Expression:
+def cast(value: exp.Expr, kind: str) -> exp.Expr:
     return exp.cast(value, exp.DataType.build(kind, dialect=DIALECT), copy=False)
 
 
-def number(value: int) -> exp.Expression:
+def number(value: int) -> exp.Expr:
     return exp.Literal.number(value)
 
 
-def select(values: Iterable[exp.Expression], source: exp.Expression | None) -> exp.Select:
+def select(values: Iterable[exp.Expr], source: exp.Expr | None) -> exp.Select:
     chosen = exp.Select(expressions=list(values))
     return chosen if source is None else chosen.from_(source, copy=False)
 
@@ -70,7 +70,7 @@ def union_all(queries: Sequence[exp.Query]) -> exp.Query:
     return whole
 
 
-def group_by(query: exp.Select, keys: Sequence[exp.Expression]) -> exp.Select:
+def group_by(query: exp.Select, keys: Sequence[exp.Expr]) -> exp.Select:
     if keys:
         query.set("group", exp.Group(expressions=list(keys)))
     return query
@@ -85,13 +85,13 @@ def null_row(desc: RelationDesc) -> exp.Select:
     return select(values or [exp.alias_(number(1), "__one")], None)
 
 
-def types_query(desc: RelationDesc, values: Sequence[exp.Expression]) -> exp.Select:
+def types_query(desc: RelationDesc, values: Sequence[exp.Expr]) -> exp.Select:
     """A query whose schema has the types of `values` over rows of `desc`."""
     items = [exp.alias_(exp.paren(v.copy()), column_name(i)) for i, v in enumerate(values)]
     return select(items, sub(null_row(desc), "t"))
 
 
-def generated_types(desc: RelationDesc, generator: exp.Expression, outer: bool) -> exp.Select:
+def generated_types(desc: RelationDesc, generator: exp.Expr, outer: bool) -> exp.Select:
     """A query whose schema has the columns that `generator` makes."""
     query = select([exp.Column(this=exp.Star(), table=exp.to_identifier("__g"))], None)
     query.from_(sub(null_row(desc), "t"), copy=False)
@@ -99,7 +99,7 @@ def generated_types(desc: RelationDesc, generator: exp.Expression, outer: bool) 
     return query
 
 
-def lateral(generator: exp.Expression, outer: bool, names: Sequence[str]) -> exp.Lateral:
+def lateral(generator: exp.Expr, outer: bool, names: Sequence[str]) -> exp.Lateral:
     """LATERAL VIEW of the generator, as relation ``__g``."""
     alias = exp.TableAlias(
         this=exp.to_identifier("__g"), columns=[exp.to_identifier(name) for name in names]
@@ -121,7 +121,7 @@ def _kind(item: Accumulator) -> str:
     return f'"decimal(38,{item.scale})"' if isinstance(item, SumValues) else '"long"'
 
 
-def contribution(item: Accumulator) -> exp.Expression:
+def contribution(item: Accumulator) -> exp.Expr:
     """What the rows of one group and time add to the accumulator."""
     match item:
         case CountRows(condition):
@@ -131,9 +131,7 @@ def contribution(item: Accumulator) -> exp.Expression:
             added = _times_diff(value, precision, scale)
             total = exp.Sum(this=cast(added, f"DECIMAL(38, {scale})"))
             zero = cast(number(0), f"DECIMAL(38, {scale})")
-            return cast(
-                exp.Coalesce(this=total, expressions=[zero]), f"DECIMAL(38, {scale})"
-            )
+            return cast(exp.Coalesce(this=total, expressions=[zero]), f"DECIMAL(38, {scale})")
 
 
 def needs_unit_diffs(item: Accumulator) -> bool:
@@ -145,7 +143,7 @@ def needs_unit_diffs(item: Accumulator) -> bool:
     return isinstance(item, SumValues) and item.scale > 6 and item.precision > 18
 
 
-def _times_diff(value: exp.Expression, precision: int, scale: int) -> exp.Expression:
+def _times_diff(value: exp.Expr, precision: int, scale: int) -> exp.Expr:
     item = SumValues(value, precision, scale)
     if not needs_unit_diffs(item):
         factor = cast(diff(), "DECIMAL(19, 0)")
