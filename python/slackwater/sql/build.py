@@ -285,7 +285,7 @@ class _Builder:
         items: Sequence[_Item],
         having: Sequence[exp.Expr],
     ) -> _Named:
-        keys = _keys(group, items, scope)
+        keys = [key.unnest() for key in _keys(group, items, scope)]
         if any(_has_aggregate(key) or _has_generator(key) for key in keys):
             raise NotPlanned("a generator in GROUP BY", "Use LATERAL VIEW.")
         if any(_has_generator(item.value) for item in items):
