@@ -23,7 +23,7 @@ from slackwater.repr.relation import RelationDesc
 
 pytestmark = pytest.mark.spark
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "2"))
 LAST = 12
 TABLES = {
     "r": RelationDesc.of(k="integer", v="long", d="decimal(10,2)"),

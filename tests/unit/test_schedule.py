@@ -13,7 +13,6 @@ from slackwater.compute.schedule import (
     after_failure,
     capped_upper,
     in_order,
-    next_change_of,
     next_retry_ms,
     plan_round,
 )
@@ -40,7 +39,7 @@ def plan(flows, uppers, data=(), troubles=None, now_ms=0):
         return any(lower <= t < upper for t in times.get(name, ()))
 
     def next_change(name, lower, upper):
-        return min((t + 1 for t in times.get(name, ()) if lower <= t < upper), default=upper)
+        return min((t for t in times.get(name, ()) if lower <= t < upper), default=upper)
 
     return plan_round(in_order(flows), uppers, troubles or {}, has_data, next_change, now_ms)
 
@@ -80,15 +79,17 @@ def test_a_flow_without_inputs_is_closed():
 
 
 def test_after_a_data_error_the_flow_goes_on_in_smallest_steps():
-    trouble = after_data_error(Tick("v", 4, 9, False), ERROR, lambda *_: 6)
+    trouble = after_data_error(Tick("v", 4, 9, False), ERROR)
     assert not trouble.single
     data = {"v": [5, 7]}.items()
     planned = plan([flow("v", "t")], {"t": 12, "v": 4}, data, {"v": trouble})
-    assert planned.ticks == (Tick("v", 4, 6, False),)
+    assert planned == Round({"v": 5}, ())
+    planned = plan([flow("v", "t")], {"t": 12, "v": 5}, data, {"v": trouble})
+    assert planned.ticks == (Tick("v", 5, 6, False),)
 
 
 def test_a_flow_stalls_at_the_row_until_its_inputs_change():
-    trouble = after_data_error(Tick("v", 7, 8, False), ERROR, lambda *_: 8)
+    trouble = after_data_error(Tick("v", 7, 8, False), ERROR)
     assert trouble.single
     data = {"v": [7]}
     assert plan([flow("v", "t")], {"t": 99, "v": 7}, data.items(), {"v": trouble}).ticks == ()
@@ -97,8 +98,18 @@ def test_a_flow_stalls_at_the_row_until_its_inputs_change():
     assert planned.ticks == (Tick("v", 7, 99, False, collapse=True),)
 
 
+def test_a_flow_that_fails_at_its_as_of_begins_after_the_correction():
+    trouble = after_data_error(Tick("v", 5, 9, True), ERROR)
+    data = {"v": [5, 20]}.items()
+    planned = plan([flow("v", "t", as_of=5)], {"t": 9, "v": 5}, data, {"v": trouble})
+    assert planned.ticks == (Tick("v", 5, 6, True),)
+    trouble = after_data_error(Tick("v", 5, 6, True), ERROR)
+    planned = plan([flow("v", "t", as_of=5)], {"t": 30, "v": 5}, data, {"v": trouble})
+    assert planned.ticks == (Tick("v", 29, 30, True),)
+
+
 def test_other_flows_go_on_while_one_is_stalled():
-    trouble = after_data_error(Tick("v", 7, 8, False), ERROR, lambda *_: 8)
+    trouble = after_data_error(Tick("v", 7, 8, False), ERROR)
     flows = [flow("v", "t"), flow("w", "t")]
     data = {"v": [7], "w": [7]}.items()
     planned = plan(flows, {"t": 99, "v": 7, "w": 7}, data, {"v": trouble})
@@ -131,9 +142,3 @@ def test_an_interval_is_cut_at_a_part():
     assert capped_upper(parts, 1, 9, 100) == 9
     assert capped_upper(parts, 1, 9, 15) == 5
     assert capped_upper(parts, 1, 9, 5) == 2
-
-
-def test_the_next_change_is_just_beyond_the_first_update():
-    assert next_change_of([part(3, 4), part(6, 6)], 2, 9) == 4
-    assert next_change_of([part(1, 5)], 2, 9) == 6
-    assert next_change_of([], 2, 9) == 9
