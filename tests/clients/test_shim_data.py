@@ -13,10 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.functions import lit
-
 from parts_coordinator import (
     DIFF,
     TIME,
@@ -26,6 +22,9 @@ from parts_coordinator import (
     from_ipc,
     schema,
 )
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import lit
 
 JARS = sorted(
     (Path(__file__).parents[2] / "python/slackwater/jars").glob("slackwater-spark_4.2_*.jar")
@@ -239,7 +238,7 @@ VALUES: list[Json] = [
     },
     {name: (7 if name == "i32" else None) for name in ARROW.names},
     {
-        **{name: None for name in ARROW.names},
+        **dict.fromkeys(ARROW.names),
         "i32": 8,
         "d": -0.0,
         "arr": [],
@@ -326,7 +325,10 @@ def test_explain_shows_the_time_of_each_collection(
 def test_inline_rows_need_no_job(spark: SparkSession, env: PartsCoordinator) -> None:
     env.create("i", KV).put_inline(kv((1, "x"), (2, "y")), 20)
     found: list[Row] = []
-    assert jobs(spark, lambda: found.extend(spark.sql("SELECT k + 1 FROM i WHERE k > 1").collect())) == 0
+    assert (
+        jobs(spark, lambda: found.extend(spark.sql("SELECT k + 1 FROM i WHERE k > 1").collect()))
+        == 0
+    )
     assert found == [Row(3)]
 
 
@@ -580,9 +582,7 @@ def test_a_hold_ends_with_its_execution(
     assert env.released(env.last_hold)
 
 
-def test_a_lazy_result_keeps_its_hold(
-    spark: SparkSession, env: PartsCoordinator, t: Table
-) -> None:
+def test_a_lazy_result_keeps_its_hold(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
     rdd = spark.table("t").rdd
     assert rdd.count() == 4
     hold = env.last_hold
@@ -921,9 +921,7 @@ def test_analyze_gives_sparks_errors(bridge: Bridge, t: Table) -> None:
 def test_registered_updates(
     bridge: Bridge, env: PartsCoordinator, t: Table, tmp_path: Path
 ) -> None:
-    t.put_file(
-        tmp_path / "more.parquet", updates((7, "g", 11, 1), (7, "g", 21, -1)), None, None
-    )
+    t.put_file(tmp_path / "more.parquet", updates((7, "g", 11, 1), (7, "g", 21, -1)), None, None)
     bridge.register("every", t)
     bridge.register("some", t, lower=11, upper=21)
     bridge.register("late", t, upper=21, advance_to=15)
