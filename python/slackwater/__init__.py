@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from slackwater.repr.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from slackwater.spark.session import configure
     from slackwater.spark.subscribe import subscribe
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "configure", "subscribe"]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine as SqlEngine
 
-from slackwater import __version__
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.definitions import Definitions, object_json
@@ -43,6 +42,7 @@ from slackwater.persist.holds import HoldRegistry
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.version import VERSION
 from slackwater.storage.ingestion import IngestionRunner
 
 MERGE_INTERVAL_S = 5.0
@@ -195,7 +195,7 @@ class Coordinator:
     # Sessions
 
     def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"epoch": self._epoch, "location": self._env.location, "version": __version__}
+        return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
     def _session(self, body: Mapping[str, Any]) -> Session:
         session = self._env.sessions.get(body["session"], self._env.now())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
-from slackwater import __version__
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.naming import expect_kind, find_item
@@ -13,6 +12,7 @@ from slackwater.adapter.results import Result, rows, strings
 from slackwater.adapter.sessions import Context, Session
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.version import VERSION
 from slackwater.sql import statements as st
 from slackwater.sql import variables
 from slackwater.sql.names import resolve_schema
@@ -87,7 +87,7 @@ class Shows:
     @staticmethod
     def _value(session: Session, variable: variables.Variable) -> str:
         if variable.name == "mz_version":
-            return f"v{__version__} (slackwater)"
+            return f"v{VERSION} (slackwater)"
         return session.values.get(variable.name, variable.default)
 
     def _listing(
