@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from slackwater.repr.version import VERSION as __version__
+from slackwater.repr.version import VERSION
 
 if TYPE_CHECKING:
     from slackwater.spark.session import configure
     from slackwater.spark.subscribe import subscribe
 
+__version__ = VERSION
 __all__ = ["__version__", "configure", "subscribe"]
 
 

@@ -66,7 +66,7 @@ def snapshot():
         hydration=(Hydration(user_id(13), "u1", True),),
         statuses={user_id(11): ObjectStatus("stalled", 1500, "bad row")},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
-        clusters=(ClusterEntry("u1", "default", replicas=(ReplicaEntry("u1", "r1"),)),),
+        clusters=(ClusterEntry("u1", "quickstart", replicas=(ReplicaEntry("u1", "r1"),)),),
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
