@@ -181,9 +181,7 @@ class PartsCoordinator:
 
     def released(self, hold: str, limit_s: float = 20) -> bool:
         def found() -> bool:
-            return any(
-                hold in body["holds"] for path, body in self.calls if path == "/v1/release"
-            )
+            return any(hold in body["holds"] for path, body in self.calls if path == "/v1/release")
 
         with self._lock:
             return self._lock.wait_for(found, limit_s)
@@ -295,7 +293,7 @@ def _handler(coordinator: PartsCoordinator) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: Any) -> None:
             pass
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.headers["Authorization"] != f"Bearer {coordinator.token}":
                 self._reply(401, {})
