@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
@@ -644,7 +643,7 @@ def test_a_coordinator_that_cannot_start(spark: SparkSession, env: Environment) 
     assert spark.sql("SHOW SOURCES").count() == 3
 
 
-def test_concurrent_first_statements_start_one_process(
+def test_a_driver_of_its_own_starts_one_process_that_ends_with_it(
     base: SparkSession, env: Environment
 ) -> None:
     program = """
@@ -697,24 +696,12 @@ sys.stdin.read()
         driver.wait()
 
 
-def test_the_end_of_a_session_is_told(base: SparkSession, env: Environment) -> None:
-    env.location.mkdir()
-    session = base.newSession()
-    session.conf.set("spark.slackwater.location", str(env.location))
-    activate(session)
-    session.sql("SHOW SOURCES").collect()
+def test_the_end_of_a_session_is_told(spark: SparkSession, env: Environment) -> None:
+    hooks = spark.sparkContext._jvm.org.apache.spark.sql.slackwater
+    handle = hooks.Sessions.coordinator(spark._jsparkSession)
+    handle.closeSession("nobody")
+    assert not env.starts()
+    spark.sql("SHOW SOURCES")
     name = env.calls("/v1/execute")[0]["session"]
-    jvm = base.sparkContext._jvm
-    activate(base)
-    gateway = base.sparkContext._gateway
-    gateway.detach(session._jsparkSession)
-    del session
-
-    def told() -> bool:
-        # Spark itself holds the session of its last execution until the next one.
-        base.sql("SELECT count(*) FROM range(3)").collect()
-        gc.collect()
-        jvm.System.gc()
-        return {"session": name} in env.calls("/v1/session/close")
-
-    assert wait_for(told)
+    handle.closeSession(name)
+    assert env.calls("/v1/session/close") == [{"session": name}]
