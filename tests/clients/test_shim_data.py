@@ -324,11 +324,9 @@ def test_explain_shows_the_time_of_each_collection(
 
 def test_inline_rows_need_no_job(spark: SparkSession, env: PartsCoordinator) -> None:
     env.create("i", KV).put_inline(kv((1, "x"), (2, "y")), 20)
+    frame = spark.sql("SELECT k + 1 FROM i WHERE k > 1")
     found: list[Row] = []
-    assert (
-        jobs(spark, lambda: found.extend(spark.sql("SELECT k + 1 FROM i WHERE k > 1").collect()))
-        == 0
-    )
+    assert jobs(spark, lambda: found.extend(frame.collect())) == 0
     assert found == [Row(3)]
 
 
@@ -405,6 +403,42 @@ def test_values_that_compare_by_more_than_bytes(
     table.put_inline(rows((-0.0, None), (nan, [("b", 2), ("a", 1)])), 20, -1)
     found = spark.sql("SELECT d, map_entries(m) FROM f ORDER BY d").collect()
     assert [row[0] for row in found] == [1.0, 2.0]
+
+
+def test_maps_inside_other_values_consolidate(
+    spark: SparkSession, env: PartsCoordinator, tmp_path: Path
+) -> None:
+    inner = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
+    outer = {"type": "map", "keyType": "string", "valueType": inner, "valueContainsNull": True}
+    listed = {"type": "array", "elementType": inner, "containsNull": True}
+    held = {
+        "type": "struct",
+        "fields": [{"name": "m", "type": inner, "nullable": True, "metadata": {}}],
+    }
+    table = env.create("deep", schema(o=outer, l=listed, s=held))
+    arrow_inner = pa.map_(pa.string(), pa.int64())
+    arrow = pa.schema(
+        [
+            ("o", pa.map_(pa.string(), arrow_inner)),
+            ("l", pa.list_(pa.field("element", arrow_inner))),
+            ("s", pa.struct([("m", arrow_inner)])),
+        ]
+    )
+
+    def row(*entries: tuple[str, int | None]) -> Json:
+        pairs = list(entries)
+        return {"o": [("x", pairs), ("y", None)], "l": [pairs, None], "s": {"m": pairs}}
+
+    ab, ba = row(("a", 1), ("b", None)), row(("b", None), ("a", 1))
+    zero = row(("a", 1), ("b", 0))
+    nothing = {"o": None, "l": None, "s": None}
+    rows = [ab, ba, zero, nothing, nothing]
+    table.put_file(tmp_path / "deep.parquet", pa.Table.from_pylist(rows, arrow), 10, 1)
+    table.put_inline(pa.Table.from_pylist([ab, nothing], arrow), 20, -1)
+    found = Counter(json.dumps(r.asDict(recursive=True)) for r in spark.table("deep").collect())
+    left = [{"a": 1, "b": None}, {"a": 1, "b": 0}]
+    expected = [{"o": {"x": m, "y": None}, "l": [m, None], "s": {"m": m}} for m in left]
+    assert found == Counter(json.dumps(r) for r in [*expected, nothing])
 
 
 # --- time

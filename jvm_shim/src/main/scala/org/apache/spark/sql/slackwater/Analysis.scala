@@ -8,7 +8,11 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
-import org.apache.spark.sql.catalyst.expressions.{Expression, Nondeterministic, UserDefinedExpression}
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  Nondeterministic,
+  UserDefinedExpression
+}
 import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, View}
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
@@ -63,7 +67,7 @@ private[slackwater] object Analysis {
   private def text(error: Throwable, known: SparkThrowable): String = {
     val plain = error match {
       case analysis: AnalysisException => analysis.getSimpleMessage
-      case other => Option(other.getMessage).getOrElse("")
+      case other                       => Option(other.getMessage).getOrElse("")
     }
     val begin = s"[${known.getCondition}] "
     val body = if (plain.startsWith(begin)) plain.substring(begin.length) else plain
@@ -89,22 +93,24 @@ private[slackwater] object Analysis {
       case view: View if view.desc.identifier.catalog.contains(Claims.catalogName) =>
         views += view.desc.identifier.database.toSeq :+ view.desc.identifier.table
       case DataSourceV2Relation(Ours(table), _, _, _, _, _) => relations += table.id
-      case other: DataSourceV2Relation => foreign += other.name
+      case other: DataSourceV2Relation                      => foreign += other.name
       case LogicalRelation(files: HadoopFsRelation, _, _, _, _)
           if files.location.isInstanceOf[PartIndex] =>
       case relation: LogicalRelation =>
-        foreign += relation.catalogTable.fold(relation.relation.toString)(_.identifier.unquotedString)
-      case hive: HiveTableRelation => foreign += hive.tableMeta.identifier.unquotedString
-      case stream: StreamingRelationV2 => foreign += stream.sourceName
-      case rdd: LogicalRDD => foreign += Option(rdd.rdd.name).getOrElse("an RDD")
+        foreign += relation.catalogTable.fold(relation.relation.toString)(
+          _.identifier.unquotedString
+        )
+      case hive: HiveTableRelation            => foreign += hive.tableMeta.identifier.unquotedString
+      case stream: StreamingRelationV2        => foreign += stream.sourceName
+      case rdd: LogicalRDD                    => foreign += Option(rdd.rdd.name).getOrElse("an RDD")
       case leaf: LeafNode if leaf.isStreaming => foreign += leaf.nodeName
-      case _ =>
+      case _                                  =>
     }
 
     def expression(e: Expression): Unit = e match {
-      case _: MzNow => usesNow = true
+      case _: MzNow                                     => usesNow = true
       case f: UserDefinedExpression if !f.deterministic => nondeterministic += f.name
-      case n: Nondeterministic => nondeterministic += n.prettyName
+      case n: Nondeterministic                          => nondeterministic += n.prettyName
       case c if c.children.isEmpty && c.containsPattern(CURRENT_LIKE) =>
         nondeterministic += c.prettyName
       case other if !other.deterministic && other.children.forall(_.deterministic) =>

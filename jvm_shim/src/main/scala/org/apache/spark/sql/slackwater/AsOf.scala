@@ -13,12 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Unevaluable
 }
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions
-import org.apache.spark.sql.catalyst.plans.logical.{
-  LogicalPlan,
-  OneRowRelation,
-  Project,
-  UnaryNode
-}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation, Project, UnaryNode}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
@@ -38,7 +33,7 @@ object AsOf {
   /** The time that the analyzer has made of the expression. */
   def milliseconds(time: Expression): Option[Long] = time match {
     case Literal(value: Long, LongType) if value >= 0 => Some(value)
-    case _ => None
+    case _                                            => None
   }
 
   /** The milliseconds since the epoch that a constant stands for.
@@ -49,9 +44,9 @@ object AsOf {
     val value = constant(time)
     if (value == null) fail(time, "it is NULL")
     val result = time.dataType match {
-      case _: IntegralType => value.asInstanceOf[Number].longValue
-      case _: DecimalType | FloatType | DoubleType => whole(time, BigDecimal(value.toString))
-      case _: StringType => fromText(time, value.toString.trim)
+      case _: IntegralType                             => value.asInstanceOf[Number].longValue
+      case _: DecimalType | FloatType | DoubleType     => whole(time, BigDecimal(value.toString))
+      case _: StringType                               => fromText(time, value.toString.trim)
       case DateType | TimestampType | TimestampNTZType => fromTimestamp(time)
       case other => fail(time, s"a value of type ${other.sql} is not a time")
     }
@@ -64,13 +59,13 @@ object AsOf {
     if (time.references.nonEmpty) fail(time, "a column is not a constant")
     val plain = ReplaceExpressions(Project(Seq(Alias(time, "t")()), OneRowRelation())) match {
       case Project(Seq(Alias(expression, _)), _) => expression
-      case _ => time
+      case _                                     => time
     }
     plain.foreach {
       case e if e.children.isEmpty && e.containsPattern(CURRENT_LIKE) => changing(time, e)
-      case e: Unevaluable => changing(time, e)
+      case e: Unevaluable                                             => changing(time, e)
       case e if !e.deterministic => fail(time, s"${e.prettyName}() is not a constant")
-      case _ =>
+      case _                     =>
     }
     if (!plain.foldable) fail(time, "it is not a constant")
     try plain.eval()
@@ -92,7 +87,7 @@ object AsOf {
       case Project(Seq(Alias(expression, _)), _) =>
         Cast(expression, TimestampType, zone, ansiEnabled = false).eval() match {
           case micros: Long => Math.floorDiv(micros, 1000L)
-          case _ => fail(time, "it does not cast to a timestamp")
+          case _            => fail(time, "it does not cast to a timestamp")
         }
       case _ => fail(time, "it is not a constant")
     }

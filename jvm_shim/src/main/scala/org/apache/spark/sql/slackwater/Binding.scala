@@ -65,7 +65,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     hold.foreach { h =>
       scope match {
         case Some(open) => open.adopt(h)
-        case None => Holds.follow(session, h)
+        case None       => Holds.follow(session, h)
       }
     }
     Bound(answer, hold, Binding.sequence.incrementAndGet())
@@ -83,8 +83,8 @@ object Binding {
   private[slackwater] def concerns(plan: LogicalPlan): Boolean = {
     var found = false
     plan.foreachWithSubqueries {
-      case DataSourceV2Relation(Ours(_), _, _, _, _, _) => found = true
-      case _: AsOf => found = true
+      case DataSourceV2Relation(Ours(_), _, _, _, _, _)         => found = true
+      case _: AsOf                                              => found = true
       case write: V2WriteCommand if Binding.isOurs(write.table) => found = true
       case node => if (node.expressions.exists(_.exists(_.isInstanceOf[MzNow]))) found = true
     }
@@ -94,16 +94,16 @@ object Binding {
   private[slackwater] def isOurs(table: LogicalPlan): Boolean =
     EliminateSubqueryAliases(table) match {
       case DataSourceV2Relation(Ours(_), _, _, _, _, _) => true
-      case _ => false
+      case _                                            => false
     }
 }
 
 /** The collection behind a table, also when a row-level operation wraps it. */
 private[slackwater] object Ours {
   def unapply(table: AnyRef): Option[SlackwaterTable] = table match {
-    case ours: SlackwaterTable => Some(ours)
+    case ours: SlackwaterTable                            => Some(ours)
     case RowLevelOperationTable(ours: SlackwaterTable, _) => Some(ours)
-    case _ => None
+    case _                                                => None
   }
 }
 
@@ -115,7 +115,11 @@ private[slackwater] final case class Bound(answer: JsonNode, hold: Option[Hold],
 
 /** One walk over a plan in a fixed order; both passes of binding take the same way. */
 private[slackwater] abstract class PlanWalk {
-  protected def relation(r: DataSourceV2Relation, t: SlackwaterTable, at: Option[ReadTime]): LogicalPlan
+  protected def relation(
+      r: DataSourceV2Relation,
+      t: SlackwaterTable,
+      at: Option[ReadTime]
+  ): LogicalPlan
   protected def now(expression: MzNow, at: Option[ReadTime]): Literal
   protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta
 
@@ -126,13 +130,14 @@ private[slackwater] abstract class PlanWalk {
       walk(child, AsOf.milliseconds(time).map(ReadTime(_, atLeast)))
     case write: WriteDelta if Binding.isOurs(write.table) =>
       operation(write, at)
-    case delete: DeleteFromTable if delete.condition == TrueLiteral && Binding.isOurs(delete.table) =>
+    case delete: DeleteFromTable
+        if delete.condition == TrueLiteral && Binding.isOurs(delete.table) =>
       truncation(delete)
     case write: V2WriteCommand if startsOwnExecution(write) =>
       // The query runs as an execution of its own, from the analyzed plan that Spark has kept.
       write.withNewQuery(LocalRelation(write.query.output))
     case r @ DataSourceV2Relation(Ours(table), _, _, _, _, _) => relation(r, table, at)
-    case other => descend(other, at)
+    case other                                                => descend(other, at)
   }
 
   private def descend(plan: LogicalPlan, at: Option[ReadTime]): LogicalPlan =
@@ -167,7 +172,8 @@ private[slackwater] abstract class PlanWalk {
   private def startsOwnExecution(write: V2WriteCommand): Boolean = write match {
     case _: AppendData | _: OverwriteByExpression | _: InsertOnlyMerge =>
       EliminateSubqueryAliases(write.table) match {
-        case r: DataSourceV2Relation => r.table.capabilities.contains(TableCapability.V1_BATCH_WRITE)
+        case r: DataSourceV2Relation =>
+          r.table.capabilities.contains(TableCapability.V1_BATCH_WRITE)
         case _ => false
       }
     case _ => false
@@ -243,7 +249,14 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
 
   override protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta =
     EliminateSubqueryAliases(write.table) match {
-      case r @ DataSourceV2Relation(RowLevelOperationTable(t, operation: RowLevel), _, _, _, _, _) =>
+      case r @ DataSourceV2Relation(
+            RowLevelOperationTable(t, operation: RowLevel),
+            _,
+            _,
+            _,
+            _,
+            _
+          ) =>
         val held = RowLevelOperationTable(t, operation.holding(bound.hold))
         write.copy(table = r.copy(table = held))
       case _ => write

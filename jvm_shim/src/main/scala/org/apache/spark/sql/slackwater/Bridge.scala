@@ -72,7 +72,7 @@ object Bridge {
       )
       LocalRows.of(plan) match {
         case Some(rows) => Seq(sink.drain(0, rows.iterator))
-        case None =>
+        case None       =>
           session.sparkContext
             .runJob(
               plan.execute(),

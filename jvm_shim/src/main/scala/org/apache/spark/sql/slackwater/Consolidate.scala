@@ -45,8 +45,8 @@ private[slackwater] object Consolidate {
   /** Spark compares values of these types by more than their bytes. */
   private def inexact(dataType: DataType): Boolean = dataType match {
     case FloatType | DoubleType | _: MapType => true
-    case text: StringType => !text.supportsBinaryEquality
-    case _ => false
+    case text: StringType                    => !text.supportsBinaryEquality
+    case _                                   => false
   }
 
   private def sum(updates: Seq[InlineUpdate]): Seq[InlineUpdate] = {
@@ -112,13 +112,13 @@ private[slackwater] object Consolidate {
 
   private def prunable(dataType: DataType): Boolean = dataType match {
     case ByteType | ShortType | IntegerType | LongType | DateType | TimestampType => true
-    case StringType => true
-    case _ => false
+    case StringType                                                               => true
+    case _                                                                        => false
   }
 
   private def copied(value: Any): Any = value match {
     case text: org.apache.spark.unsafe.types.UTF8String => text.clone()
-    case other => other
+    case other                                          => other
   }
 
   private def upTo(scan: LogicalPlan, until: Option[Long]): LogicalPlan =
@@ -156,7 +156,7 @@ private[slackwater] object Consolidate {
     case map: MapType =>
       val entries = MapEntries(value)
       SortArray(if (hasMap(map.valueType)) each(entries) else entries, Literal.TrueLiteral)
-    case array: ArrayType if hasMap(array) => each(value)
+    case array: ArrayType if hasMap(array)    => each(value)
     case struct: StructType if hasMap(struct) =>
       val fields = struct.fields.toIndexedSeq.zipWithIndex.flatMap { case (field, i) =>
         Seq(Literal(field.name), comparable(GetStructField(value, i, Some(field.name))))

@@ -8,7 +8,9 @@ import org.apache.spark.sql.classic.SparkSession
 /** The rules that read and write collections. */
 object DataHooks {
   private val installed =
-    Collections.newSetFromMap(Collections.synchronizedMap(new WeakHashMap[AnyRef, java.lang.Boolean]))
+    Collections.newSetFromMap(
+      Collections.synchronizedMap(new WeakHashMap[AnyRef, java.lang.Boolean])
+    )
 
   /** Adds the rules once, however often one session's extensions come by. */
   def install(extensions: SparkSessionExtensions): Unit =

@@ -51,7 +51,7 @@ private[slackwater] object Holds extends Logging {
   def follow(session: SparkSession, hold: Hold): Unit =
     executionOf(session) match {
       case Some(id) => await(session, id, hold)
-      case None => releaseWhenCollected(hold)
+      case None     => releaseWhenCollected(hold)
     }
 
   private def executionOf(session: SparkSession): Option[Long] =

@@ -45,18 +45,20 @@ private[slackwater] object FoldInlineRows extends Rule[LogicalPlan] {
       }
     case filter @ Filter(condition, local: InlineRows) if foldable(condition) =>
       attempt(filter) {
-        val predicate = Predicate.createInterpreted(BindReferences.bindReference(condition, local.output))
+        val predicate =
+          Predicate.createInterpreted(BindReferences.bindReference(condition, local.output))
         predicate.initialize(0)
         local.copy(rows = local.rows.filter(predicate.eval))
       }
-    case Limit(IntegerLiteral(count), local: InlineRows) => local.copy(rows = local.rows.take(count))
+    case Limit(IntegerLiteral(count), local: InlineRows) =>
+      local.copy(rows = local.rows.take(count))
   }
 
   private def foldable(expression: Expression): Boolean =
     expression.deterministic && !expression.exists {
-      case _: Attribute => false
+      case _: Attribute                                                     => false
       case _: PlanExpression[_] | _: Unevaluable | _: UserDefinedExpression => true
-      case _ => false
+      case _                                                                => false
     }
 
   /** An error in the data is raised when the statement runs, and only if it gets there. */
@@ -108,10 +110,10 @@ private[slackwater] object DataStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case InlineRows(label, output, rows) => Seq(InlineRowsExec(label, output, rows))
     case DataSourceV2Relation(Ours(table), _, _, _, _, _) => throw DataErrors.unbound(table.name)
-    case scan: DataSourceV2ScanRelation =>
+    case scan: DataSourceV2ScanRelation                   =>
       scan.relation.table match {
         case Ours(table) => throw DataErrors.unbound(table.name)
-        case _ => Nil
+        case _           => Nil
       }
     case scan: BoundScan => throw DataErrors.unbound(scan.name)
     case node if node.expressions.exists(_.exists(_.isInstanceOf[MzNow])) =>

@@ -47,7 +47,9 @@ private[slackwater] final case class BoundScan(
     with MultiInstanceRelation {
   override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
   override def computeStats(): Statistics =
-    Statistics(sizeInBytes = parts.json.path("files").asScala.map(_.get("size_bytes").asLong).sum + 1L)
+    Statistics(sizeInBytes =
+      parts.json.path("files").asScala.map(_.get("size_bytes").asLong).sum + 1L
+    )
   override def doCanonicalize(): LogicalPlan = BoundScan(
     "",
     identity,
@@ -89,7 +91,12 @@ private[slackwater] object PartScan {
   }
 
   /** The updates of a binding's relation, not consolidated: its columns, `__time`, `__diff`. */
-  def updates(session: SparkSession, name: String, schema: StructType, json: JsonNode): LogicalPlan = {
+  def updates(
+      session: SparkSession,
+      name: String,
+      schema: StructType,
+      json: JsonNode
+  ): LogicalPlan = {
     val lower = Wire.longOption(json.get("lower"))
     val upper = Wire.longOption(json.get("upper"))
     val advanceTo = Wire.longOption(json.get("advance_to"))
@@ -136,7 +143,11 @@ private[slackwater] object PartScan {
 }
 
 /** One file of a relation. */
-private[slackwater] final case class PartFile(status: FileStatus, rows: Long, uniform: Option[Uniform])
+private[slackwater] final case class PartFile(
+    status: FileStatus,
+    rows: Long,
+    uniform: Option[Uniform]
+)
 
 /** The time and the diff that all rows of a file have. */
 private[slackwater] final case class Uniform(time: Long, diff: Long)
@@ -203,7 +214,9 @@ private[slackwater] final class Sources(
   private def scan(files: Seq[PartFile], data: StructType, constants: StructType): LogicalPlan = {
     val index = new PartIndex(files, constants, parts.hold)
     val relation =
-      HadoopFsRelation(index, constants, data, None, new PartFormat(label), Sources.options)(session)
+      HadoopFsRelation(index, constants, data, None, new PartFormat(label), Sources.options)(
+        session
+      )
     LogicalRelation(relation)
   }
 
@@ -228,6 +241,7 @@ private[slackwater] final class Sources(
 }
 
 private[slackwater] object Sources {
+
   /** The types that Spark computes with for columns of `schema`. */
   def stored(schema: StructType): StructType =
     CharVarcharUtils.replaceCharVarcharWithStringInSchema(schema)
@@ -292,7 +306,7 @@ private[slackwater] final class PartIndex(
 
   override def equals(other: Any): Boolean = other match {
     case that: PartIndex => files == that.files && partitionSchema == that.partitionSchema
-    case _ => false
+    case _               => false
   }
   override def hashCode: Int = files.hashCode
   override def toString: String = s"${files.size} parts"

@@ -44,7 +44,10 @@ private final class DiffBatch(session: SparkSession, table: SlackwaterTable, hol
   private lazy val sink = write.sink(InlineLimit.statement)
 
   override def createBatchWriterFactory(info: PhysicalWriteInfo): DeltaWriterFactory =
-    new DiffWriterFactory(sink.limitedTo(InlineLimit.ofTask(info.numPartitions)), table.columns.length)
+    new DiffWriterFactory(
+      sink.limitedTo(InlineLimit.ofTask(info.numPartitions)),
+      table.columns.length
+    )
 
   override def commit(messages: Array[WriterCommitMessage]): Unit =
     try {

@@ -67,7 +67,9 @@ class SlackwaterTable(
     new InsertBuilder(this)
   }
 
-  override def newRowLevelOperationBuilder(info: RowLevelOperationInfo): RowLevelOperationBuilder = {
+  override def newRowLevelOperationBuilder(
+      info: RowLevelOperationInfo
+  ): RowLevelOperationBuilder = {
     requireWritable()
     () => new RowLevel(this, info.command, None)
   }

@@ -61,7 +61,8 @@ private[slackwater] object Wire {
       val columns = schema.fields.zipWithIndex.map { case (field, i) =>
         found.fields.indexWhere(_.name == field.name) match {
           case -1 => Literal.fromObject(absent(i), field.dataType): Expression
-          case at => retyped(BoundReference(at, found(at).dataType, nullable = true), field.dataType)
+          case at =>
+            retyped(BoundReference(at, found(at).dataType, nullable = true), field.dataType)
         }
       }
       val project = UnsafeProjection.create(columns.toSeq)

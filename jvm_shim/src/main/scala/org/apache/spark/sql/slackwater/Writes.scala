@@ -38,7 +38,7 @@ private[slackwater] final class TableWrite(
 
   val schema: StructType = mode match {
     case WriteMode.Diff => TableWrite.diffSchema(table.dataSchema)
-    case _ => table.dataSchema
+    case _              => table.dataSchema
   }
 
   /** A sink in the directory that the coordinator names. */
@@ -122,8 +122,8 @@ private[slackwater] object Insert {
       lazy val sink = write.sink(InlineLimit.statement)
       val parts = LocalRows.of(plan) match {
         case Some(rows) if fits(rows) => Seq(local(rows, write.schema))
-        case Some(rows) => Seq(sink.drain(0, rows.iterator))
-        case None => distributed(session, plan, write)
+        case Some(rows)               => Seq(sink.drain(0, rows.iterator))
+        case None                     => distributed(session, plan, write)
       }
       val _ = write.commit(scope.holds.headOption, parts, sink)
     } finally scope.holds.foreach(_.release())
