@@ -53,6 +53,7 @@ class Session:
 
     session_id: str
     connected_ms: int
+    used_ms: int = 0
     user: str = "anonymous"
     values: dict[str, str] = field(default_factory=dict)
     transaction: Transaction[BufferedWrite] = field(default_factory=Idle)

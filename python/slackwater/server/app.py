@@ -55,10 +55,13 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
                 )
             )
 
+    def authorized(request: Request) -> bool:
+        given = request.headers.get("authorization", "")
+        return hmac.compare_digest(given.encode(), expected.encode())
+
     def route(path: str, call: Call) -> Route:
         async def endpoint(request: Request) -> Response:
-            given = request.headers.get("authorization", "")
-            if not hmac.compare_digest(given.encode(), expected.encode()):
+            if not authorized(request):
                 return Response(status_code=401)
             raw = await request.body()
             body = json.loads(raw) if raw else {}
@@ -66,10 +69,21 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
 
         return Route(path, endpoint, methods=["POST"])
 
+    async def attend(request: Request) -> Response:
+        """Stays open as long as an application that has joined lives."""
+        if not authorized(request):
+            return Response(status_code=401)
+        application_id = str(json.loads(await request.body())["application"])
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        await run_in_threadpool(coordinator.application_gone, application_id)
+        return Response(status_code=204)
+
     async def widen() -> None:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
 
-    app = Starlette(routes=[route(path, call) for path, call in coordinator.calls().items()])
+    routes = [route(path, call) for path, call in coordinator.calls().items()]
+    app = Starlette(routes=[*routes, Route("/v1/attend", attend, methods=["POST"])])
     app.state.widen = widen
     return app
 

@@ -154,8 +154,18 @@ final class CoordinatorHandle private (
       if (closed) throw unavailable("the Spark application has ended")
       val started = launch().start()
       endpoint = Some(started)
+      if (started.process.isEmpty) attend(started)
       started
     }
+  }
+
+  /** Keeps a call open at a leader that is not ours: when it breaks, this application is gone, and
+    * what its sessions hold there is released.
+    */
+  private def attend(at: Endpoint): Unit = {
+    val body = Json.obj()
+    body.put("application", applicationId)
+    http.sendAsync(request(at, "/v1/attend", body, None), discarding)
   }
 
   private def launch(): Launch = Launch(
