@@ -75,7 +75,7 @@ class Pending:
 
 
 class Application:
-    """A driver. Sessions are named; the session `main` exists, others begin with their first use."""
+    """A driver. Sessions are named; all but `main` begin with their first use."""
 
     def __init__(
         self, location, metastore=None, *, conf=None, jar=True, master="local[1]", remote=None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-
 from tests.product.application import Application
 
 
@@ -35,9 +34,7 @@ class Workplace:
 @pytest.fixture(scope="session")
 def shared_application(tmp_path_factory):
     """One application on one environment for all tests that do not break it."""
-    application = Application(
-        tmp_path_factory.mktemp("product") / "environment", master="local[2]"
-    )
+    application = Application(tmp_path_factory.mktemp("product") / "environment", master="local[2]")
     yield application
     application.close()
 

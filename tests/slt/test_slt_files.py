@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from slackwater.repr.errors import conditions
 from tests.product.fixtures import Workplace
 from tests.product.slt import parse, run
+
+from slackwater.repr.errors import conditions
 
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*.slt"))
