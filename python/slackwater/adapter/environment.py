@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import DurableCatalog
@@ -82,11 +82,21 @@ class Environment:
         retain = item.details.get("retain_history_ms")
         floor = self.persist.state(item.shard_id).since
         hold = self.holds.oldest(item.shard_id)
+        holds = [] if hold is None else [hold]
+        holds.extend(self._held_by_dataflows(item))
         return effective_since(
             Retention(floor, DEFAULT_RETAIN_MS if retain is None else int(retain)),
             self.upper(item),
-            () if hold is None else (hold,),
+            holds,
         )
+
+    def _held_by_dataflows(self, item: CatalogItem) -> Iterator[Timestamp]:
+        """Each view that is computed from the item still needs the time before its own upper."""
+        for dependent in self.state.dependents(item.id):
+            if dependent.kind is ItemKind.MATERIALIZED_VIEW:
+                yield Timestamp(max(0, self.upper(dependent).value - 1))
+            elif dependent.kind is ItemKind.VIEW:
+                yield from self._held_by_dataflows(dependent)
 
     def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
         """The shards of the tables and sources that the items are computed from."""

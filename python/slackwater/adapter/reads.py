@@ -31,7 +31,7 @@ from slackwater.adapter.timestamp_selection import (
     determine,
     is_transactional,
 )
-from slackwater.adapter.transactions import check_read, record_read
+from slackwater.adapter.transactions import check_outside_block, check_read, record_read
 from slackwater.adapter.watch import Cancellation
 from slackwater.compute.relations import relation_json
 from slackwater.persist.holds import Hold
@@ -75,6 +75,8 @@ class Reads:
         SLACKWATER_NO_VALID_TIMESTAMP, SLACKWATER_WAIT_TIMEOUT, SLACKWATER_CANCELED,
         SLACKWATER_DEPENDENCY_DROPPED, and what the state of the session's transaction forbids.
         """
+        if write_target is not None:
+            check_outside_block(session.transaction, "A write that reads relations")
         items = [self._readable(GlobalId(relation["id"])) for relation in relations]
         token = f"h{next(self._numbers)}"
         own = [_when(relation.get("as_of")) for relation in relations]
@@ -91,9 +93,7 @@ class Reads:
             self._wait(session, items, times, cancellation)
             if hold.hold is not None and hold.times:
                 self._env.holds.downgrade(hold.hold, min(hold.times.values()))
-            answers = [
-                self._relation(item, time) for item, time in zip(items, times, strict=True)
-            ]
+            answers = [self._relation(item, time) for item, time in zip(items, times, strict=True)]
         except BaseException:
             self.release(token)
             raise
@@ -130,7 +130,12 @@ class Reads:
         return {} if opened is None else opened.times
 
     def determination(
-        self, session: Session, items: Sequence[CatalogItem], when: QueryWhen
+        self,
+        session: Session,
+        items: Sequence[CatalogItem],
+        when: QueryWhen,
+        *,
+        depends_on_time: bool = True,
     ) -> TimestampDetermination:
         """Chooses a time for reading `items`, without a hold and without waiting."""
         return determine(
@@ -139,7 +144,7 @@ class Reads:
                 isolation=Isolation(session.variable("transaction_isolation")),
                 when=when,
                 oracle_read_ts=self._env.oracle.read_ts(),
-                depends_on_time=True,
+                depends_on_time=depends_on_time,
             )
         )
 
@@ -148,12 +153,10 @@ class Reads:
         return tuple(
             InputFrontiers(
                 item.id,
-                item.qualified_name,
+                item.full_name,
                 self._env.since(item),
                 self._env.upper(item),
-                InputKind.COMPUTE
-                if item.kind is ItemKind.MATERIALIZED_VIEW
-                else InputKind.STORAGE,
+                InputKind.COMPUTE if item.kind is ItemKind.MATERIALIZED_VIEW else InputKind.STORAGE,
             )
             for item in items
         )
@@ -170,9 +173,7 @@ class Reads:
 
         def reached() -> bool:
             if item.id not in self._env.state.items:
-                raise user_error(
-                    "SLACKWATER_DEPENDENCY_DROPPED", objectName=item.qualified_name
-                )
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
             if not self._env.upper(item).allows(time):
                 return True
             self._env.worker.raise_if_stalled(item.id)
@@ -181,22 +182,21 @@ class Reads:
         if not self._env.watch.wait_until(reached, timeout_s or 10.0**9, cancellation):
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
-                objectName=item.qualified_name,
+                objectName=item.full_name,
                 timestamp=str(time),
                 seconds=f"{timeout_s:g}",
                 complete=str(self._env.upper(item).last_complete()),
             )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
-        system = self._system.item(global_id)
-        if system is not None:
-            return system
         item = self._env.item(global_id)
-        if item.kind not in READABLE:
+        if item.kind not in READABLE or (
+            item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
+        ):
             raise user_error(
                 "SLACKWATER_WRONG_KIND",
-                objectName=item.qualified_name,
-                actualKind=item.kind.value,
+                objectName=item.full_name,
+                actualKind=item.kind.spoken,
                 expectedKind="relation that can be read",
             )
         return item
@@ -238,7 +238,7 @@ class Reads:
             when = common or Immediately()
         transactional = is_transactional(when) and write_target is None and bool(items)
         if transactional:
-            fixed = check_read(session.transaction, items[0].qualified_name)
+            fixed = check_read(session.transaction, items[0].full_name)
             if fixed is not None:
                 self._check_domain(items, fixed)
                 return fixed
@@ -255,7 +255,7 @@ class Reads:
             if self._env.since(item).value > time:
                 raise user_error(
                     "SLACKWATER_OUTSIDE_TIMEDOMAIN",
-                    objectName=item.qualified_name,
+                    objectName=item.full_name,
                     timestamp=str(time),
                     reason=f"it can be read from {self._env.since(item).value} on",
                 )

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.adapter.subscriptions import Cursor
-from slackwater.adapter.transactions import Idle, Transaction
 from slackwater.adapter.buffered import BufferedWrite
+from slackwater.adapter.cursors import Cursor
+from slackwater.adapter.transactions import Idle, Transaction
 from slackwater.adapter.watch import Cancellation
 from slackwater.sql import variables
 
@@ -53,6 +53,7 @@ class Session:
 
     session_id: str
     connected_ms: int
+    user: str = "anonymous"
     values: dict[str, str] = field(default_factory=dict)
     transaction: Transaction[BufferedWrite] = field(default_factory=Idle)
     cursors: dict[str, Cursor] = field(default_factory=dict)

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 
 import pyarrow as pa
 
-from slackwater.adapter.catalog.model import CatalogItem
-from slackwater.adapter.system_relations import SYSTEM_RELATIONS, SystemSnapshot, system_item
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.subscriptions import Subscription
+from slackwater.adapter.system_relations import SYSTEM_RELATIONS
+from slackwater.adapter.system_snapshot import (
+    ClusterEntry,
+    Hydration,
+    NoticeEntry,
+    ObjectFrontiers,
+    ObjectStatus,
+    ReplicaEntry,
+    SessionEntry,
+    SourceStatistics,
+    SubscriptionEntry,
+    SystemSnapshot,
+)
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+
+CLUSTER = ClusterEntry(
+    "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
+)
+REPLICA_ID = CLUSTER.replicas[0].id
+_WITH_AUDIT = "mz_audit_events"
 
 
 class SystemTables:
     """Serves the relations of `mz_catalog`, `mz_internal` and `mz_introspection`."""
 
-    def __init__(self, snapshot: Callable[[], SystemSnapshot]) -> None:
-        self._snapshot = snapshot
-        self._by_id = {relation.global_id: relation for relation in SYSTEM_RELATIONS}
-        self._by_name = {(r.schema_name, r.name): r for r in SYSTEM_RELATIONS}
-
-    def item(self, global_id: GlobalId) -> CatalogItem | None:
-        relation = self._by_id.get(global_id)
-        return None if relation is None else system_item(relation)
-
-    def named(self, schema_name: str, name: str) -> CatalogItem | None:
-        relation = self._by_name.get((schema_name.lower(), name.lower()))
-        return None if relation is None else system_item(relation)
-
-    def in_schema(self, schema_name: str) -> tuple[CatalogItem, ...]:
-        wanted = schema_name.lower()
-        return tuple(system_item(r) for r in SYSTEM_RELATIONS if r.schema_name == wanted)
-
-    def schemas(self) -> tuple[str, ...]:
-        return tuple(sorted({relation.schema_name for relation in SYSTEM_RELATIONS}))
-
-    def table(self, global_id: GlobalId) -> pa.Table:
-        """The rows of a system relation now."""
-        return self._by_id[global_id].rows(self._snapshot())
+    def __init__(self, env: Environment, sinks: SinkRunner) -> None:
+        self._env = env
+        self._sinks = sinks
+        self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, global_id: GlobalId, time: Timestamp) -> bytes:
-        """The rows as an Arrow IPC stream of updates at `time`."""
-        table = self.table(global_id)
+        """The rows now, as an Arrow IPC stream of updates at `time`."""
+        relation = self._by_id[global_id]
+        table = relation.table(self.snapshot(with_audit=relation.name == _WITH_AUDIT))
         count = table.num_rows
         table = table.append_column(
             pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time)), count)
@@ -51,3 +54,88 @@ class SystemTables:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         return bytes(sink.getvalue())
+
+    def snapshot(self, *, with_audit: bool = False) -> SystemSnapshot:
+        """Everything that the system relations show, now."""
+        env = self._env
+        catalog = env.state
+        items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
+        statistics = {
+            source_id: SourceStatistics(
+                replica_id=REPLICA_ID,
+                messages_received=found.messages_received,
+                bytes_received=found.bytes_received,
+                updates_staged=found.updates_staged,
+                updates_committed=found.updates_committed,
+                snapshot_committed=found.snapshot_committed,
+                offset_known=found.offset_known,
+                offset_committed=found.offset_committed,
+            )
+            for source_id, found in env.ingestion.statistics().items()
+        }
+        return SystemSnapshot(
+            catalog=catalog,
+            now_ms=env.now(),
+            frontiers={item.id: self._frontiers(item) for item in items if _has_frontiers(item)},
+            hydration=tuple(
+                Hydration(item.id, REPLICA_ID, self._is_hydrated(item))
+                for item in items
+                if item.kind is ItemKind.MATERIALIZED_VIEW
+            ),
+            statuses=self._statuses(),
+            source_statistics=statistics,
+            clusters=(CLUSTER,),
+            sessions=tuple(
+                SessionEntry(s.session_id, n, s.user, None, s.connected_ms)
+                for n, s in enumerate(env.sessions.all(), start=1)
+            ),
+            subscriptions=self._subscriptions(),
+            notices=tuple(
+                NoticeEntry(
+                    f"{session.session_id}/{number}",
+                    notice.severity,
+                    notice.message,
+                    "",
+                    None,
+                    None,
+                    None,
+                    session.connected_ms,
+                )
+                for session in env.sessions.all()
+                for number, notice in enumerate(session.history)
+            ),
+            audit_events=env.catalog.audit_events() if with_audit else (),
+        )
+
+    def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
+        if item.kind is ItemKind.SINK:
+            return ObjectFrontiers(None, self._sinks.frontier(item.id))
+        return ObjectFrontiers(self._env.since(item), self._env.upper(item))
+
+    def _is_hydrated(self, item: CatalogItem) -> bool:
+        return self._env.upper(item).value > int(item.details["as_of"])
+
+    def _statuses(self) -> dict[GlobalId, ObjectStatus]:
+        found = {}
+        for change in self._env.ingestion.statuses():
+            status = change.status
+            details = json.dumps(dict(status.details), default=str) if status.details else None
+            found[change.source_id] = ObjectStatus(
+                status.status, change.occurred_at_ms, status.error, details
+            )
+        for running in self._sinks.statuses():
+            name = "running" if running.error is None else "stalled"
+            found[running.item.id] = ObjectStatus(name, running.changed_ms, running.error)
+        return found
+
+    def _subscriptions(self) -> tuple[SubscriptionEntry, ...]:
+        return tuple(
+            SubscriptionEntry(name, session.session_id, CLUSTER.id, cursor.created_ms, cursor.reads)
+            for session in self._env.sessions.all()
+            for name, cursor in list(session.cursors.items())
+            if isinstance(cursor, Subscription) and not cursor.ended
+        )
+
+
+def _has_frontiers(item: CatalogItem) -> bool:
+    return item.shard_id is not None or item.kind is ItemKind.SINK

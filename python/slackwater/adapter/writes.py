@@ -9,19 +9,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slackwater.adapter.buffered import BufferedWrite, PartsAt
+from slackwater.adapter.buffered import BufferedWrite
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.group_commit import Write
+from slackwater.adapter.group_commit import PartsAt, Rows, Write, at_time, count_changes
 from slackwater.adapter.reads import Reads
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.transactions import add_write, check_outside_block, in_block
+from slackwater.persist.blobs import local_path, uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.repr.errors import user_error
@@ -51,9 +51,6 @@ class Writes:
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
         try:
-            earlier = self._env.persist.written(write_id)
-            if earlier is not None:
-                return _answer(earlier)
             item = self._table(GlobalId(body["table"]))
             buffered = self._buffered(item, body)
             if in_block(session.transaction):
@@ -69,36 +66,48 @@ class Writes:
                 self._reads.release(hold)
 
     def commit(
-        self, writes: Sequence[BufferedWrite], write_id: str | None, owner: str | None
+        self, writes: Sequence[BufferedWrite], write_id: str, owner: str | None
     ) -> WriteResult:
         """Commits all `writes` at one timestamp."""
-        grouped: dict[int, list[BufferedWrite]] = {}
+        appends: dict[int, Rows] = {}
         for write in writes:
             item = self._env.state.items.get(write.table)
             if item is None or item.shard_id is None:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=write.name)
-            grouped.setdefault(item.shard_id, []).append(write)
-        appends = {
-            shard_id: _all_parts([write.parts_at for write in of_shard])
-            for shard_id, of_shard in grouped.items()
-        }
+            before = appends.get(item.shard_id)
+            appends[item.shard_id] = (
+                write.rows if before is None else self._both(item.shard_id, before, write.rows)
+            )
         future = self._env.committer.submit(
             Write(
-                appends=appends,
                 write_id=write_id,
-                owner=owner,
+                appends=appends,
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
+                owner=owner,
             )
         )
         return future.result()
+
+    def _both(self, shard_id: int, first: Rows, second: Rows) -> Rows:
+        if isinstance(first, pa.Table) and isinstance(second, pa.Table):
+            return pa.concat_tables([first, second])
+        each = [self._parts(shard_id, rows) for rows in (first, second)]
+        return lambda time: tuple(part for parts_at in each for part in parts_at(time))
+
+    def _parts(self, shard_id: int, rows: Rows) -> PartsAt:
+        if not isinstance(rows, pa.Table):
+            return rows
+        if not rows.num_rows:
+            return lambda _: ()
+        return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)
         if item.kind is not ItemKind.TABLE:
             raise user_error(
                 "SLACKWATER_READ_ONLY_RELATION",
-                objectName=item.qualified_name,
+                objectName=item.full_name,
                 kind=item.kind.value,
             )
         return item
@@ -115,42 +124,44 @@ class Writes:
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
         mode: str = body["mode"]
-        rows = [_decode(text) for text in body.get("inline") or ()]
-        tables = [_with_diff(table, desc, item.qualified_name) for table in rows]
+        rows = pa.concat_tables(
+            [
+                _with_diff(pa.table([]), desc, item.full_name),
+                *(
+                    _with_diff(_decode(text), desc, item.full_name)
+                    for text in body.get("inline") or ()
+                ),
+            ]
+        )
         files: list[tuple[FileBody, int, int]] = []
         for entry in body.get("files") or ():
-            files.extend(
-                self._split(shard_id, entry) if mode == "diff" else [(_file(entry), 1, entry["rows"])]
-            )
-        inline_inserted, inline_deleted = _counts(tables)
-        inserted = inline_inserted + sum(rows for _, diff, rows in files if diff > 0)
-        deleted = inline_deleted + sum(rows for _, diff, rows in files if diff < 0)
-        overwrite = mode == "overwrite"
+            if mode == "diff":
+                files.extend(self._split(shard_id, entry))
+            else:
+                files.append((_file(entry), 1, int(entry["rows"])))
+        inserted, deleted = count_changes(rows)
+        inserted += sum(count for _, diff, count in files if diff > 0)
+        deleted += sum(count for _, diff, count in files if diff < 0)
+        if not files and mode != "overwrite":
+            return BufferedWrite(item.id, item.full_name, rows, inserted, deleted)
+        inline = self._parts(shard_id, rows)
 
-        def parts_at(time: Timestamp) -> Sequence[NewPart]:
-            parts: list[NewPart] = []
-            if overwrite:
-                parts.extend(self._env.persist.negation(shard_id, time))
-            for table in tables:
-                if table.num_rows:
-                    stamped = table.append_column(
-                        "__time", pa.repeat(pa.scalar(int(time), pa.int64()), table.num_rows)
-                    ).select([*desc.names, "__time", DIFF_COLUMN])
-                    parts.extend(self._env.persist.new_parts(shard_id, stamped))
-            parts.extend(_uniform(body, diff, rows, time) for body, diff, rows in files)
-            return parts
+        def parts_at(time: Timestamp) -> tuple[NewPart, ...]:
+            removed = self._env.persist.negation(shard_id, time) if mode == "overwrite" else ()
+            added = (_uniform(body, diff, count, time) for body, diff, count in files)
+            return (*removed, *inline(time), *added)
 
-        return BufferedWrite(item.id, item.qualified_name, parts_at, inserted, deleted)
+        return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
 
     def _split(self, shard_id: int, entry: Mapping[str, Any]) -> list[tuple[FileBody, int, int]]:
         """One file of mixed diffs as one file for each diff, so that each part is uniform."""
-        table = pq.read_table(unquote(urlparse(entry["uri"]).path))
+        table = pq.read_table(local_path(entry["uri"]))
         directory = self._env.persist.shard_directory(shard_id)
         found = []
         for diff in (1, -1):
             chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
             if chosen.num_rows:
-                body = self._env.persist.uniform_file(chosen, directory)
+                body = uniform_file(chosen, directory, Uniform(Timestamp(0), diff))
                 found.append((body, diff, chosen.num_rows))
         return found
 
@@ -163,13 +174,6 @@ def _answer(result: WriteResult) -> dict[str, int]:
     }
 
 
-def _all_parts(each: Sequence[PartsAt]) -> PartsAt:
-    def parts_at(time: Timestamp) -> Sequence[NewPart]:
-        return [part for parts in each for part in parts(time)]
-
-    return parts_at
-
-
 def _decode(text: str) -> pa.Table:
     with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
         return reader.read_all()
@@ -178,6 +182,9 @@ def _decode(text: str) -> pa.Table:
 def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
     """The rows with the relation's own types and a diff. Raises SLACKWATER_NOT_NULL_VIOLATION."""
     schema = desc.arrow_schema()
+    target = pa.schema([*schema, pa.field(DIFF_COLUMN, pa.int64(), False)])
+    if not table.num_columns:
+        return target.empty_table()
     columns = []
     for column in desc.columns:
         values = table.column(column.name)
@@ -191,17 +198,7 @@ def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
         if DIFF_COLUMN in table.column_names
         else pa.chunked_array([pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)])
     )
-    target = pa.schema([*schema, pa.field(DIFF_COLUMN, pa.int64(), False)])
     return pa.Table.from_arrays([*columns, diffs], schema=target)
-
-
-def _counts(tables: Sequence[pa.Table]) -> tuple[int, int]:
-    inserted = deleted = 0
-    for table in tables:
-        positive = pc.sum(pc.greater(table[DIFF_COLUMN], 0)).as_py() or 0
-        inserted += positive
-        deleted += table.num_rows - positive
-    return inserted, deleted
 
 
 def _file(entry: Mapping[str, Any]) -> FileBody:

@@ -47,7 +47,7 @@ class FileBody:
 
 @dataclass(frozen=True, slots=True)
 class NewPart:
-    """A part that is to be committed. `min_time` and `max_time` are inclusive bounds of its times."""
+    """A part to be committed. `min_time` and `max_time` are inclusive bounds of its times."""
 
     body: InlineBody | FileBody
     rows: int

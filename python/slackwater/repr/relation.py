@@ -87,7 +87,8 @@ def sql_type(spark_type: JsonType) -> str:
     match spark_type["type"]:
         case "struct":
             inner = ", ".join(
-                f"{quote_identifier(f['name'])}: {sql_type(f['type'])}" for f in spark_type["fields"]
+                f"{quote_identifier(f['name'])}: {sql_type(f['type'])}"
+                for f in spark_type["fields"]
             )
             return f"STRUCT<{inner}>"
         case "array":

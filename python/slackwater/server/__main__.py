@@ -41,8 +41,12 @@ class Settings:
 
     @staticmethod
     def from_environment() -> Settings:
-        location = Path(os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment").absolute()
-        metastore = os.environ.get("SLACKWATER_METASTORE") or f"sqlite:///{location}/metastore.sqlite"
+        location = Path(
+            os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
+        ).absolute()
+        metastore = (
+            os.environ.get("SLACKWATER_METASTORE") or f"sqlite:///{location}/metastore.sqlite"
+        )
         return Settings(location, metastore, os.environ.get("SLACKWATER_APPLICATION", "unknown"))
 
 
@@ -97,7 +101,8 @@ def _log_to(path: Path) -> None:
 
 
 def _lead_or_join(settings: Settings, log: Path, answers: int) -> int:
-    from slackwater.persist.leadership import acquire, current_leader
+    from slackwater.adapter import coordinator  # noqa: F401 - declares its tables
+    from slackwater.persist.leadership import LostElection, acquire, current_leader
     from slackwater.persist.metastore import connect, create_all
 
     engine = connect(settings.metastore)
@@ -114,18 +119,20 @@ def _lead_or_join(settings: Settings, log: Path, answers: int) -> int:
         epoch_guess = 1 if leader is None else leader.epoch + 1
         token_file = settings.location / f"token-{epoch_guess}-{os.getpid()}"
         token = _write_token(token_file)
-        epoch = acquire(
-            engine,
-            address=address,
-            token_file=str(token_file),
-            application=settings.application,
-            log=str(log),
-            expected_epoch=expected,
-        )
-        if epoch is not None:
-            return _serve(settings, engine, epoch, listener, token, token_file, log, answers)
-        listener.close()
-        token_file.unlink(missing_ok=True)
+        try:
+            epoch = acquire(
+                engine,
+                address,
+                str(token_file),
+                settings.application,
+                str(log),
+                expected_epoch=expected,
+            )
+        except LostElection:
+            listener.close()
+            token_file.unlink(missing_ok=True)
+            continue
+        return _serve(settings, engine, epoch, listener, token, token_file, log, answers)
     raise user_error(
         "SLACKWATER_COORDINATOR_START", reason="no application became the leader", log=str(log)
     )
@@ -203,7 +210,7 @@ def _serve(
         app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=600
     )
     server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined,method-assign]
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
 
     async def run() -> None:
         await app.state.widen()

@@ -40,7 +40,9 @@ class SparkBridge:
     def _names(self, names: Sequence[str] | None) -> Any:
         array = self._jvm.java.lang.reflect.Array
         values = names or ()
-        result = array.newInstance(self._jvm.java.lang.Class.forName("java.lang.String"), len(values))
+        result = array.newInstance(
+            self._jvm.java.lang.Class.forName("java.lang.String"), len(values)
+        )
         for index, name in enumerate(values):
             result[index] = name
         return result

@@ -39,7 +39,9 @@ def subscribe(
     spark.sql(text).collect()
     try:
         while True:
-            fetched = spark.sql(f"FETCH ALL {cursor} WITH (timeout = '{int(timeout_ms)}ms')").toArrow()
+            fetched = spark.sql(
+                f"FETCH ALL {cursor} WITH (timeout = '{int(timeout_ms)}ms')"
+            ).toArrow()
             if fetched.num_rows:
                 yield from (batch for batch in fetched.to_batches() if batch.num_rows)
             elif _has_ended(spark, cursor):

@@ -1,0 +1,74 @@
+# Everything below needs python3 (3.10 or newer), a JDK (17 or 21) and make.
+VENV ?= .venv
+PYTHON ?= python3
+JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
+VENV_PYTHON := $(VENV)/bin/python
+SBT_VERSION := $(shell sed -n 's/^sbt.version=//p' project/build.properties)
+SBT_JAR := .sbt-launch/sbt-launch-$(SBT_VERSION).jar
+# The shim asks $PYTHON where Spark's jars are.
+SBT = PYTHON=$(abspath $(VENV_PYTHON)) $(JAVA) -Xmx1g -Dsbt.server.autostart=false -Dsbt.supershell=false -jar $(SBT_JAR)
+
+SHIM_SOURCES := build.sbt project/build.properties project/plugins.sbt \
+  $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
+
+.DEFAULT_GOAL := help
+.PHONY: help setup jar wheel lint test demo bench property chaos fuzz clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .build/python .build/jar ## Make the environment (.venv) and the shim's jar
+
+jar: .build/jar ## Build the shim's jar into python/slackwater/jars
+
+wheel: setup ## Build the wheel, which carries the jar, into dist/
+	$(VENV_PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+lint: setup ## Check style, types, import arrows and Scala format
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(SBT) scalafmtCheckAll
+
+test: lint ## Run everything that CI checks
+	$(VENV_PYTHON) -m pytest
+
+demo: setup ## Run the demo on real data; fails when one of its own checks does
+	$(VENV)/bin/slackwater demo
+
+bench: setup ## Run the benchmarks
+	$(VENV_PYTHON) -m tests.bench
+
+property: setup ## Run the property tests alone
+	$(VENV_PYTHON) -m pytest tests/property
+
+chaos: setup ## Run the crash tests alone
+	$(VENV_PYTHON) -m pytest tests/chaos
+
+fuzz: setup ## Run the fuzz tests alone
+	$(VENV_PYTHON) -m pytest tests/fuzz
+
+clean: ## Remove what the build made
+	rm -rf .build .sbt-launch target project/target project/project dist build .venv
+	rm -f python/slackwater/jars/*.jar
+
+.build/python: pyproject.toml | $(if $(filter .venv,$(VENV)),.venv/bin/python)
+	$(if $(filter .venv,$(VENV)),$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]')
+	@mkdir -p .build && touch $@
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Slackwater needs Python 3.10 or newer; name one with make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+
+# pyspark carries Ivy, and Ivy fetches sbt's launcher: no other tool has to be installed.
+$(SBT_JAR): | .build/python
+	@mkdir -p $(@D)
+	$(JAVA) -jar $$($(VENV_PYTHON) -c "import importlib.util as u, pathlib as p; print(*(p.Path(u.find_spec('pyspark').origin).parent / 'jars').glob('ivy-*.jar'))") \
+	  -warn -types jar -dependency org.scala-sbt sbt-launch $(SBT_VERSION) -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	@test -f $@
+
+.build/jar: $(SHIM_SOURCES) .build/python | $(SBT_JAR)
+	$(SBT) shimJar
+	@mkdir -p .build && touch $@

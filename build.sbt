@@ -1,0 +1,56 @@
+import scala.sys.process.Process
+
+// Spark comes from the installed pyspark: the jar is compiled against what it runs on.
+lazy val sparkJars = settingKey[File]("The folder of Spark's jars")
+lazy val shimJar = taskKey[File]("Builds the shim and puts it beside the Python package")
+
+val sparkMinor = "4.2"
+
+def versionOf(pyproject: File): String =
+  IO.readLines(pyproject)
+    .map(_.trim)
+    .collectFirst { case line if line.startsWith("version") => line.split('"')(1) }
+    .getOrElse(sys.error(s"$pyproject states no version"))
+
+def jarsOfPyspark(): File = {
+  val python = sys.env.getOrElse("PYTHON", ".venv/bin/python")
+  val question =
+    "import importlib.util as u, pathlib as p; print(p.Path(u.find_spec('pyspark').origin).parent / 'jars')"
+  file(Process(Seq(python, "-c", question)).!!.trim)
+}
+
+lazy val root = (project in file("."))
+  .settings(
+    name := "slackwater-spark",
+    moduleName := s"slackwater-spark_$sparkMinor",
+    artifactName := ((scala, module, artifact) =>
+      s"${module.name}_${scala.binary}-${module.revision}.${artifact.extension}"),
+    organization := "io.slackwater",
+    version := versionOf(baseDirectory.value / "pyproject.toml"),
+    scalaVersion := "2.13.18",
+    scalacOptions ++= Seq(
+      "-release:17",
+      "-deprecation",
+      "-feature",
+      "-unchecked",
+      "-Wunused:imports,privates,locals"
+    ),
+    Compile / scalaSource := baseDirectory.value / "jvm_shim/src/main/scala",
+    Compile / resourceDirectory := baseDirectory.value / "jvm_shim/src/main/resources",
+    sparkJars := sys.env.get("SPARK_JARS").filter(_.nonEmpty).map(file).getOrElse(jarsOfPyspark()),
+    Compile / unmanagedJars := (sparkJars.value * "*.jar").classpath,
+    Compile / resourceGenerators += Def.task {
+      val catalogue = "slackwater-error-conditions.json"
+      val target = (Compile / resourceManaged).value / "error" / catalogue
+      IO.copyFile(baseDirectory.value / "python/slackwater/repr" / catalogue, target)
+      Seq(target)
+    },
+    shimJar := {
+      val jar = (Compile / packageBin).value
+      val folder = baseDirectory.value / "python/slackwater/jars"
+      IO.delete((folder * s"slackwater-spark_${sparkMinor}_*.jar").get())
+      val target = folder / jar.getName
+      IO.copyFile(jar, target)
+      target
+    }
+  )

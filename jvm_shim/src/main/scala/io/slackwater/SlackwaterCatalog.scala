@@ -1,0 +1,264 @@
+package io.slackwater
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.AnalysisException
+import org.apache.spark.sql.catalyst.analysis._
+import org.apache.spark.sql.connector.catalog._
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.slackwater._
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** The catalog `slackwater`: the collections and views of an environment.
+  *
+  * It keeps nothing: each answer is the coordinator's, because other applications change the same
+  * catalog. Errors are the coordinator's too, except where Spark expects an exception of its own.
+  */
+class SlackwaterCatalog extends RelationCatalog with SupportsNamespaces {
+
+  private var catalogName = "slackwater"
+
+  override def initialize(name: String, options: CaseInsensitiveStringMap): Unit =
+    catalogName = name
+
+  override def name: String = catalogName
+
+  override def defaultNamespace: Array[String] = Array("default")
+
+  override def capabilities: util.Set[TableCatalogCapability] =
+    util.Set.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE)
+
+  override def loadRelation(ident: Identifier): Relation = {
+    val description = describe(ident).getOrElse(throw new NoSuchTableException(ident))
+    description.view match {
+      case Some(definition) => Definitions.view(description, definition)
+      case None if unreadable.contains(description.kind) =>
+        throw Errors.user(
+          "SLACKWATER_WRONG_KIND",
+          "objectName" -> text(ident),
+          "actualKind" -> description.kind,
+          "expectedKind" -> "relation"
+        )
+      case None => table(description, None)
+    }
+  }
+
+  override def tableExists(ident: Identifier): Boolean = describe(ident).exists(_.view.isEmpty)
+
+  override def viewExists(ident: Identifier): Boolean = describe(ident).exists(_.view.nonEmpty)
+
+  /** For `TIMESTAMP AS OF`; Spark gives microseconds. */
+  override def loadTable(ident: Identifier, timestampMicros: Long): Table =
+    loadAt(ident, Math.floorDiv(timestampMicros, 1000L))
+
+  /** For `VERSION AS OF`: a version is a time in milliseconds. */
+  override def loadTable(ident: Identifier, version: String): Table = {
+    val time = Try(version.trim.toLong).toOption.filter(_ >= 0).getOrElse {
+      throw Errors.user(
+        "SLACKWATER_INVALID_AS_OF",
+        "expression" -> s"VERSION $version",
+        "reason" -> "the versions of a collection are its times"
+      )
+    }
+    loadAt(ident, time)
+  }
+
+  private def loadAt(ident: Identifier, timeMs: Long): Table = {
+    val description = describe(ident).getOrElse(throw new NoSuchTableException(ident))
+    if (description.view.nonEmpty) {
+      throw Definitions.unsupported(
+        s"TIMESTAMP AS OF and VERSION AS OF behind the view ${text(ident)}",
+        s"Write AS OF $timeMs at the end of the query."
+      )
+    }
+    table(description, Some(timeMs))
+  }
+
+  override def listTables(namespace: Array[String]): Array[Identifier] =
+    list(namespace)(kind => kind != viewKind && !unreadable.contains(kind))
+
+  override def listViews(namespace: Array[String]): Array[Identifier] =
+    list(namespace)(_ == viewKind)
+
+  override def createTable(ident: Identifier, info: TableInfo): Table = {
+    val body = request(ident)
+    Definitions.putTable(body, text(ident), info)
+    val answer = creating(new TableAlreadyExistsException(ident)) {
+      coordinator.call("/v1/catalog/create_table", body)
+    }
+    table(Json.objectDescription(answer), None)
+  }
+
+  override def createTable(
+      ident: Identifier,
+      columns: Array[Column],
+      partitions: Array[Transform],
+      properties: util.Map[String, String]
+  ): Table = createTable(
+    ident,
+    new TableInfo.Builder()
+      .withColumns(columns)
+      .withPartitions(partitions)
+      .withProperties(properties)
+      .build()
+  )
+
+  override def alterTable(ident: Identifier, changes: TableChange*): Table = {
+    val body = request(ident)
+    val list = body.putArray("changes")
+    changes.foreach(change => list.add(Definitions.change(change)))
+    table(Json.objectDescription(coordinator.call("/v1/catalog/alter_table", body)), None)
+  }
+
+  override def dropTable(ident: Identifier): Boolean = drop("/v1/catalog/drop_table", ident)
+
+  /** A collection has no trash to go to. */
+  override def purgeTable(ident: Identifier): Boolean = dropTable(ident)
+
+  override def renameTable(from: Identifier, to: Identifier): Unit =
+    rename(from, to)(new TableAlreadyExistsException(to))
+
+  override def createView(ident: Identifier, view: View): View =
+    create(ident, view, replace = false)
+
+  override def createOrReplaceView(ident: Identifier, view: View): View =
+    create(ident, view, replace = true)
+
+  override def replaceView(ident: Identifier, view: View): View = {
+    if (!viewExists(ident)) throw new NoSuchViewException(ident)
+    create(ident, view, replace = true)
+  }
+
+  override def dropView(ident: Identifier): Boolean = drop("/v1/catalog/drop_view", ident)
+
+  override def renameView(from: Identifier, to: Identifier): Unit =
+    rename(from, to)(new ViewAlreadyExistsException(to))
+
+  override def listNamespaces: Array[Array[String]] = namespaces.map(found => Array(found._1))
+
+  override def listNamespaces(namespace: Array[String]): Array[Array[String]] =
+    if (namespace.isEmpty) listNamespaces
+    else if (namespaceExists(namespace)) Array.empty
+    else throw new NoSuchNamespaceException(namespace)
+
+  override def namespaceExists(namespace: Array[String]): Boolean = find(namespace).nonEmpty
+
+  override def loadNamespaceMetadata(namespace: Array[String]): util.Map[String, String] = {
+    val (_, comment) = find(namespace).getOrElse(throw new NoSuchNamespaceException(namespace))
+    comment.map(SupportsNamespaces.PROP_COMMENT -> _).toMap.asJava
+  }
+
+  override def createNamespace(
+      namespace: Array[String],
+      metadata: util.Map[String, String]
+  ): Unit = {
+    val body = Sessions.request(Sessions.active)
+    body.set[ObjectNode]("namespace", Json.texts(namespace))
+    body.set[ObjectNode]("properties", Json.textMap(metadata.asScala))
+    body.put("if_not_exists", false)
+    creating(new NamespaceAlreadyExistsException(namespace)) {
+      coordinator.call("/v1/catalog/create_namespace", body)
+    }
+  }
+
+  override def alterNamespace(namespace: Array[String], changes: NamespaceChange*): Unit =
+    throw Definitions.unsupported(
+      s"Changing the properties of the schema ${namespace.mkString(".")}",
+      "Describe its tables with COMMENT ON TABLE."
+    )
+
+  override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean = {
+    val exists = namespaceExists(namespace)
+    if (exists) {
+      val body = Sessions.request(Sessions.active)
+      body.set[ObjectNode]("namespace", Json.texts(namespace))
+      body.put("cascade", cascade)
+      coordinator.call("/v1/catalog/drop_namespace", body)
+    }
+    exists
+  }
+
+  private val viewKind = "view"
+  private val unreadable = Set("sink", "index")
+
+  private def coordinator: Coordinator = Sessions.coordinator(Sessions.active)
+
+  private def table(description: ObjectDescription, asOf: Option[Long]): Table =
+    new SlackwaterTable(coordinator, description, asOf)
+
+  private def request(ident: Identifier): ObjectNode = {
+    val body = Sessions.request(Sessions.active)
+    body.set[ObjectNode]("namespace", Json.texts(ident.namespace))
+    body.put("name", ident.name)
+    body
+  }
+
+  private def describe(ident: Identifier): Option[ObjectDescription] =
+    if (ident.namespace.length != 1) None
+    else coordinator.find("/v1/catalog/load", request(ident)).map(Json.objectDescription)
+
+  private def list(namespace: Array[String])(wanted: String => Boolean): Array[Identifier] = {
+    if (!namespaceExists(namespace)) throw new NoSuchNamespaceException(namespace)
+    val body = Sessions.request(Sessions.active)
+    body.set[ObjectNode]("namespace", Json.texts(namespace))
+    elements(coordinator.call("/v1/catalog/list", body).get("objects"))
+      .filter(found => wanted(found.get("kind").asText))
+      .map(found => Identifier.of(namespace, found.get("name").asText))
+  }
+
+  private def namespaces: Array[(String, Option[String])] =
+    elements(
+      coordinator
+        .call("/v1/catalog/namespaces", Sessions.request(Sessions.active))
+        .get("namespaces")
+    ).map { found =>
+      (found.get("name").asText, Option(found.path("comment").asText(null)))
+    }
+
+  private def find(namespace: Array[String]): Option[(String, Option[String])] =
+    if (namespace.length != 1) None
+    else namespaces.find(_._1.equalsIgnoreCase(namespace.head))
+
+  private def create(ident: Identifier, view: View, replace: Boolean): View = {
+    val body = request(ident)
+    Definitions.putView(body, view, replace)
+    creating(new ViewAlreadyExistsException(ident)) {
+      coordinator.call("/v1/catalog/create_view", body)
+    }
+    view
+  }
+
+  private def drop(path: String, ident: Identifier): Boolean =
+    coordinator.call(path, request(ident)).path("dropped").asBoolean
+
+  private def rename(from: Identifier, to: Identifier)(taken: => Throwable): Unit = {
+    val body = request(from)
+    body.set[ObjectNode]("to_namespace", Json.texts(to.namespace))
+    body.put("to_name", to.name)
+    creating(taken)(coordinator.call("/v1/catalog/rename_table", body))
+  }
+
+  /** Spark's statements with IF NOT EXISTS rely on Spark's own exceptions. */
+  private def creating(taken: => Throwable)(call: => JsonNode): JsonNode =
+    try call
+    catch {
+      case error: AnalysisException if takenConditions(error.getCondition) => throw taken
+    }
+
+  private val takenConditions = Set(
+    "SLACKWATER_ALREADY_EXISTS",
+    "SLACKWATER_TABLE_ALREADY_EXISTS",
+    "SLACKWATER_SCHEMA_ALREADY_EXISTS"
+  )
+
+  private def elements(node: JsonNode): Array[JsonNode] = node.elements.asScala.toArray
+
+  private def text(ident: Identifier): String =
+    (catalogName +: ident.namespace :+ ident.name).mkString(".")
+}

@@ -1,0 +1,23 @@
+package org.apache.spark.sql.slackwater
+
+import java.util.{Collections, WeakHashMap}
+
+import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.classic.SparkSession
+
+/** The rules that read and write collections. */
+object DataHooks {
+  private val installed =
+    Collections.newSetFromMap(Collections.synchronizedMap(new WeakHashMap[AnyRef, java.lang.Boolean]))
+
+  /** Adds the rules once, however often one session's extensions come by. */
+  def install(extensions: SparkSessionExtensions): Unit =
+    if (installed.add(extensions)) {
+      extensions.injectFunction(MzNow.description)
+      extensions.injectResolutionRule(_ => ResolveAsOf)
+      extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
+      extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
+      extensions.injectOptimizerRule(_ => FoldInlineRows)
+      extensions.injectPlannerStrategy(_ => DataStrategy)
+    }
+}

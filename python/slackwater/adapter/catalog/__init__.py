@@ -1,0 +1,1 @@
+"""The catalog: what objects exist, and how they depend on each other."""

@@ -1,0 +1,378 @@
+"""The catalog in the metastore.
+
+Every change is one fenced metastore transaction: the entries, the audit events and whatever the
+caller adds (the shards of new objects, say). The snapshot in memory is swapped after it.
+
+Source: spec coordinator 4.1 to 4.3, 4.7.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.model import (
+    CATALOG_NAME,
+    DEFAULT_SCHEMA,
+    CatalogItem,
+    CatalogState,
+    SchemaEntry,
+)
+from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
+from slackwater.adapter.table_log import Step
+from slackwater.persist.metastore import metadata
+from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.ids import GlobalId, is_user, user_id
+
+_ID_RESERVATION = 64
+_DEFAULT_SCHEMA_ID = user_id(1)
+_FIRST_ITEM_NUMBER = 2
+
+
+class Transactor(Protocol):
+    """Runs steps in one fenced transaction (`PersistClient`)."""
+
+    def transact(self, *steps: Step) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTables:
+    """The catalog's tables. `counters` has one row: revision, next id, next audit event."""
+
+    counters: sa.Table
+    schemas: sa.Table
+    items: sa.Table
+    audit: sa.Table
+
+
+def declare_tables(metadata: sa.MetaData) -> CatalogTables:
+    """Adds the catalog's tables to `metadata`; a second call returns the same ones."""
+    existing = metadata.tables.get("catalog_counters")
+    if existing is not None:
+        return CatalogTables(
+            existing,
+            metadata.tables["catalog_schemas"],
+            metadata.tables["catalog_items"],
+            metadata.tables["catalog_audit"],
+        )
+    return CatalogTables(
+        counters=sa.Table(
+            "catalog_counters",
+            metadata,
+            sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+            sa.Column("revision", sa.BigInteger, nullable=False),
+            sa.Column("next_id", sa.BigInteger, nullable=False),
+            sa.Column("next_event", sa.BigInteger, nullable=False),
+        ),
+        schemas=sa.Table(
+            "catalog_schemas",
+            metadata,
+            sa.Column("id", sa.Text, primary_key=True),
+            sa.Column("name", sa.Text, nullable=False),
+            sa.Column("comment", sa.Text),
+        ),
+        items=sa.Table(
+            "catalog_items",
+            metadata,
+            sa.Column("id", sa.Text, primary_key=True),
+            sa.Column("body", sa.Text, nullable=False),
+        ),
+        audit=sa.Table(
+            "catalog_audit",
+            metadata,
+            sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
+            sa.Column("event_type", sa.Text, nullable=False),
+            sa.Column("object_type", sa.Text, nullable=False),
+            sa.Column("details", sa.Text, nullable=False),
+            sa.Column("user_name", sa.Text),
+            sa.Column("occurred_ms", sa.BigInteger, nullable=False),
+        ),
+    )
+
+
+TABLES = declare_tables(metadata)
+"""The catalog's tables in the metastore; import this module before `create_all`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """A row of mz_audit_events. `details` is JSON; `user` None means the system itself."""
+
+    id: int
+    event_type: str
+    object_type: str
+    details: str
+    user: str | None
+    occurred_ms: int
+
+
+Ops = Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]]
+"""Changes, or a function that makes them inside the transaction: it can create the shards first
+and put their ids into the items. It may run again if the transaction is retried, and cannot begin
+another one, so the ids of its items are allocated before."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChange:
+    """A change that is ready to be written; see `DurableCatalog.stage`.
+
+    Run `step` in a transaction; when that has committed, `publish` makes the change visible and
+    returns the new snapshot and what changed.
+    """
+
+    step: Step
+    publish: Callable[[], tuple[CatalogState, CatalogDiff]]
+
+
+class DurableCatalog:
+    """The catalog of the environment. Thread-safe; changes are serialised."""
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        tables: CatalogTables,
+        state: CatalogState,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._transactor = transactor
+        self._tables = tables
+        self._state = state
+        self._clock_ms = clock_ms
+        self._changing = threading.Lock()
+        self._allocating = threading.Lock()
+        self._free_ids: list[int] = []
+
+    @staticmethod
+    def open(
+        transactor: Transactor,
+        tables: CatalogTables = TABLES,
+        *,
+        clock_ms: Callable[[], int],
+        system_schemas: Sequence[SchemaEntry] = (),
+        system_items: Sequence[CatalogItem] = (),
+    ) -> DurableCatalog:
+        """Reads the catalog, and writes its first entries into an empty environment.
+
+        System entries come from the program, not from the metastore.
+        """
+        found: list[CatalogState] = []
+
+        def read(conn: Connection) -> None:
+            found.clear()
+            _initialize(conn, tables)
+            stored = _read_state(conn, tables)
+            found.append(
+                CatalogState.of(
+                    [*system_schemas, *stored.schemas.values()],
+                    [*system_items, *stored.items.values()],
+                    stored.revision,
+                )
+            )
+
+        transactor.transact(read)
+        return DurableCatalog(transactor, tables, found[0], clock_ms)
+
+    @property
+    def state(self) -> CatalogState:
+        """The current snapshot."""
+        return self._state
+
+    def allocate_ids(self, count: int = 1) -> tuple[GlobalId, ...]:
+        """New ids of user objects and schemas. Never reused, not even when they stay unused."""
+        with self._allocating:
+            if len(self._free_ids) < count:
+                self._reserve_ids(max(count, _ID_RESERVATION))
+            taken, self._free_ids = self._free_ids[:count], self._free_ids[count:]
+        return tuple(user_id(number) for number in taken)
+
+    def _reserve_ids(self, count: int) -> None:
+        counters = self._tables.counters
+        reserved: list[int] = []
+
+        def step(conn: Connection) -> None:
+            first = conn.execute(sa.select(counters.c.next_id)).scalar_one()
+            conn.execute(sa.update(counters).values(next_id=first + count))
+            reserved[:] = range(first, first + count)
+
+        self._transactor.transact(step)
+        self._free_ids += reserved
+
+    def transact(
+        self,
+        ops: Ops,
+        *,
+        steps: Sequence[Step] = (),
+        user: str | None = None,
+        expected_revision: int | None = None,
+    ) -> tuple[CatalogState, CatalogDiff]:
+        """Applies `ops` and runs `steps` in one transaction, all or nothing.
+
+        `expected_revision` is the revision that a plan was made against. Raises what `apply`
+        raises, and SLACKWATER_CONCURRENT_CHANGE if the catalog has changed since.
+        """
+        with self.stage(ops, user=user, expected_revision=expected_revision) as change:
+            self._transactor.transact(change.step, *steps)
+            return change.publish()
+
+    @contextmanager
+    def stage(
+        self, ops: Ops, *, user: str | None = None, expected_revision: int | None = None
+    ) -> Iterator[StagedChange]:
+        """A change whose `step` runs in a transaction of the caller's, e.g. that of a write.
+
+        Other changes wait until the block ends. If it ends without `publish`, nothing changes.
+        """
+        with self._changing:
+            before = self._state
+            _check_revision(before, expected_revision)
+            outcome: list[tuple[CatalogState, CatalogDiff]] = []
+
+            def step(conn: Connection) -> None:
+                outcome.clear()
+                made = ops(conn) if callable(ops) else ops
+                after, diff = apply(before, made)
+                first_event = self._advance_revision(conn, before, after, diff)
+                _write_diff(conn, self._tables, before, after, diff)
+                self._write_audit(conn, diff, first_event, user)
+                outcome.append((after, diff))
+
+            def publish() -> tuple[CatalogState, CatalogDiff]:
+                if not outcome:
+                    raise FatalError("a catalog change was published before its transaction ran")
+                self._state = outcome[0][0]
+                return outcome[0]
+
+            yield StagedChange(step, publish)
+
+    def audit_events(self) -> tuple[AuditEvent, ...]:
+        """All audit events, oldest first."""
+        audit = self._tables.audit
+        events: list[AuditEvent] = []
+
+        def step(conn: Connection) -> None:
+            rows = conn.execute(sa.select(audit).order_by(audit.c.id))
+            events[:] = [AuditEvent(*row) for row in rows]
+
+        self._transactor.transact(step)
+        return tuple(events)
+
+    def _advance_revision(
+        self, conn: Connection, before: CatalogState, after: CatalogState, diff: CatalogDiff
+    ) -> int:
+        counters = self._tables.counters
+        first_event = conn.execute(sa.select(counters.c.next_event)).scalar_one()
+        moved = conn.execute(
+            sa.update(counters)
+            .where(counters.c.revision == before.revision)
+            .values(revision=after.revision, next_event=first_event + len(_events(diff)))
+        )
+        if moved.rowcount != 1:
+            raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="The catalog")
+        return int(first_event)
+
+    def _write_audit(
+        self, conn: Connection, diff: CatalogDiff, first_event: int, user: str | None
+    ) -> None:
+        now = self._clock_ms()
+        rows = [
+            {
+                "id": first_event + position,
+                "event_type": event_type,
+                "object_type": object_type,
+                "details": json.dumps(details, sort_keys=True),
+                "user_name": user,
+                "occurred_ms": now,
+            }
+            for position, (event_type, object_type, details) in enumerate(_events(diff))
+        ]
+        if rows:
+            conn.execute(sa.insert(self._tables.audit), rows)
+
+
+def _check_revision(state: CatalogState, expected: int | None) -> None:
+    if expected is not None and state.revision != expected:
+        raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="The catalog")
+
+
+def _initialize(conn: Connection, tables: CatalogTables) -> None:
+    if conn.execute(sa.select(tables.counters.c.id)).first() is not None:
+        return
+    conn.execute(
+        sa.insert(tables.counters).values(
+            id=1, revision=0, next_id=_FIRST_ITEM_NUMBER, next_event=1
+        )
+    )
+    conn.execute(
+        sa.insert(tables.schemas).values(id=_DEFAULT_SCHEMA_ID, name=DEFAULT_SCHEMA, comment=None)
+    )
+
+
+def _read_state(conn: Connection, tables: CatalogTables) -> CatalogState:
+    revision = conn.execute(sa.select(tables.counters.c.revision)).scalar_one()
+    schemas = [SchemaEntry(*row) for row in conn.execute(sa.select(tables.schemas))]
+    items = [CatalogItem.from_json(b) for b in conn.scalars(sa.select(tables.items.c.body))]
+    return CatalogState.of(
+        sorted(schemas, key=lambda s: int(s.id[1:])),
+        sorted(items, key=lambda i: int(i.id[1:])),
+        revision,
+    )
+
+
+def _write_diff(
+    conn: Connection,
+    tables: CatalogTables,
+    before: CatalogState,
+    after: CatalogState,
+    diff: CatalogDiff,
+) -> None:
+    gone = [item.id for item in diff.dropped] + [a.before.id for a in diff.altered]
+    if gone:
+        conn.execute(
+            sa.delete(tables.items).where(tables.items.c.id == sa.bindparam("gone")),
+            [{"gone": each} for each in gone],
+        )
+    written = [*diff.created, *(a.after for a in diff.altered)]
+    if any(not is_user(item.id) for item in written):
+        raise FatalError("a system entry was to be written")
+    if written:
+        conn.execute(sa.insert(tables.items), [{"id": i.id, "body": i.to_json()} for i in written])
+    for schema in diff.schemas_dropped:
+        conn.execute(sa.delete(tables.schemas).where(tables.schemas.c.id == schema.id))
+    for schema in diff.schemas_created:
+        conn.execute(
+            sa.insert(tables.schemas).values(id=schema.id, name=schema.name, comment=schema.comment)
+        )
+
+
+def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
+    events: list[tuple[str, str, dict[str, Any]]] = []
+    events += [("drop", i.kind.value, _item_details(i)) for i in diff.dropped]
+    events += [("drop", "schema", _schema_details(s)) for s in diff.schemas_dropped]
+    events += [("create", "schema", _schema_details(s)) for s in diff.schemas_created]
+    events += [("create", i.kind.value, _item_details(i)) for i in diff.created]
+    for change in diff.altered:
+        details = _item_details(change.after)
+        if change.before.full_name != change.after.full_name:
+            details["old_name"] = _name_details(change.before)
+            details["new_name"] = _name_details(change.after)
+        events.append(("alter", change.after.kind.value, details))
+    return events
+
+
+def _schema_details(schema: SchemaEntry) -> dict[str, Any]:
+    return {"database_name": CATALOG_NAME, "id": schema.id, "name": schema.name}
+
+
+def _name_details(item: CatalogItem) -> dict[str, Any]:
+    return {"database": CATALOG_NAME, "schema": item.schema_name, "item": item.name}
+
+
+def _item_details(item: CatalogItem) -> dict[str, Any]:
+    return {**_name_details(item), "id": item.id}

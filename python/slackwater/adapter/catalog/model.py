@@ -1,0 +1,243 @@
+"""The catalog as an immutable value.
+
+Names compare without case and keep the case that they were given. All kinds of a schema's objects
+share one name space. Ids are never reused; an object keeps its id for life.
+
+Source: spec coordinator 4.2, 4.4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.ids import GlobalId, is_system
+from slackwater.repr.relation import RelationDesc
+
+CATALOG_NAME = "slackwater"
+DEFAULT_SCHEMA = "default"
+
+
+class ItemKind(Enum):
+    """Kinds of objects, by the names that the protocol uses."""
+
+    TABLE = "table"
+    SOURCE = "source"
+    VIEW = "view"
+    MATERIALIZED_VIEW = "materialized-view"
+    SINK = "sink"
+    INDEX = "index"
+    SYSTEM_TABLE = "system-table"
+
+    @property
+    def spoken(self) -> str:
+        """The kind as messages say it."""
+        return self.value.replace("-", " ")
+
+    @property
+    def is_relation(self) -> bool:
+        """Whether it has columns and can be read."""
+        return self not in (ItemKind.SINK, ItemKind.INDEX)
+
+
+def fold(name: str) -> str:
+    """The form of a name in which it is compared."""
+    return name.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaEntry:
+    id: GlobalId
+    name: str
+    comment: str | None = None
+
+    @property
+    def is_system(self) -> bool:
+        return is_system(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogItem:
+    """One object.
+
+    `shard_id` is its durable collection; views, indexes and system relations have none. `details`
+    hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`;
+    of a source `config`, `exports`, `parent`; `retain_history_ms`; `states`, the ids of internal
+    shards. An object with a `parent` lives and dies with it.
+    """
+
+    id: GlobalId
+    kind: ItemKind
+    schema_name: str
+    name: str
+    create_sql: str
+    desc: RelationDesc | None = None
+    shard_id: int | None = None
+    depends_on: tuple[GlobalId, ...] = ()
+    comment: str | None = None
+    owner: str = ""
+    created_ms: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        return f"{CATALOG_NAME}.{self.schema_name}.{self.name}"
+
+    @property
+    def parent(self) -> GlobalId | None:
+        parent = self.details.get("parent")
+        return None if parent is None else GlobalId(str(parent))
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "id": self.id,
+                "kind": self.kind.value,
+                "schema_name": self.schema_name,
+                "name": self.name,
+                "create_sql": self.create_sql,
+                "desc": None if self.desc is None else self.desc.to_json(),
+                "shard_id": self.shard_id,
+                "depends_on": list(self.depends_on),
+                "comment": self.comment,
+                "owner": self.owner,
+                "created_ms": self.created_ms,
+                "details": dict(self.details),
+            },
+            sort_keys=True,
+        )
+
+    @staticmethod
+    def from_json(text: str) -> CatalogItem:
+        found = json.loads(text)
+        desc = found["desc"]
+        return CatalogItem(
+            id=GlobalId(found["id"]),
+            kind=ItemKind(found["kind"]),
+            schema_name=found["schema_name"],
+            name=found["name"],
+            create_sql=found["create_sql"],
+            desc=None if desc is None else RelationDesc.from_json(desc),
+            shard_id=found["shard_id"],
+            depends_on=tuple(GlobalId(each) for each in found["depends_on"]),
+            comment=found["comment"],
+            owner=found["owner"],
+            created_ms=found["created_ms"],
+            details=found["details"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogState:
+    """A snapshot. `revision` grows with every change; keys of the maps are folded names and ids."""
+
+    revision: int = 0
+    schemas: Mapping[str, SchemaEntry] = field(default_factory=dict)
+    items: Mapping[GlobalId, CatalogItem] = field(default_factory=dict)
+    names: Mapping[tuple[str, str], GlobalId] = field(default_factory=dict)
+    used_by: Mapping[GlobalId, frozenset[GlobalId]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        schemas: Iterable[SchemaEntry], items: Iterable[CatalogItem], revision: int = 0
+    ) -> CatalogState:
+        """The state with these entries, taken as consistent."""
+        by_id = {item.id: item for item in items}
+        users: dict[GlobalId, set[GlobalId]] = {}
+        for item in by_id.values():
+            for used in item.depends_on:
+                users.setdefault(used, set()).add(item.id)
+        return CatalogState(
+            revision=revision,
+            schemas={fold(schema.name): schema for schema in schemas},
+            items=by_id,
+            names={(fold(i.schema_name), fold(i.name)): i.id for i in by_id.values()},
+            used_by={used: frozenset(ids) for used, ids in users.items()},
+        )
+
+    def item(self, global_id: GlobalId) -> CatalogItem:
+        """Raises SLACKWATER_DEPENDENCY_DROPPED if it does not exist any more."""
+        found = self.items.get(global_id)
+        if found is None:
+            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=global_id)
+        return found
+
+    def find_schema(self, name: str) -> SchemaEntry | None:
+        return self.schemas.get(fold(name))
+
+    def schema(self, name: str) -> SchemaEntry:
+        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        found = self.find_schema(name)
+        if found is None:
+            raise user_error("SLACKWATER_SCHEMA_NOT_FOUND", schemaName=name)
+        return found
+
+    def find(self, schema_name: str, name: str) -> CatalogItem | None:
+        """The object of that name, whatever its kind."""
+        global_id = self.names.get((fold(schema_name), fold(name)))
+        return None if global_id is None else self.items[global_id]
+
+    def get(self, schema_name: str, name: str, kind: ItemKind | None = None) -> CatalogItem:
+        """The object of that name.
+
+        Raises SLACKWATER_UNKNOWN_RELATION or, if a kind is wanted, SLACKWATER_UNKNOWN_OBJECT and
+        SLACKWATER_WRONG_KIND.
+        """
+        found = self.find(schema_name, name)
+        shown = f"{CATALOG_NAME}.{schema_name}.{name}"
+        if found is None:
+            raise _unknown(shown, kind)
+        if kind is not None and found.kind is not kind:
+            raise user_error(
+                "SLACKWATER_WRONG_KIND",
+                objectName=found.full_name,
+                actualKind=found.kind.spoken,
+                expectedKind=kind.spoken,
+            )
+        return found
+
+    def items_in(self, schema_name: str) -> tuple[CatalogItem, ...]:
+        """The objects of a schema, by name."""
+        wanted = fold(schema_name)
+        found = [i for i in self.items.values() if fold(i.schema_name) == wanted]
+        return tuple(sorted(found, key=lambda i: (fold(i.name), i.id)))
+
+    def dependents(self, global_id: GlobalId) -> tuple[CatalogItem, ...]:
+        """The objects that use it directly, oldest first."""
+        users = self.used_by.get(global_id, frozenset())
+        return tuple(self.items[each] for each in sorted(users, key=_age))
+
+    def with_dependents(self, roots: Iterable[GlobalId]) -> tuple[CatalogItem, ...]:
+        """`roots` and all that depends on them, transitively; dependents come first."""
+        ordered: list[GlobalId] = []
+        seen: set[GlobalId] = set()
+        # An explicit stack: chains of views may be deeper than Python's recursion.
+        stack = [(root, False) for root in reversed(list(roots))]
+        while stack:
+            current, expanded = stack.pop()
+            if expanded:
+                ordered.append(current)
+            elif current not in seen:
+                seen.add(current)
+                stack.append((current, True))
+                stack += [(user.id, False) for user in self.dependents(current)]
+        return tuple(self.items[each] for each in ordered)
+
+    def topological(self) -> tuple[CatalogItem, ...]:
+        """All objects; what an object depends on comes before it."""
+        ids = sorted(self.items, key=_age, reverse=True)
+        return tuple(reversed(self.with_dependents(ids)))
+
+
+def _age(global_id: GlobalId) -> tuple[str, int]:
+    return global_id[:1], int(global_id[1:])
+
+
+def _unknown(shown: str, kind: ItemKind | None) -> SlackwaterError:
+    if kind is None:
+        return user_error("SLACKWATER_UNKNOWN_RELATION", objectName=shown)
+    return user_error("SLACKWATER_UNKNOWN_OBJECT", kind=kind.spoken, objectName=shown)

@@ -1,0 +1,314 @@
+"""Changes of the catalog, and the pure function that applies them.
+
+Source: spec coordinator 4.3, 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from slackwater.adapter.catalog.model import (
+    CATALOG_NAME,
+    DEFAULT_SCHEMA,
+    CatalogItem,
+    CatalogState,
+    ItemKind,
+    SchemaEntry,
+    fold,
+)
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.ids import GlobalId, is_system
+from slackwater.repr.relation import RelationDesc
+
+_RESERVED_PREFIXES = ("mz_", "pg_")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema:
+    schema: SchemaEntry
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchema:
+    name: str
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateItem:
+    item: CatalogItem
+
+
+@dataclass(frozen=True, slots=True)
+class DropItem:
+    """Drops an object. Its indexes and the objects whose parent it is go with it."""
+
+    id: GlobalId
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A dependent's text after something that it names was renamed. None: unchanged."""
+
+    create_sql: str | None = None
+    details: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenameItem:
+    """Renames or moves an object. Every direct dependent needs a rewrite, because it names it."""
+
+    id: GlobalId
+    new_name: str
+    new_schema: str | None = None
+    create_sql: str | None = None
+    rewrites: Mapping[GlobalId, Rewrite] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterItem:
+    """Replaces parts of an object; None leaves a part as it is, an empty comment removes it."""
+
+    id: GlobalId
+    details: Mapping[str, Any] | None = None
+    comment: str | None = None
+    desc: RelationDesc | None = None
+    create_sql: str | None = None
+    shard_id: int | None = None
+
+
+CatalogOp = CreateSchema | DropSchema | CreateItem | DropItem | RenameItem | AlterItem
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    before: CatalogItem
+    after: CatalogItem
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogDiff:
+    """What a change did, in the order in which it happened; dependents are dropped first.
+
+    An object that the same change created and dropped is in neither list.
+    """
+
+    schemas_created: tuple[SchemaEntry, ...] = ()
+    schemas_dropped: tuple[SchemaEntry, ...] = ()
+    created: tuple[CatalogItem, ...] = ()
+    dropped: tuple[CatalogItem, ...] = ()
+    altered: tuple[Altered, ...] = ()
+
+
+def apply(state: CatalogState, ops: Sequence[CatalogOp]) -> tuple[CatalogState, CatalogDiff]:
+    """The state after `ops`, one after the other, all or none.
+
+    Raises the user error of the first that is not possible; see the functions below.
+    """
+    after = state
+    for op in ops:
+        after = _apply_one(after, op)
+    if ops:
+        after = replace(after, revision=state.revision + 1)
+    return after, _difference(state, after)
+
+
+def _apply_one(state: CatalogState, op: CatalogOp) -> CatalogState:
+    match op:
+        case CreateSchema(schema):
+            return _create_schema(state, schema)
+        case DropSchema():
+            return _drop_schema(state, op)
+        case CreateItem(item):
+            return _create_item(state, item)
+        case DropItem():
+            return _drop_item(state, op)
+        case RenameItem():
+            return _rename_item(state, op)
+        case AlterItem():
+            return _alter_item(state, op)
+
+
+def _create_schema(state: CatalogState, schema: SchemaEntry) -> CatalogState:
+    """SLACKWATER_SCHEMA_ALREADY_EXISTS, SLACKWATER_RESERVED_NAME."""
+    if state.find_schema(schema.name) is not None:
+        raise user_error("SLACKWATER_SCHEMA_ALREADY_EXISTS", schemaName=schema.name)
+    if fold(schema.name).startswith(_RESERVED_PREFIXES):
+        raise user_error(
+            "SLACKWATER_RESERVED_NAME",
+            objectName=schema.name,
+            reason="names that begin with mz_ or pg_ belong to the system",
+        )
+    return replace(state, schemas={**state.schemas, fold(schema.name): schema})
+
+
+def _drop_schema(state: CatalogState, op: DropSchema) -> CatalogState:
+    """SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SCHEMA_NOT_EMPTY, SLACKWATER_SYSTEM_OBJECT."""
+    schema = state.schema(op.name)
+    if schema.is_system or fold(schema.name) == DEFAULT_SCHEMA:
+        raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
+    held = state.items_in(schema.name)
+    if held and not op.cascade:
+        raise user_error(
+            "SLACKWATER_SCHEMA_NOT_EMPTY",
+            schemaName=schema.name,
+            count=str(len(held)),
+            objects=", ".join(item.name for item in held),
+        )
+    emptied = _without(state, state.with_dependents(item.id for item in held))
+    kept = {key: entry for key, entry in emptied.schemas.items() if entry.id != schema.id}
+    return replace(emptied, schemas=kept)
+
+
+def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
+    """SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT, names that are taken (42P07, 42710),
+    SLACKWATER_DUPLICATE_COLUMN, SLACKWATER_DEPENDENCY_DROPPED. FatalError: the id was used.
+    """
+    if item.id in state.items:
+        raise FatalError(f"the id {item.id} is used already")
+    schema = state.schema(item.schema_name)
+    if schema.is_system:
+        raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
+    _check_name_free(state, schema.name, item.name)
+    _check_columns(item)
+    for used in item.depends_on:
+        state.item(used)
+    return _rebuilt(state, [*state.items.values(), replace(item, schema_name=schema.name)])
+
+
+def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
+    """SLACKWATER_DEPENDENT_OBJECTS, SLACKWATER_SYSTEM_OBJECT, SLACKWATER_DEPENDENCY_DROPPED."""
+    item = _changeable(state, op.id)
+    doomed = state.with_dependents([item.id, *_children(state, item.id)])
+    if not op.cascade:
+        owned = {item.id, *_children(state, item.id)}
+        in_the_way = [i for i in doomed if i.id not in owned and i.kind is not ItemKind.INDEX]
+        if in_the_way:
+            raise _dependents_exist("drop", item, in_the_way)
+    return _without(state, doomed)
+
+
+def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
+    """As for creation, and SLACKWATER_DEPENDENT_OBJECTS for dependents without a rewrite."""
+    item = _changeable(state, op.id)
+    schema = state.schema(op.new_schema if op.new_schema is not None else item.schema_name)
+    if schema.is_system:
+        raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
+    # A change of case alone keeps its own entry.
+    if state.find(schema.name, op.new_name) != item:
+        _check_name_free(state, schema.name, op.new_name)
+    left_behind = [d for d in state.dependents(item.id) if d.id not in op.rewrites]
+    if left_behind:
+        raise _dependents_exist("rename", item, left_behind)
+    changed = {each: _rewritten(state.item(each), rw) for each, rw in op.rewrites.items()}
+    changed[item.id] = replace(
+        item,
+        name=op.new_name,
+        schema_name=schema.name,
+        create_sql=item.create_sql if op.create_sql is None else op.create_sql,
+    )
+    return _rebuilt(state, [changed.get(i.id, i) for i in state.items.values()])
+
+
+def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
+    """SLACKWATER_DUPLICATE_COLUMN, SLACKWATER_SYSTEM_OBJECT, SLACKWATER_DEPENDENCY_DROPPED."""
+    item = _changeable(state, op.id)
+    after = replace(
+        item,
+        details=item.details if op.details is None else op.details,
+        comment=item.comment if op.comment is None else (op.comment or None),
+        desc=item.desc if op.desc is None else op.desc,
+        create_sql=item.create_sql if op.create_sql is None else op.create_sql,
+        shard_id=item.shard_id if op.shard_id is None else op.shard_id,
+    )
+    _check_columns(after)
+    # Names and dependencies are untouched, so the maps stay.
+    return replace(state, items={**state.items, item.id: after})
+
+
+def _rewritten(item: CatalogItem, rewrite: Rewrite) -> CatalogItem:
+    return replace(
+        item,
+        create_sql=item.create_sql if rewrite.create_sql is None else rewrite.create_sql,
+        details=item.details if rewrite.details is None else rewrite.details,
+    )
+
+
+def _changeable(state: CatalogState, global_id: GlobalId) -> CatalogItem:
+    item = state.item(global_id)
+    if is_system(item.id):
+        raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=item.full_name)
+    return item
+
+
+def _children(state: CatalogState, parent: GlobalId) -> tuple[GlobalId, ...]:
+    return tuple(item.id for item in state.items.values() if item.parent == parent)
+
+
+def _check_name_free(state: CatalogState, schema_name: str, name: str) -> None:
+    taken = state.find(schema_name, name)
+    if taken is None:
+        return
+    condition = (
+        "SLACKWATER_TABLE_ALREADY_EXISTS" if taken.kind.is_relation else "SLACKWATER_ALREADY_EXISTS"
+    )
+    kind = taken.kind.spoken
+    shown = kind if taken.kind.is_relation else kind.capitalize()
+    raise user_error(condition, objectName=taken.full_name, kind=shown)
+
+
+def _check_columns(item: CatalogItem) -> None:
+    seen: set[str] = set()
+    for column in () if item.desc is None else item.desc.columns:
+        if fold(column.name) in seen:
+            raise user_error(
+                "SLACKWATER_DUPLICATE_COLUMN",
+                columnName=column.name,
+                objectName=item.full_name,
+            )
+        seen.add(fold(column.name))
+
+
+def _dependents_exist(
+    action: str, item: CatalogItem, dependents: Sequence[CatalogItem]
+) -> SlackwaterError:
+    named = ", ".join(
+        f"{each.kind.spoken} {each.full_name}"
+        for each in sorted(dependents, key=lambda each: each.full_name)
+    )
+    return user_error(
+        "SLACKWATER_DEPENDENT_OBJECTS",
+        action=action,
+        objectName=item.full_name,
+        dependents=named,
+    )
+
+
+def _without(state: CatalogState, doomed: Iterable[CatalogItem]) -> CatalogState:
+    ids = {item.id for item in doomed}
+    return _rebuilt(state, [item for item in state.items.values() if item.id not in ids])
+
+
+def _rebuilt(state: CatalogState, items: Iterable[CatalogItem]) -> CatalogState:
+    return CatalogState.of(state.schemas.values(), items, state.revision)
+
+
+def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
+    gone = [i for i in before.items if i not in after.items]
+    old_schemas = {s.id: s for s in before.schemas.values()}
+    new_schemas = {s.id: s for s in after.schemas.values()}
+    wanted = set(gone)
+    return CatalogDiff(
+        schemas_created=tuple(s for s in new_schemas.values() if s.id not in old_schemas),
+        schemas_dropped=tuple(s for s in old_schemas.values() if s.id not in new_schemas),
+        created=tuple(i for i in after.items.values() if i.id not in before.items),
+        dropped=tuple(i for i in before.with_dependents(gone) if i.id in wanted),
+        altered=tuple(
+            Altered(before.items[i.id], i)
+            for i in after.items.values()
+            if i.id in before.items and before.items[i.id] != i
+        ),
+    )

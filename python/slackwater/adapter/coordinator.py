@@ -1,0 +1,410 @@
+"""The coordinator: opens the environment's parts, connects them, and answers the shim's calls.
+
+What each call does is elsewhere; here is who owns what and in which order things start and stop.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from sqlalchemy import Engine as SqlEngine
+
+from slackwater import __version__
+from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.definitions import Definitions, object_json
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.group_commit import Committed, GroupCommitter
+from slackwater.adapter.implications import Implications
+from slackwater.adapter.oracle import TimestampOracle
+from slackwater.adapter.persist_log import PersistTableLog
+from slackwater.adapter.reads import Reads
+from slackwater.adapter.sessions import Context, Session, Sessions
+from slackwater.adapter.shows import Shows
+from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.sources import Sources
+from slackwater.adapter.statements import Statements
+from slackwater.adapter.subscriptions import Subscriptions
+from slackwater.adapter.system_relations import system_items, system_schemas
+from slackwater.adapter.system_tables import SystemTables
+from slackwater.adapter.transactions import statement_failed
+from slackwater.adapter.views import Views
+from slackwater.adapter.watch import Cancellation, FrontierWatch
+from slackwater.adapter.writes import Writes
+from slackwater.compute.engine import Engine
+from slackwater.compute.worker import Worker
+from slackwater.persist.client import PersistClient
+from slackwater.persist.holds import HoldRegistry
+from slackwater.repr.errors import user_error
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.ingestion import IngestionRunner
+
+MERGE_INTERVAL_S = 5.0
+
+Call = Callable[[Mapping[str, Any]], Any]
+
+_log = structlog.get_logger("coordinator")
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Coordinator:
+    """One leader's coordinator. `calls` are the entry points; each may run in any thread."""
+
+    def __init__(self, env: Environment, epoch: int, on_fatal: Callable[[str], None]) -> None:
+        self.log = env.log
+        self._env = env
+        self._epoch = epoch
+        self._on_fatal = on_fatal
+        self._closing = threading.Event()
+        self._changed_shards: set[int] = set()
+        self._sinks = SinkRunner(env, on_fatal)
+        self._system = SystemTables(env, self._sinks)
+        self._reads = Reads(env, self._system)
+        self._writes = Writes(env, self._reads)
+        self._views = Views(env)
+        self._sources = Sources(env)
+        self._implications = Implications(env, self._views, self._sources, self._sinks)
+        self._definitions = Definitions(env, self._views, self._sources, self._implications)
+        self._statements = Statements(
+            env,
+            self._reads,
+            self._writes,
+            self._definitions,
+            self._views,
+            Shows(env),
+            Subscriptions(env, self._reads),
+        )
+        self._started = threading.Event()
+
+    @staticmethod
+    def open(
+        *,
+        engine: SqlEngine,
+        location: str,
+        epoch: int,
+        spark: Engine,
+        log: str,
+        on_fatal: Callable[[str], None],
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> Coordinator:
+        """Opens the environment for the leader of `epoch`. Nothing runs until `start`."""
+        persist = PersistClient(engine, location, epoch, clock=clock)
+        catalog = DurableCatalog.open(
+            persist,
+            clock_ms=clock,
+            system_schemas=system_schemas(),
+            system_items=system_items(),
+        )
+        oracle = TimestampOracle.recover(persist.tables_upper(), clock)
+        watch = FrontierWatch()
+        holder: list[Coordinator] = []
+        worker = Worker(
+            persist,
+            spark,
+            on_progress=lambda _: watch.signal(),
+            on_fatal=lambda error: on_fatal(str(error)),
+        )
+        committer = GroupCommitter(
+            PersistTableLog(persist),
+            oracle,
+            location=location,
+            clock_ms=clock,
+            on_committed=lambda committed: holder[0].committed(committed),
+            on_fatal=lambda error: on_fatal(f"{type(error).__name__}: {error}"),
+        )
+        env = Environment(
+            location=location,
+            log=log,
+            persist=persist,
+            catalog=catalog,
+            oracle=oracle,
+            committer=committer,
+            worker=worker,
+            ingestion=IngestionRunner(lambda *step: holder[0].ingest(*step), clock),
+            engine=spark,
+            watch=watch,
+            sessions=Sessions(),
+            holds=HoldRegistry(),
+            clock=clock,
+        )
+        coordinator = Coordinator(env, epoch, on_fatal)
+        holder.append(coordinator)
+        return coordinator
+
+    def start(self) -> None:
+        """Starts the committer, then what the catalog says should run. Returns when it does."""
+        self._env.committer.start()
+        self._env.committer.flush()
+        self._env.worker.start()
+        with self._env.ddl:
+            self._implications.start_all()
+        threading.Thread(target=self._merge_parts, name="merge-parts", daemon=True).start()
+        self._started.set()
+
+    def close(self) -> None:
+        """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
+        self._closing.set()
+        self._env.ingestion.close()
+        self._sinks.close()
+        self._env.worker.stop()
+        self._env.committer.stop()
+
+    def committed(self, committed: Committed) -> None:
+        """After each commit and tick, in the committing thread: quick, no I/O."""
+        self._changed_shards.update(committed.shard_ids)
+        self._env.worker.wake()
+        self._env.watch.signal()
+
+    def ingest(self, *step: Any) -> None:
+        self._sources.commit(*step)
+
+    def calls(self) -> Mapping[str, Call]:
+        """The paths of protocol section 2."""
+        return {
+            "/v1/status": self._status,
+            "/v1/session/close": self._close_session,
+            "/v1/plan": self._plan,
+            "/v1/execute": self._execute,
+            "/v1/catalog/namespaces": self._namespaces,
+            "/v1/catalog/list": self._list,
+            "/v1/catalog/load": self._load,
+            "/v1/catalog/create_namespace": self._create_namespace,
+            "/v1/catalog/drop_namespace": self._drop_namespace,
+            "/v1/catalog/create_table": self._create_table,
+            "/v1/catalog/alter_table": self._alter_table,
+            "/v1/catalog/rename_table": self._rename_table,
+            "/v1/catalog/drop_table": self._drop_table,
+            "/v1/catalog/create_view": self._create_view,
+            "/v1/catalog/drop_view": self._drop_view,
+            "/v1/bind": self._bind,
+            "/v1/release": self._release,
+            "/v1/write": self._write,
+            "/v1/prepare_write": self._prepare_write,
+            "/v1/cancel": self._cancel,
+        }
+
+    # Sessions
+
+    def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {"epoch": self._epoch, "location": self._env.location, "version": __version__}
+
+    def _session(self, body: Mapping[str, Any]) -> Session:
+        session = self._env.sessions.get(body["session"], self._env.now())
+        if "context" in body:
+            session.user = Context.from_json(body).user
+        return session
+
+    def _close_session(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        session = self._env.sessions.close(body["session"])
+        if session is not None:
+            for cursor in session.cursors.values():
+                cursor.close()
+            for hold in list(session.holds):
+                self._reads.release(hold)
+        return {}
+
+    def _cancel(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        running = self._session(body).running.get(str(body.get("execution")))
+        if running is not None:
+            running.flag.set()
+            self._env.watch.signal()
+        return {}
+
+    def _running(
+        self,
+        body: Mapping[str, Any],
+        action: Callable[[Session, Cancellation], Any],
+    ) -> Any:
+        """Runs a statement's call so that it can be cancelled and can fail a transaction."""
+        self._started.wait()
+        session = self._session(body)
+        execution = str(body.get("execution") or id(body))
+        cancellation = Cancellation()
+        session.running[execution] = cancellation
+        try:
+            return action(session, cancellation)
+        except Exception:
+            session.transaction = statement_failed(session.transaction)
+            raise
+        finally:
+            session.running.pop(execution, None)
+
+    # Statements
+
+    def _plan(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        def action(session: Session, _: Cancellation) -> dict[str, Any]:
+            desc = self._statements.plan(session, Context.from_json(body), body["text"])
+            if desc is None:
+                return {"kind": "spark"}
+            return {"kind": "command", "schema": desc.to_json()}
+
+        answer: dict[str, Any] = self._running(body, action)
+        return answer
+
+    def _execute(self, body: Mapping[str, Any]) -> tuple[bytes, list[dict[str, str]]]:
+        def action(
+            session: Session, cancellation: Cancellation
+        ) -> tuple[bytes, list[dict[str, str]]]:
+            context = Context.from_json(body)
+            result = self._statements.execute(session, context, body["text"], cancellation)
+            return result.to_ipc(), session.take_notices()
+
+        answer: tuple[bytes, list[dict[str, str]]] = self._running(body, action)
+        return answer
+
+    def _bind(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        def action(session: Session, cancellation: Cancellation) -> dict[str, Any]:
+            target = body.get("write_target")
+            binding = self._reads.bind(
+                session,
+                body["relations"],
+                body.get("as_of"),
+                None if target is None else GlobalId(target),
+                cancellation,
+            )
+            return {**binding, "notices": session.take_notices()}
+
+        answer: dict[str, Any] = self._running(body, action)
+        return answer
+
+    def _release(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        for hold in body.get("holds") or ():
+            self._reads.release(hold)
+        return {}
+
+    def _write(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._running(
+            body, lambda session, _: self._writes.write(session, body)
+        )
+        return answer
+
+    def _prepare_write(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {"directory": self._writes.directory(GlobalId(body["table"]), body["write_id"])}
+
+    # Catalog
+
+    def _namespaces(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        schemas = sorted(self._env.state.schemas.values(), key=lambda schema: schema.name)
+        return {"namespaces": [{"name": s.name, "comment": s.comment} for s in schemas]}
+
+    def _list(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        schema = self._env.state.schema(_schema(body["namespace"]))
+        items = self._env.state.items_in(schema.name)
+        return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
+
+    def _load(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        namespace = body["namespace"]
+        if len(namespace) != 1:
+            return None
+        item = self._env.state.find(namespace[0], body["name"])
+        return None if item is None else object_json(item)
+
+    def _create_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._definitions.create_namespace(
+            _schema(body["namespace"]),
+            body.get("properties") or {},
+            bool(body.get("if_not_exists")),
+        )
+        return {}
+
+    def _drop_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._definitions.drop_namespace(_schema(body["namespace"]), bool(body.get("cascade")))
+        return {}
+
+    def _create_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._started.wait()
+        item = self._definitions.create_table(
+            Context.from_json(body),
+            _schema(body["namespace"]),
+            body["name"],
+            RelationDesc.from_json(schema_text(body["schema"])),
+            body.get("properties") or {},
+            body.get("comment"),
+        )
+        return object_json(item)
+
+    def _alter_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        item = self._definitions.alter_table(
+            Context.from_json(body), _schema(body["namespace"]), body["name"], body["changes"]
+        )
+        return object_json(item)
+
+    def _rename_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._definitions.rename(
+            Context.from_json(body),
+            self._item(body),
+            _schema(body["to_namespace"]),
+            body["to_name"],
+        )
+        return {}
+
+    def _drop_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._drop(body, ItemKind.TABLE)
+
+    def _drop_view(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._drop(body, ItemKind.VIEW)
+
+    def _drop(self, body: Mapping[str, Any], kind: ItemKind) -> dict[str, Any]:
+        self._started.wait()
+        schema = _schema(body["namespace"])
+        if self._env.state.find(schema, body["name"]) is None:
+            return {"dropped": False}
+        item = self._env.state.get(schema, body["name"], kind)
+        self._definitions.drop(Context.from_json(body), item, cascade=False)
+        return {"dropped": True}
+
+    def _create_view(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._started.wait()
+        item = self._definitions.create_view(
+            Context.from_json(body),
+            _schema(body["namespace"]),
+            body["name"],
+            RelationDesc.from_json(schema_text(body["schema"])),
+            body["query"],
+            replace_existing=bool(body.get("replace")),
+            comment=body.get("comment"),
+        )
+        return object_json(item)
+
+    def _item(self, body: Mapping[str, Any]) -> CatalogItem:
+        return self._env.state.get(_schema(body["namespace"]), body["name"])
+
+    # Maintenance of parts
+
+    def _merge_parts(self) -> None:
+        while not self._closing.wait(MERGE_INTERVAL_S):
+            changed, self._changed_shards = self._changed_shards, set()
+            ids = set(self._env.persist.shard_ids())
+            views = {
+                shard_id
+                for item in self._env.state.items.values()
+                if item.kind is ItemKind.MATERIALIZED_VIEW
+                for shard_id in (item.shard_id, *(item.details.get("states") or ()))
+            }
+            for shard_id in (changed | views) & ids:
+                try:
+                    self._env.persist.merge_inline(shard_id)
+                except Exception:
+                    _log.exception("merging parts failed", shard=shard_id)
+
+
+def schema_text(schema: Any) -> str:
+    """The JSON text of a schema that came as text or as an object."""
+    if isinstance(schema, str):
+        return schema
+    return json.dumps(schema)
+
+
+def _schema(namespace: Any) -> str:
+    if len(namespace) != 1:
+        raise user_error("SLACKWATER_SCHEMA_NOT_FOUND", schemaName=".".join(namespace))
+    return str(namespace[0])

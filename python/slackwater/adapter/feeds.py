@@ -1,0 +1,183 @@
+"""Feeds: the updates of a collection, or of a query, in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.environment import Environment
+from slackwater.persist.consolidate import consolidate
+from slackwater.persist.holds import Hold
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+
+
+class Feed(Protocol):
+    """The contents of a relation over time.
+
+    For every t below the frontier: snapshot(t0) plus updates(t0 + 1, u) with times <= t sum up to
+    the contents at t.
+    """
+
+    @property
+    def desc(self) -> RelationDesc: ...
+
+    def frontier(self) -> Frontier:
+        """Times below are complete."""
+        ...
+
+    def snapshot(self, time: Timestamp) -> pa.Table:
+        """The contents at `time` as consolidated updates at `time`."""
+        ...
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        """The consolidated updates with ``lower <= time < upper``, ordered by time."""
+        ...
+
+    def release(self, time: Timestamp | None) -> None:
+        """Times below `time` are not needed any more; None: nothing is."""
+        ...
+
+
+class CollectionFeed:
+    """The feed of a stored collection, read from its parts."""
+
+    def __init__(self, env: Environment, item: CatalogItem, as_of: Timestamp) -> None:
+        if item.shard_id is None or item.desc is None:
+            raise AssertionError(f"{item.id} is not stored")
+        self._env = env
+        self._item = item
+        self._shard_id = item.shard_id
+        self._desc = item.desc
+        self._hold: Hold | None = env.holds.acquire(frozenset({item.shard_id}), as_of)
+
+    @property
+    def desc(self) -> RelationDesc:
+        return self._desc
+
+    def frontier(self) -> Frontier:
+        return self._env.upper(self._env.item(self._item.id))
+
+    def snapshot(self, time: Timestamp) -> pa.Table:
+        parts = self._env.persist.parts_at(self._shard_id, time)
+        table = self._env.persist.read(parts, self._desc, upper=Timestamp(time + 1))
+        return consolidate(_at(table, time))
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        parts = self._env.persist.parts_between(self._shard_id, lower, upper)
+        table = self._env.persist.read(parts, self._desc, lower=lower, upper=upper)
+        return consolidate(table).sort_by(TIME_COLUMN)
+
+    def release(self, time: Timestamp | None) -> None:
+        if self._hold is None:
+            return
+        if time is None:
+            self._env.holds.release(self._hold)
+            self._hold = None
+        else:
+            self._env.holds.downgrade(self._hold, time)
+
+
+class QueryFeed:
+    """The feed of a query: at each time at which an input changed, its new answer minus the old."""
+
+    def __init__(
+        self,
+        env: Environment,
+        text: str,
+        catalog: str,
+        namespace: Sequence[str],
+        desc: RelationDesc,
+        inputs: Sequence[GlobalId],
+        as_of: Timestamp,
+    ) -> None:
+        self._env = env
+        self._text = text
+        self._catalog = catalog
+        self._namespace = tuple(namespace)
+        self._desc = desc
+        self._inputs = tuple(inputs)
+        shards = frozenset(
+            item.shard_id for item in map(env.item, inputs) if item.shard_id is not None
+        )
+        self._hold: Hold | None = env.holds.acquire(shards, as_of) if shards else None
+        self._known: tuple[Timestamp, pa.Table] | None = None
+
+    @property
+    def desc(self) -> RelationDesc:
+        return self._desc
+
+    def frontier(self) -> Frontier:
+        return min(self._env.upper(self._env.item(i)) for i in self._inputs)
+
+    def snapshot(self, time: Timestamp) -> pa.Table:
+        answer = self._env.engine.collect(
+            f"SELECT * FROM (\n{self._text}\n) AS OF {int(time)}", self._catalog, self._namespace
+        )
+        rows = pa.Table.from_arrays(answer.columns, names=list(self._desc.names)).cast(
+            self._desc.arrow_schema()
+        )
+        self._known = (time, consolidate(_stamped(rows, time, 1)))
+        return self._known[1]
+
+    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        found = [self._desc.update_schema().empty_table()]
+        for time in self._times(lower, upper):
+            before = self._answer_before(time)
+            after = self.snapshot(time)
+            negated = _stamped(before.select(self._desc.names), time, 0).set_column(
+                len(self._desc.names) + 1,
+                pa.field(DIFF_COLUMN, pa.int64(), False),
+                pc.negate(before[DIFF_COLUMN]),
+            )
+            found.append(consolidate(pa.concat_tables([negated, after])))
+        return pa.concat_tables(found)
+
+    def release(self, time: Timestamp | None) -> None:
+        if self._hold is None:
+            return
+        if time is None:
+            self._env.holds.release(self._hold)
+            self._hold = None
+        else:
+            self._env.holds.downgrade(self._hold, time)
+
+    def _answer_before(self, time: Timestamp) -> pa.Table:
+        if self._known is not None and self._known[0] < time:
+            return self._known[1]
+        return self.snapshot(Timestamp(time - 1))
+
+    def _times(self, lower: Timestamp, upper: Timestamp) -> list[Timestamp]:
+        times: set[Timestamp] = set()
+        for item in map(self._env.item, self._inputs):
+            if item.shard_id is None or item.desc is None:
+                continue
+            parts = self._env.persist.parts_between(item.shard_id, lower, upper)
+            table = self._env.persist.read(
+                parts, item.desc, lower=lower, upper=upper, columns=(TIME_COLUMN,)
+            )
+            times.update(Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist())
+        return sorted(times)
+
+
+def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
+    index = updates.schema.get_field_index(TIME_COLUMN)
+    return updates.set_column(
+        index,
+        pa.field(TIME_COLUMN, pa.int64(), False),
+        pa.repeat(pa.scalar(int(time), pa.int64()), updates.num_rows),
+    )
+
+
+def _stamped(rows: pa.Table, time: Timestamp, diff: int) -> pa.Table:
+    count = rows.num_rows
+    return rows.append_column(
+        pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time), pa.int64()), count)
+    ).append_column(
+        pa.field(DIFF_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(diff, pa.int64()), count)
+    )

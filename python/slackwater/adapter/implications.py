@@ -1,0 +1,63 @@
+"""What follows from a change of the catalog: dataflows, ingestions and sinks start and stop.
+
+Derived from the committed difference, never from the request, so start-up can do it again for
+everything that there is. Infallible by contract: an error here is a broken invariant.
+Source: spec coordinator 1.7, trap 11.
+"""
+
+from __future__ import annotations
+
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.ops import CatalogDiff
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.sources import Sources
+from slackwater.adapter.views import Views
+from slackwater.repr.errors import FatalError
+
+
+class Implications:
+    """Starts and stops what the items of the catalog need."""
+
+    def __init__(self, env: Environment, views: Views, sources: Sources, sinks: SinkRunner) -> None:
+        self._env = env
+        self._views = views
+        self._sources = sources
+        self._sinks = sinks
+
+    def apply(self, diff: CatalogDiff) -> None:
+        """To be called after the transaction, with the ddl lock held."""
+        try:
+            for item in diff.dropped:
+                self._stop(item)
+            for item in diff.created:
+                self._start(item)
+        except Exception as error:
+            raise FatalError(f"a catalog change could not be carried out: {error}") from error
+
+    def start_all(self) -> None:
+        """Starts what the catalog holds, inputs first."""
+        for item in self._env.state.topological():
+            self._start(item)
+
+    def _start(self, item: CatalogItem) -> None:
+        match item.kind:
+            case ItemKind.MATERIALIZED_VIEW:
+                self._env.worker.add(self._views.dataflow(item))
+            case ItemKind.SOURCE if item.parent is None:
+                self._sources.start(item)
+            case ItemKind.SINK:
+                self._sinks.add(item)
+            case _:
+                pass
+
+    def _stop(self, item: CatalogItem) -> None:
+        match item.kind:
+            case ItemKind.MATERIALIZED_VIEW:
+                self._env.worker.remove(item.id)
+            case ItemKind.SOURCE if item.parent is None:
+                self._sources.stop(item)
+            case ItemKind.SINK:
+                self._sinks.remove(item.id)
+            case _:
+                pass

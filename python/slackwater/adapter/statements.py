@@ -1,0 +1,257 @@
+"""Statements: from text to the schema of the answer (`plan`) and to the answer (`execute`).
+
+Dispatch only; what a statement does is in `definitions`, `shows`, `subscriptions`, `writes`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.cursors import Cursor
+from slackwater.adapter.definitions import Definitions
+from slackwater.adapter.environment import CATALOG_NAME, Environment
+from slackwater.adapter.explain_timestamp import (
+    TimestampExplanation,
+    explain_json,
+    explain_text,
+)
+from slackwater.adapter.reads import Reads
+from slackwater.adapter.results import Result, done, rows, strings
+from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.shows import Shows
+from slackwater.adapter.subscriptions import Subscriptions
+from slackwater.adapter.timestamp_selection import Immediately
+from slackwater.adapter.transactions import (
+    Idle,
+    begin,
+    check_outside_block,
+    commit,
+    refuse_if_failed,
+    rollback,
+)
+from slackwater.adapter.views import Views
+from slackwater.adapter.watch import Cancellation
+from slackwater.adapter.writes import Writes
+from slackwater.repr.errors import user_error
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.sql import statements as st
+from slackwater.sql import variables
+from slackwater.sql.names import QualifiedName, is_elsewhere
+from slackwater.sql.parser import parse
+
+EXPLAIN_TIMESTAMP = strings("Timestamp")
+EXPLAIN_INCREMENTAL = RelationDesc.of(
+    id="integer",
+    parent="integer",
+    operator="string",
+    maintenance="string",
+    reason="string",
+    advice="string",
+)
+
+_ANYWHERE = (
+    st.Begin,
+    st.Commit,
+    st.Rollback,
+    st.SetVariable,
+    st.ResetVariable,
+    st.Show,
+    st.ShowCreate,
+    st.ShowVariable,
+    st.ShowAll,
+    st.ExplainTimestamp,
+    st.ExplainIncremental,
+)
+
+
+class Statements:
+    """Plans and executes the statements of Slackwater's own grammar."""
+
+    def __init__(
+        self,
+        env: Environment,
+        reads: Reads,
+        writes: Writes,
+        definitions: Definitions,
+        views: Views,
+        shows: Shows,
+        subscriptions: Subscriptions,
+    ) -> None:
+        self._env = env
+        self._reads = reads
+        self._writes = writes
+        self._definitions = definitions
+        self._views = views
+        self._shows = shows
+        self._subscriptions = subscriptions
+
+    def plan(self, session: Session, context: Context, text: str) -> RelationDesc | None:
+        """The columns of the statement's answer; None when it is Spark's.
+
+        Raises syntax errors, and errors of names that are needed to know the columns.
+        """
+        statement = parse(text)
+        if statement is None or self._belongs_to_spark(context, statement):
+            return None
+        match statement:
+            case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
+                return self._shows.columns(statement)
+            case st.Subscribe():
+                return self._subscriptions.columns(session, context, statement)
+            case st.Fetch(cursor=name):
+                return _cursor(session, name).desc
+            case st.ExplainTimestamp():
+                return EXPLAIN_TIMESTAMP
+            case st.ExplainIncremental():
+                return EXPLAIN_INCREMENTAL
+            case _:
+                return done().desc
+
+    def execute(
+        self, session: Session, context: Context, text: str, cancellation: Cancellation
+    ) -> Result:
+        """Runs a statement that `plan` gave columns for."""
+        statement = parse(text)
+        if statement is None:
+            raise AssertionError("only planned statements are executed")
+        if not isinstance(statement, st.Commit | st.Rollback):
+            refuse_if_failed(session.transaction)
+        if not isinstance(statement, _ANYWHERE):
+            check_outside_block(session.transaction, statement_name(statement))
+        match statement:
+            case st.Begin() | st.Commit() | st.Rollback():
+                return self._transaction(session, statement)
+            case st.SetVariable() | st.ResetVariable():
+                return self._variable(session, statement)
+            case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
+                return self._shows.show(session, context, statement)
+            case st.Subscribe():
+                return self._subscriptions.collect(session, context, statement, cancellation)
+            case st.DeclareCursor() | st.Fetch() | st.CloseCursor():
+                return self._cursor_statement(session, context, statement, cancellation)
+            case st.ExplainTimestamp():
+                return self._explain_timestamp(session, context, statement)
+            case st.ExplainIncremental():
+                return rows(EXPLAIN_INCREMENTAL, self._explain_incremental(context, statement))
+            case _:
+                self._definitions.execute(session, context, statement)
+                return done()
+
+    @staticmethod
+    def _belongs_to_spark(context: Context, statement: st.Statement) -> bool:
+        if not st.is_spark_grammar(statement):
+            return False
+        match statement:
+            case st.CreateView(name=name) | st.AlterRename(name=name):
+                return is_elsewhere(name, context.catalog)
+            case st.DropObjects(kind=kind, names=names):
+                probe = names[0]
+                if kind is st.ObjectKind.SCHEMA:
+                    probe = QualifiedName((*probe.parts, ""))
+                return is_elsewhere(probe, context.catalog)
+            case st.Show(from_schema=schema):
+                if schema is None:
+                    return context.catalog != CATALOG_NAME
+                return is_elsewhere(QualifiedName((*schema.parts, "")), context.catalog)
+            case _:
+                return False
+
+    def _transaction(
+        self, session: Session, statement: st.Begin | st.Commit | st.Rollback
+    ) -> Result:
+        if isinstance(statement, st.Begin):
+            if statement.isolation is not None:
+                variables.assign("transaction_isolation", statement.isolation)
+            session.transaction = begin(session.transaction, read_only=bool(statement.read_only))
+            return done()
+        if isinstance(statement, st.Rollback):
+            rollback(session.transaction)
+            session.transaction = Idle()
+            return done()
+        ended = commit(session.transaction)
+        session.transaction = Idle()
+        if ended.writes:
+            self._writes.commit(ended.writes, str(uuid.uuid4()), None)
+        return done()
+
+    def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
+        value = statement.value if isinstance(statement, st.SetVariable) else None
+        if isinstance(statement, st.SetVariable) and statement.local:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="SET LOCAL",
+                advice="SET the variable, and RESET it after the transaction.",
+            )
+        name = variables.variable(statement.name).name
+        assigned = variables.assign(name, value)
+        if value is None:
+            session.values.pop(name, None)
+        else:
+            session.values[name] = assigned.value
+        if assigned.notice is not None:
+            session.notify(assigned.notice)
+        return done()
+
+    def _cursor_statement(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.DeclareCursor | st.Fetch | st.CloseCursor,
+        cancellation: Cancellation,
+    ) -> Result:
+        match statement:
+            case st.DeclareCursor(name=name, statement=of):
+                if name in session.cursors:
+                    raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
+                session.cursors[name] = self._subscriptions.declare(session, context, name, of)
+                return done()
+            case st.Fetch(cursor=name, count=count, timeout_ms=timeout_ms):
+                return _cursor(session, name).fetch(count, timeout_ms, cancellation)
+            case st.CloseCursor(name=name):
+                _cursor(session, name).close()
+                del session.cursors[name]
+                return done()
+
+    def _explain_timestamp(
+        self, session: Session, context: Context, statement: st.ExplainTimestamp
+    ) -> Result:
+        analysis = self._env.engine.analyze(
+            statement.query.text.text, context.catalog, context.namespace
+        )
+        items: Sequence[CatalogItem] = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        as_of = statement.query.as_of
+        when = Immediately() if as_of is None else self._subscriptions.evaluate(as_of)
+        explanation = TimestampExplanation(
+            determination=self._reads.determination(
+                session, items, when, depends_on_time=analysis.uses_mz_now
+            ),
+            inputs=self._reads.inputs(items),
+            session_wall_time_ms=self._env.now(),
+        )
+        text = (explain_json if statement.format == "JSON" else explain_text)(explanation)
+        return rows(EXPLAIN_TIMESTAMP, [(text,)])
+
+    def _explain_incremental(
+        self, context: Context, statement: st.ExplainIncremental
+    ) -> list[tuple[object, ...]]:
+        target = statement.target
+        if isinstance(target, QualifiedName):
+            item = self._definitions.find(target, context, ItemKind.MATERIALIZED_VIEW)
+            return self._views.explain_item(item)
+        return self._views.explain_query(target.text, context.catalog, context.namespace)
+
+
+def _cursor(session: Session, name: str) -> Cursor:
+    cursor = session.cursors.get(name)
+    if cursor is None:
+        raise user_error("SLACKWATER_UNKNOWN_CURSOR", cursor=name)
+    return cursor
+
+
+def statement_name(statement: st.Statement) -> str:
+    """The kind of a statement as users call it, for messages."""
+    words = "".join(f" {c}" if c.isupper() else c for c in type(statement).__name__)
+    return words.strip().upper()

@@ -1,0 +1,124 @@
+"""What the system relations show: one frozen value, gathered by the coordinator for each read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slackwater.adapter.catalog.durable import AuditEvent
+from slackwater.adapter.catalog.model import CatalogState
+from slackwater.repr.frontier import Frontier
+from slackwater.repr.ids import GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFrontiers:
+    """`since` is None for sinks, which cannot be read."""
+
+    since: Frontier | None
+    upper: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class Hydration:
+    """Whether a dataflow has caught up with its inputs once, on one replica."""
+
+    object_id: GlobalId
+    replica_id: str | None
+    hydrated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """Of a source or a sink: `created`, `starting`, `running`, `stalled`, `failed`, ...
+
+    `details_json` is JSON or None; times are milliseconds since the epoch.
+    """
+
+    status: str
+    last_change_ms: int | None = None
+    error: str | None = None
+    details_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatistics:
+    """Counters of a source, by the column names of mz_source_statistics. Latency in ms."""
+
+    replica_id: str | None = None
+    messages_received: int = 0
+    bytes_received: int = 0
+    updates_staged: int = 0
+    updates_committed: int = 0
+    records_indexed: int = 0
+    bytes_indexed: int = 0
+    rehydration_latency_ms: int | None = None
+    snapshot_records_known: int | None = None
+    snapshot_records_staged: int | None = None
+    snapshot_committed: bool = False
+    offset_known: int | None = None
+    offset_committed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEntry:
+    id: str
+    name: str
+    size: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntry:
+    id: str
+    name: str
+    owner: str = ""
+    managed: bool = True
+    size: str | None = None
+    replicas: tuple[ReplicaEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    id: str
+    connection_id: int
+    user: str
+    client_ip: str | None
+    connected_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionEntry:
+    id: str
+    session_id: str
+    cluster_id: str
+    created_ms: int
+    reads: tuple[GlobalId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeEntry:
+    id: str
+    notice_type: str
+    message: str
+    hint: str
+    action: str | None
+    action_type: str | None
+    object_id: GlobalId | None
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSnapshot:
+    """Everything the system relations are made of, at one moment. `now_ms` is the wall clock."""
+
+    catalog: CatalogState
+    now_ms: int
+    frontiers: Mapping[GlobalId, ObjectFrontiers] = field(default_factory=dict)
+    hydration: tuple[Hydration, ...] = ()
+    statuses: Mapping[GlobalId, ObjectStatus] = field(default_factory=dict)
+    source_statistics: Mapping[GlobalId, SourceStatistics] = field(default_factory=dict)
+    clusters: tuple[ClusterEntry, ...] = ()
+    sessions: tuple[SessionEntry, ...] = ()
+    subscriptions: tuple[SubscriptionEntry, ...] = ()
+    notices: tuple[NoticeEntry, ...] = ()
+    audit_events: tuple[AuditEvent, ...] = ()

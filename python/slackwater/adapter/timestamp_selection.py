@@ -1,0 +1,359 @@
+"""Which one time a query reads all its collections at.
+
+Pure: frontiers, the oracle's read timestamp, isolation and AS OF in; one time, or an error, out.
+Two independent forms of the same rule are kept, `classical_candidate` and `solve_constraints`:
+the second explains itself (EXPLAIN TIMESTAMP prints its binding constraints), the first is the
+one that is short enough to believe, and a mismatch stops the coordinator.
+
+Source: spec coordinator 2.2 to 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import (
+    EMPTY_FRONTIER,
+    MINIMUM_FRONTIER,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    Frontier,
+    Timestamp,
+)
+from slackwater.repr.ids import GlobalId
+
+
+class Isolation(Enum):
+    """Isolation levels, by the names that `SET transaction_isolation` takes."""
+
+    STRICT_SERIALIZABLE = "strict serializable"
+    SERIALIZABLE = "serializable"
+
+
+@dataclass(frozen=True, slots=True)
+class Immediately:
+    """No AS OF."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """``AS OF t``."""
+
+    timestamp: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeastTimestamp:
+    """``AS OF AT LEAST t``."""
+
+    timestamp: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class FreshestTableWrite:
+    """The read of a read-then-write: it must see every write that has been acknowledged."""
+
+
+QueryWhen = Immediately | AtTimestamp | AtLeastTimestamp | FreshestTableWrite
+
+
+def as_of_timestamp(when: QueryWhen) -> Timestamp | None:
+    """The time that the statement names, if it names one."""
+    return when.timestamp if isinstance(when, AtTimestamp | AtLeastTimestamp) else None
+
+
+def advances_to_since(when: QueryWhen) -> bool:
+    return not isinstance(when, AtTimestamp)
+
+
+def may_advance_to_upper(when: QueryWhen) -> bool:
+    return isinstance(when, Immediately)
+
+
+def is_transactional(when: QueryWhen) -> bool:
+    """Whether the chosen time becomes the time of the transaction that the query runs in."""
+    return isinstance(when, Immediately | FreshestTableWrite)
+
+
+class InputKind(Enum):
+    STORAGE = "storage"
+    COMPUTE = "compute"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFrontiers:
+    """One collection that the query reads. `name` is qualified, for messages.
+
+    `since` must be protected by a hold for as long as the outcome is used.
+    """
+
+    id: GlobalId
+    name: str
+    since: Frontier
+    upper: Frontier
+    kind: InputKind = InputKind.STORAGE
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampRequest:
+    """What the choice depends on.
+
+    `depends_on_time`: the query mentions `mz_now()`. A query without inputs that does not is
+    constant and needs no time. `oracle_read_ts` must be given when `needs_oracle_read` says so.
+    """
+
+    inputs: tuple[InputFrontiers, ...]
+    isolation: Isolation
+    when: QueryWhen
+    oracle_read_ts: Timestamp | None = None
+    depends_on_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineTimestamp:
+    """A time on the one timeline that there is, EpochMilliseconds."""
+
+    chosen_ts: Timestamp
+    oracle_ts: Timestamp | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoTimestamp:
+    """The query is constant: any time would do."""
+
+
+TimestampContext = TimelineTimestamp | NoTimestamp
+
+
+class Reason(Enum):
+    STORAGE_INPUT = "StorageInput"
+    COMPUTE_INPUT = "ComputeInput"
+    QUERY_AS_OF = "QueryAsOf"
+    ISOLATION_LEVEL = "IsolationLevel"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """An inclusive bound of the chosen time. `ids` and `isolation` say whose, where it matters."""
+
+    bound: Frontier
+    reason: Reason
+    ids: tuple[GlobalId, ...] = ()
+    isolation: Isolation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The binding bounds: those that no other bound implies."""
+
+    lower: tuple[Constraint, ...]
+    upper: tuple[Constraint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampDetermination:
+    """The choice and what it rests on.
+
+    `since` and `upper` are those of all inputs together. `respond_immediately`: no input has to
+    progress before the query can be answered.
+    """
+
+    timestamp_context: TimestampContext
+    since: Frontier
+    upper: Frontier
+    largest_not_in_advance_of_upper: Timestamp
+    oracle_read_ts: Timestamp | None
+    constraints: Constraints
+    respond_immediately: bool
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """The chosen time; the maximum for a constant query."""
+        context = self.timestamp_context
+        return context.chosen_ts if isinstance(context, TimelineTimestamp) else TIMESTAMP_MAX
+
+    @property
+    def has_timestamp(self) -> bool:
+        return isinstance(self.timestamp_context, TimelineTimestamp)
+
+
+def needs_oracle_read(
+    isolation: Isolation, when: QueryWhen, *, has_inputs: bool, depends_on_time: bool
+) -> bool:
+    """Whether `determine` needs the oracle's read timestamp.
+
+    It must then be read after the statement arrived; an older value breaks linearizability.
+    A query without inputs that shows `mz_now()` has no upper to follow, so at every isolation
+    level the oracle is its present.
+    """
+    if not has_inputs and not depends_on_time:
+        return False
+    match when:
+        case FreshestTableWrite():
+            return True
+        case Immediately():
+            return isolation is Isolation.STRICT_SERIALIZABLE or not has_inputs
+        case _:
+            return False
+
+
+def join_of_sinces(inputs: Iterable[InputFrontiers]) -> Frontier:
+    return reduce(Frontier.join, (i.since for i in inputs), MINIMUM_FRONTIER)
+
+
+def meet_of_uppers(inputs: Iterable[InputFrontiers]) -> Frontier:
+    return reduce(Frontier.meet, (i.upper for i in inputs), EMPTY_FRONTIER)
+
+
+def _used_oracle_ts(request: TimestampRequest) -> Timestamp | None:
+    if not needs_oracle_read(
+        request.isolation,
+        request.when,
+        has_inputs=bool(request.inputs),
+        depends_on_time=request.depends_on_time,
+    ):
+        return None
+    if request.oracle_read_ts is None:
+        raise FatalError("the oracle was not read for a query that needs its read timestamp")
+    return request.oracle_read_ts
+
+
+def _prefers_freshest(request: TimestampRequest) -> bool:
+    return (
+        bool(request.inputs)
+        and may_advance_to_upper(request.when)
+        and request.isolation is Isolation.SERIALIZABLE
+    )
+
+
+def classical_candidate(request: TimestampRequest) -> Timestamp | None:
+    """The time by the steps of spec 2.4, or None if it is not valid for all inputs."""
+    since = join_of_sinces(request.inputs)
+    candidate = as_of_timestamp(request.when) or TIMESTAMP_MIN
+    if advances_to_since(request.when):
+        candidate = max(candidate, Timestamp(since.value))
+    oracle_ts = _used_oracle_ts(request)
+    if oracle_ts is not None:
+        candidate = max(candidate, oracle_ts)
+    if _prefers_freshest(request):
+        candidate = max(candidate, meet_of_uppers(request.inputs).last_complete())
+    return candidate if _readable_at(since, candidate) else None
+
+
+def _readable_at(since: Frontier, time: Timestamp) -> bool:
+    # allows() is false for the empty since, which no time is beyond: a dropped input.
+    return since.allows(time)
+
+
+def gather_constraints(request: TimestampRequest) -> Constraints:
+    """All bounds, dominated ones included, each with its reason."""
+    lower: list[Constraint] = []
+    upper: list[Constraint] = []
+    for kind, reason in (
+        (InputKind.STORAGE, Reason.STORAGE_INPUT),
+        (InputKind.COMPUTE, Reason.COMPUTE_INPUT),
+    ):
+        by_since: dict[Frontier, list[GlobalId]] = {}
+        for each in request.inputs:
+            if each.kind is kind:
+                by_since.setdefault(each.since, []).append(each.id)
+        lower += [Constraint(s, reason, tuple(ids)) for s, ids in sorted(by_since.items())]
+    named = as_of_timestamp(request.when)
+    if named is not None:
+        bound = Constraint(Frontier(named), Reason.QUERY_AS_OF)
+        lower.append(bound)
+        if isinstance(request.when, AtTimestamp):
+            upper.append(bound)
+    oracle_ts = _used_oracle_ts(request)
+    if oracle_ts is not None:
+        lower.append(
+            Constraint(Frontier(oracle_ts), Reason.ISOLATION_LEVEL, isolation=request.isolation)
+        )
+    return Constraints(tuple(lower), tuple(upper))
+
+
+def minimize(constraints: Constraints) -> Constraints:
+    """Only the binding bounds: time is totally ordered, so those equal to the tightest."""
+    tightest_lower = max((c.bound for c in constraints.lower), default=MINIMUM_FRONTIER)
+    tightest_upper = min((c.bound for c in constraints.upper), default=EMPTY_FRONTIER)
+    return Constraints(
+        tuple(c for c in constraints.lower if c.bound == tightest_lower),
+        tuple(c for c in constraints.upper if c.bound == tightest_upper),
+    )
+
+
+def solve_constraints(request: TimestampRequest, constraints: Constraints) -> Timestamp | None:
+    """The time by the constraint form of spec 2.4, or None if the bounds contradict each other."""
+    lower = max((c.bound for c in constraints.lower), default=MINIMUM_FRONTIER)
+    upper = min((c.bound for c in constraints.upper), default=None)
+    candidate = Timestamp(lower.value)
+    if _prefers_freshest(request):
+        largest = meet_of_uppers(request.inputs).last_complete()
+        bounds = [Timestamp(c.bound.value) for c in constraints.upper]
+        candidate = max(candidate, min([*bounds, largest]))
+    if upper is not None and candidate > upper.value:
+        return None
+    if any(i.since.is_empty for i in request.inputs):
+        return None
+    # A closed collection is complete through MAX, but MAX as a *since* is the empty one, so only
+    # an empty since can make a candidate of MAX invalid, and that case has been handled.
+    return candidate
+
+
+def determine(request: TimestampRequest) -> TimestampDetermination:
+    """Chooses the time of a query.
+
+    Raises SLACKWATER_NO_VALID_TIMESTAMP, which names each input that cannot be read at the time
+    and its since. Raises FatalError if the oracle's read timestamp is needed and missing, or if
+    the two forms of the rule disagree.
+    """
+    since = join_of_sinces(request.inputs)
+    upper = meet_of_uppers(request.inputs)
+    largest = upper.last_complete()
+    if not request.inputs and not request.depends_on_time:
+        return TimestampDetermination(
+            NoTimestamp(), since, upper, largest, None, Constraints((), ()), True
+        )
+    constraints = gather_constraints(request)
+    chosen = classical_candidate(request)
+    if chosen != solve_constraints(request, constraints):
+        raise FatalError(f"the two forms of timestamp selection disagree about {request}")
+    if chosen is None:
+        raise no_valid_timestamp(request)
+    oracle_ts = _used_oracle_ts(request)
+    return TimestampDetermination(
+        timestamp_context=TimelineTimestamp(chosen, oracle_ts),
+        since=since,
+        upper=upper,
+        largest_not_in_advance_of_upper=largest,
+        oracle_read_ts=oracle_ts,
+        constraints=minimize(constraints),
+        respond_immediately=is_complete_at(request.inputs, chosen),
+    )
+
+
+def is_complete_at(inputs: Sequence[InputFrontiers], time: Timestamp) -> bool:
+    """Whether the contents of all inputs at `time` are final."""
+    return not any(i.upper.allows(time) for i in inputs)
+
+
+def no_valid_timestamp(request: TimestampRequest) -> SlackwaterError:
+    """The error for a request that no time satisfies."""
+    named = as_of_timestamp(request.when)
+    wanted = TIMESTAMP_MAX if named is None else named
+    offending = [i for i in request.inputs if not _readable_at(i.since, wanted)] or [
+        i for i in request.inputs if i.since.is_empty
+    ]
+    details = ", ".join(f"{i.name} {_since_text(i.since)}" for i in offending)
+    prefix = "" if named is None else f"it asks for {named}, but "
+    return user_error("SLACKWATER_NO_VALID_TIMESTAMP", details=prefix + details)
+
+
+def _since_text(since: Frontier) -> str:
+    if since.is_empty:
+        return "has been dropped and can be read at no time"
+    return f"(since {since.value}) can only be read from {since.value} on"

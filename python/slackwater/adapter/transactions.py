@@ -1,0 +1,155 @@
+"""The state of a session's transaction, as a pure state machine.
+
+A transaction either reads (all its reads share one time) or writes (its writes are buffered and
+commit at one time); whichever comes first decides. Whatever else a block contains is refused, and
+a statement that fails inside a block makes the whole block fail.
+
+The machine decides and remembers; the caller runs. `W` is whatever the caller buffers for a write.
+
+Source: spec coordinator 1.9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Timestamp
+
+W = TypeVar("W")
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """No block is open: each statement is a transaction of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open(Generic[W]):
+    """A block.
+
+    `read_timestamp` is set by its first read that chose a time; `writes` are in the order of
+    their statements. Never both.
+    """
+
+    read_only: bool = False
+    read_timestamp: Timestamp | None = None
+    writes: tuple[W, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A statement of the block failed; everything but its end is refused."""
+
+
+Transaction = Idle | Open[W] | Failed
+
+
+class EndOfBlock(Enum):
+    """What came of a COMMIT or ROLLBACK."""
+
+    COMMITTED = "COMMIT"
+    ROLLED_BACK = "ROLLBACK"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[W]):
+    """The end of a block. `writes` are to be committed together at one time."""
+
+    outcome: EndOfBlock
+    writes: tuple[W, ...] = ()
+
+
+def in_block(transaction: Transaction[W]) -> bool:
+    return not isinstance(transaction, Idle)
+
+
+def begin(transaction: Transaction[W], *, read_only: bool = False) -> Open[W]:
+    """BEGIN. Raises SLACKWATER_TRANSACTION_IN_PROGRESS or SLACKWATER_FAILED_TRANSACTION."""
+    if isinstance(transaction, Idle):
+        return Open(read_only=read_only)
+    refuse_if_failed(transaction)
+    raise user_error("SLACKWATER_TRANSACTION_IN_PROGRESS")
+
+
+def commit(transaction: Transaction[W]) -> Ended[W]:
+    """COMMIT; afterwards the session is Idle, also if committing the writes then fails.
+
+    The COMMIT of a failed block is a ROLLBACK. Raises SLACKWATER_NO_TRANSACTION.
+    """
+    match transaction:
+        case Open(writes=writes):
+            return Ended(EndOfBlock.COMMITTED, writes)
+        case Failed():
+            return Ended(EndOfBlock.ROLLED_BACK)
+        case _:
+            raise user_error("SLACKWATER_NO_TRANSACTION", statement="COMMIT")
+
+
+def rollback(transaction: Transaction[W]) -> Ended[W]:
+    """ROLLBACK. Raises SLACKWATER_NO_TRANSACTION."""
+    if isinstance(transaction, Idle):
+        raise user_error("SLACKWATER_NO_TRANSACTION", statement="ROLLBACK")
+    return Ended(EndOfBlock.ROLLED_BACK)
+
+
+def statement_failed(transaction: Transaction[W]) -> Transaction[W]:
+    """The state after a statement raised an error."""
+    return transaction if isinstance(transaction, Idle) else Failed()
+
+
+def refuse_if_failed(transaction: Transaction[W]) -> None:
+    """Raises SLACKWATER_FAILED_TRANSACTION in a failed block."""
+    if isinstance(transaction, Failed):
+        raise user_error("SLACKWATER_FAILED_TRANSACTION")
+
+
+def check_read(transaction: Transaction[W], relation: str) -> Timestamp | None:
+    """Whether a read that follows the block's time may run now, and at which time.
+
+    None: the block has no time yet (or there is no block), so the caller chooses one and reports
+    it to `record_read`. Raises SLACKWATER_FAILED_TRANSACTION, and
+    SLACKWATER_WRITE_ONLY_TRANSACTION naming `relation` after a write: buffered rows would be
+    missing from the answer. Constant queries and reads AS OF a time do not come here; for them
+    `refuse_if_failed` is enough.
+    """
+    refuse_if_failed(transaction)
+    if not isinstance(transaction, Open):
+        return None
+    if transaction.writes:
+        raise user_error("SLACKWATER_WRITE_ONLY_TRANSACTION", objectName=relation)
+    return transaction.read_timestamp
+
+
+def record_read(transaction: Transaction[W], timestamp: Timestamp) -> Transaction[W]:
+    """The state after a read at `timestamp`, the time of all later reads of the block."""
+    if not isinstance(transaction, Open) or transaction.read_timestamp is not None:
+        return transaction
+    return Open(transaction.read_only, timestamp, transaction.writes)
+
+
+def add_write(transaction: Transaction[W], write: W) -> Open[W]:
+    """The block with `write` buffered.
+
+    Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_READ_ONLY_TRANSACTION after a read or in a
+    READ ONLY block; SLACKWATER_NO_TRANSACTION outside a block, where a write commits by itself.
+    """
+    refuse_if_failed(transaction)
+    if not isinstance(transaction, Open):
+        raise user_error("SLACKWATER_NO_TRANSACTION", statement="Buffering a write")
+    if transaction.read_only or transaction.read_timestamp is not None:
+        raise user_error("SLACKWATER_READ_ONLY_TRANSACTION")
+    return Open(False, None, (*transaction.writes, write))
+
+
+def check_outside_block(transaction: Transaction[W], statement: str) -> None:
+    """For statements that no block takes: DDL, UPDATE, DELETE, MERGE, INSERT ... SELECT, SUBSCRIBE.
+
+    `statement` names the kind, for the message. Raises SLACKWATER_FAILED_TRANSACTION or
+    SLACKWATER_TRANSACTION_STATEMENT.
+    """
+    refuse_if_failed(transaction)
+    if isinstance(transaction, Open):
+        raise user_error("SLACKWATER_TRANSACTION_STATEMENT", statement=statement)

@@ -1,0 +1,751 @@
+"""The client of the shards: what the leader reads and writes, with all states in memory.
+
+Only the leader writes, and each of its transactions first updates the environment's row under the
+condition that its epoch still leads. So what is cached is what is stored, reads ask no database,
+and a commit needs few statements. Source: spec controllers 2.1, 2.10, 3.3, 3.9.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock, RLock
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from slackwater.persist import blobs, reading
+from slackwater.persist.consolidate import consolidate
+from slackwater.persist.leadership import Fenced, was_last_commit
+from slackwater.persist.metastore import (
+    PATIENCE,
+    OutcomeUnknown,
+    Patience,
+    environment,
+    query,
+    transaction,
+)
+from slackwater.persist.part_index import PartIndex
+from slackwater.persist.parts import FileBody, NewPart, Part, Uniform
+from slackwater.persist.rows import (
+    ShardState,
+    WriteResult,
+    committed_part,
+    part_from_row,
+    part_to_row,
+    shard_from_row,
+)
+from slackwater.persist.tables import parts, shards, writes
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+
+__all__ = [
+    "Append",
+    "DuplicateWrite",
+    "PersistClient",
+    "ShardState",
+    "TablesAppend",
+    "UnknownShard",
+    "UpperMismatch",
+    "WriteResult",
+]
+
+T = TypeVar("T")
+Step = Callable[[Connection], None]
+Effect = Callable[[], None]
+
+MERGE_ABOVE_PARTS = 64
+MERGE_ABOVE_BYTES = 4 * 1024 * 1024
+WRITE_IDS_KEPT_MS = 24 * 3600 * 1000
+_PRUNE_EVERY_MS = 3600 * 1000
+_WRITE_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
+
+_FENCED_UPDATE = (
+    update(environment)
+    .where(environment.c.id == 1, environment.c.epoch == bindparam("leading"))
+    .values(commit_token=bindparam("token"), next_part_id=bindparam("next_part"))
+)
+_FENCED_TABLES_UPDATE = _FENCED_UPDATE.where(
+    environment.c.tables_upper == bindparam("tables_lower")
+).values(tables_upper=bindparam("tables_upper"))
+_MOVE_UPPER = (
+    update(shards)
+    .where(shards.c.shard_id == bindparam("moved"), shards.c.upper == bindparam("from_upper"))
+    .values(upper=bindparam("to_upper"))
+)
+_MOVE_SINCE = (
+    update(shards)
+    .where(shards.c.shard_id == bindparam("moved"), shards.c.since < bindparam("to_since"))
+    .values(since=bindparam("to_since"))
+)
+_INSERT_PARTS = insert(parts)
+_INSERT_WRITES = insert(writes)
+
+
+class UpperMismatch(Exception):
+    """An append expected another upper than the shard has; nothing was written.
+
+    `shard_id` is None when it is the shared upper of the tables.
+    """
+
+    def __init__(self, shard_id: int | None, expected: Timestamp, actual: Timestamp) -> None:
+        name = "the tables" if shard_id is None else f"shard {shard_id}"
+        super().__init__(f"the upper of {name} is {actual}, not {expected}")
+        self.shard_id = shard_id
+        self.expected = expected
+        self.actual = actual
+
+
+class UnknownShard(Exception):
+    """There is no such shard, or it was dropped; nothing was written."""
+
+    def __init__(self, shard_id: int) -> None:
+        super().__init__(f"there is no shard {shard_id}")
+        self.shard_id = shard_id
+
+
+class DuplicateWrite(Exception):
+    """One of the write ids was committed before; nothing was written. Ask `written`."""
+
+    def __init__(self, write_ids: tuple[str, ...]) -> None:
+        super().__init__(f"already written: {', '.join(write_ids)}")
+        self.write_ids = write_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Parts for one shard with its own upper, which moves from `lower` to `upper`."""
+
+    shard_id: int
+    lower: Timestamp
+    upper: Timestamp
+    parts: tuple[NewPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TablesAppend:
+    """Parts for grouped shards, and the move of the upper that all of them share."""
+
+    lower: Timestamp
+    upper: Timestamp
+    parts: Mapping[int, tuple[NewPart, ...]]
+
+
+@dataclass(slots=True)
+class _Cache:
+    """What the metastore says, as of the last commit of this leader."""
+
+    tables_upper: Timestamp
+    next_shard_id: int
+    next_part_id: int
+    states: dict[int, ShardState]
+    dropped: set[int]
+    indexes: dict[int, PartIndex] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The transaction that is being run. Its effects on the cache wait for the commit."""
+
+    conn: Connection
+    token: str
+    next_shard_id: int
+    effects: list[Effect] = field(default_factory=list)
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class PersistClient:
+    """The shards of one environment, for the leader of `epoch`. Thread-safe.
+
+    Writers wait for each other. Readers wait for nobody, except that the first look at a
+    shard's parts waits for the writer. Each method that writes is one transaction
+    and raises `Fenced` when another application leads, SLACKWATER_METASTORE_UNAVAILABLE when the
+    metastore was away for 10 s (the text says if the outcome is unknown), SLACKWATER_NO_SPACE.
+    Steps may be run more than once when the metastore goes away; they take effect once at most.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        location: str,
+        epoch: int,
+        *,
+        clock: Callable[[], int] = _wall_clock_ms,
+        patience: Patience = PATIENCE,
+    ) -> None:
+        """`location` is a directory or its ``file:`` URI; `clock` gives wall clock milliseconds."""
+        self._engine = engine
+        self._root: Path = blobs.local_path(location).absolute()
+        self._epoch = epoch
+        self._clock = clock
+        self._patience = patience
+        self._write_lock = RLock()
+        self._cache_lock = Lock()
+        self._open: _Open | None = None
+        self._stale = False
+        self._merging: set[int] = set()
+        self._pruned_ms = 0
+        self._cache = self._load()
+
+    # Transactions
+
+    def transact(self, *steps: Step) -> None:
+        """Runs the steps in one fenced transaction."""
+        with self._write_lock:
+            self._transaction(self._fence, *steps)
+
+    def commit(
+        self,
+        appends: Sequence[Append],
+        *,
+        tables: TablesAppend | None = None,
+        steps: Sequence[Step] = (),
+        write_ids: Mapping[str, WriteResult] = {},
+    ) -> None:
+        """Appends to any number of shards, runs the steps and remembers the writes, atomically.
+
+        Every expected upper must be the actual one (`UpperMismatch`), and every shard must exist
+        (`UnknownShard`). Each part's times must be within the append's bounds (ValueError).
+        Raises `DuplicateWrite` when a write id was committed before.
+        """
+        for append in appends:
+            _check_bounds(append.lower, append.upper, append.parts)
+        if tables is not None:
+            _check_bounds(tables.lower, tables.upper, ())
+            for news in tables.parts.values():
+                _check_bounds(tables.lower, tables.upper, news)
+        with self._write_lock:
+            self._refresh()
+            self._check_uppers(appends, tables)
+            added = self._numbered(appends, tables)
+            next_part = self._cache.next_part_id + len(added)
+
+            def write(conn: Connection) -> None:
+                self._fence(conn, tables=tables, next_part=next_part)
+                self._move_uppers(conn, [(a.shard_id, a.lower, a.upper) for a in appends])
+                if added:
+                    conn.execute(_INSERT_PARTS, [part_to_row(part) for part in added])
+
+            def remember(conn: Connection) -> None:
+                if write_ids:
+                    self._remember(conn, write_ids)
+
+            def apply() -> None:
+                self._cache.next_part_id = next_part
+                if tables is not None:
+                    self._cache.tables_upper = tables.upper
+                self._apply_uppers({a.shard_id: a.upper for a in appends})
+                for part in added:
+                    if (index := self._cache.indexes.get(part.shard_id)) is not None:
+                        index.add(part)
+
+            self._transaction(write, *steps, remember, effect=apply)
+
+    def advance(self, uppers: Mapping[int, Timestamp]) -> None:
+        """Moves the uppers of shards that have their own, without data, in one transaction.
+
+        An upper that has been reached already stays. Raises `UnknownShard`.
+        """
+        with self._write_lock:
+            self._refresh()
+            moves = []
+            for shard_id, upper in uppers.items():
+                state = self._writable(shard_id, grouped=False)
+                if upper > state.upper:
+                    moves.append((shard_id, state.upper, upper))
+            if moves:
+                self._transaction(
+                    self._fence,
+                    lambda conn: self._move_uppers(conn, moves),
+                    effect=lambda: self._apply_uppers({move[0]: move[2] for move in moves}),
+                )
+
+    def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
+        """Moves sinces forward in one transaction; a since never moves back.
+
+        The caller makes sure that no hold is before them. Raises `UnknownShard`.
+        """
+        with self._write_lock:
+            self._refresh()
+            moves = {
+                shard_id: since
+                for shard_id, since in sinces.items()
+                if since > self.state(shard_id).since
+            }
+
+            def move(conn: Connection) -> None:
+                rows = [{"moved": key, "to_since": since} for key, since in moves.items()]
+                conn.execute(_MOVE_SINCE, rows)
+
+            def apply() -> None:
+                for shard_id, since in moves.items():
+                    state = self._cache.states[shard_id]
+                    self._cache.states[shard_id] = replace(state, since=since)
+
+            if moves:
+                self._transaction(self._fence, move, effect=apply)
+
+    # Steps: to be called inside a transaction of this client
+
+    def create_shard(
+        self,
+        conn: Connection,
+        desc: RelationDesc,
+        since: Timestamp,
+        upper: Timestamp | None,
+        grouped: bool,
+    ) -> int:
+        """Makes a shard and returns its id, which was never used before.
+
+        `grouped`: its upper is the tables upper, and `upper` is None; else `upper` is needed.
+        """
+        if grouped != (upper is None):
+            raise ValueError("a grouped shard has no upper of its own, any other has one")
+        current = self._current(conn)
+        shard_id = current.next_shard_id
+        current.next_shard_id += 1
+        conn.execute(update(environment).values(next_shard_id=current.next_shard_id))
+        conn.execute(
+            insert(shards).values(
+                shard_id=shard_id,
+                schema_json=desc.to_json(),
+                since=since,
+                upper=upper,
+                dropped=False,
+            )
+        )
+        state = ShardState(shard_id, desc, since, Timestamp(upper or 0), grouped)
+
+        def apply() -> None:
+            self._cache.next_shard_id = max(self._cache.next_shard_id, shard_id + 1)
+            self._cache.states[shard_id] = state
+            self._cache.indexes[shard_id] = PartIndex()
+
+        current.effects.append(apply)
+        return shard_id
+
+    def drop_shard(self, conn: Connection, shard_id: int) -> None:
+        """Marks the shard as dropped: it takes no more appends.
+
+        Who still holds it reads on; its parts and files stay. Dropping twice has no effect.
+        """
+        current = self._current(conn)
+        conn.execute(update(shards).where(shards.c.shard_id == shard_id).values(dropped=True))
+        current.effects.append(lambda: self._cache.dropped.add(shard_id))
+
+    def set_desc(self, conn: Connection, shard_id: int, desc: RelationDesc) -> None:
+        """Changes the columns of the shard; of parts from before, a new column reads as NULL."""
+        current = self._current(conn)
+        conn.execute(
+            update(shards).where(shards.c.shard_id == shard_id).values(schema_json=desc.to_json())
+        )
+
+        def apply() -> None:
+            self._cache.states[shard_id] = replace(self._cache.states[shard_id], desc=desc)
+
+        current.effects.append(apply)
+
+    # Reading
+
+    def state(self, shard_id: int) -> ShardState:
+        """The state of the shard, also of a dropped one. Raises `UnknownShard`."""
+        with self._cache_lock:
+            return self._state(shard_id)
+
+    def shard_ids(self) -> tuple[int, ...]:
+        """All shards that are not dropped."""
+        with self._cache_lock:
+            return tuple(sorted(self._cache.states.keys() - self._cache.dropped))
+
+    def tables_upper(self) -> Timestamp:
+        """The upper that all grouped shards share."""
+        return self._cache.tables_upper
+
+    def written(self, write_id: str) -> WriteResult | None:
+        """What the write with this id did, if it was committed in the last day."""
+        statement = select(writes.c.time, writes.c.inserted, writes.c.deleted).where(
+            writes.c.write_id == write_id
+        )
+        row = query(
+            self._engine,
+            lambda conn: conn.execute(statement).one_or_none(),
+            patience=self._patience,
+        )
+        return None if row is None else WriteResult(*row)
+
+    def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]:
+        """The parts that are needed for the contents at `as_of`, ordered by time.
+
+        They may hold later times too: filter. A uniform file part and its exact negation, both at
+        or before `as_of`, are left out. Raises `UnknownShard`.
+        """
+        return self._indexed(shard_id, lambda index: index.at(as_of))
+
+    def parts_between(self, shard_id: int, lower: Timestamp, upper: Timestamp) -> tuple[Part, ...]:
+        """The parts whose times meet ``[lower, upper)``, ordered by time.
+
+        Raises `UnknownShard`.
+        """
+        return self._indexed(shard_id, lambda index: index.between(lower, upper))
+
+    def read(
+        self,
+        parts: Sequence[Part | NewPart],
+        desc: RelationDesc,
+        *,
+        lower: Timestamp | None = None,
+        upper: Timestamp | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The updates in the parts; see `slackwater.persist.reading.read`."""
+        return reading.read(parts, desc, lower=lower, upper=upper, columns=columns)
+
+    def snapshot(self, shard_id: int, as_of: Timestamp) -> pa.Table:
+        """The rows at `as_of`, a row of multiplicity n n times. For small collections.
+
+        The caller holds the shard at `as_of`, which is before its upper. Raises `UnknownShard`,
+        and `FatalError` when a row has a negative multiplicity.
+        """
+        rows = self._multiset(shard_id, as_of)
+        counts = rows.column(DIFF_COLUMN).combine_chunks()
+        rows = rows.drop_columns([DIFF_COLUMN])
+        extremes = pc.min_max(counts).as_py()
+        if rows.num_rows == 0 or extremes == {"min": 1, "max": 1}:
+            return rows
+        if extremes["min"] < 0:
+            raise FatalError(f"shard {shard_id} has a negative multiplicity at {as_of}")
+        return rows.take(_repeated(counts))
+
+    def negation(self, shard_id: int, time: Timestamp) -> tuple[NewPart, ...]:
+        """Parts at `time` that retract all that is present just before.
+
+        Uniform file parts are negated over the same file, which is not read; the rest is read. The
+        caller makes sure that nothing else is written from this call until the commit, and that
+        `time` is at or after the shard's upper. Raises `UnknownShard` and what `file_part` raises.
+        """
+        before = Timestamp(time - 1)
+        negated, rest = [], []
+        for part in self.parts_at(shard_id, before):
+            match part.body:
+                case FileBody(uniform=Uniform(_, diff)):
+                    uniform = Uniform(time, -diff)
+                    body = replace(part.body, uniform=uniform)
+                    negated.append(NewPart(body, part.rows, time, time, uniform.diff < 0))
+                case _:
+                    rest.append(part)
+        rows = self._consolidated(rest, self.state(shard_id).desc, before)
+        diffs = pc.negate(rows.column(DIFF_COLUMN))
+        times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
+        schema = self.state(shard_id).desc.update_schema()
+        columns = [*rows.drop_columns([DIFF_COLUMN]).columns, times, diffs]
+        updates = pa.Table.from_arrays(columns, schema=schema)
+        return (*negated, *self.new_parts(shard_id, updates))
+
+    # Parts and their places
+
+    def inline_part(self, updates: pa.Table) -> NewPart:
+        """See `slackwater.persist.blobs.inline_part`."""
+        return blobs.inline_part(updates)
+
+    def file_part(self, updates: pa.Table, directory: str) -> NewPart:
+        """See `slackwater.persist.blobs.file_part`."""
+        return blobs.file_part(updates, directory)
+
+    def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]:
+        """The updates as parts of the shard: inline up to 2 MB, else a file; none for no rows."""
+        return blobs.new_parts(updates, self.shard_directory(shard_id))
+
+    def shard_directory(self, shard_id: int) -> str:
+        """The URI of the directory of the shard's files. It need not exist yet."""
+        return blobs.file_uri(self._root / "shards" / str(shard_id))
+
+    def staging_directory(self, shard_id: int, write_id: str) -> str:
+        """The URI of a directory for the files of one write. Registered files stay there.
+
+        Raises ValueError for a write id that is no plain name.
+        """
+        if _WRITE_ID.fullmatch(write_id) is None:
+            raise ValueError(f"{write_id!r} cannot be the id of a write")
+        return blobs.file_uri(self._root / "shards" / str(shard_id) / f"write-{write_id}")
+
+    def merge_inline(self, shard_id: int) -> bool:
+        """Rewrites the shard's inline parts as one file, if there are too many. True if it did.
+
+        The updates and their times stay, and tuples of parts that readers have stay readable. To
+        be called in the background. Raises `UnknownShard` and what `file_part` raises.
+        """
+        with self._cache_lock:
+            if shard_id in self._merging:
+                return False
+            self._merging.add(shard_id)
+        try:
+            return self._merge_inline(shard_id)
+        finally:
+            with self._cache_lock:
+                self._merging.discard(shard_id)
+
+    def _merge_inline(self, shard_id: int) -> bool:
+        merged = self._indexed(shard_id, _mergeable)
+        if not merged:
+            return False
+        updates = reading.read(merged, self.state(shard_id).desc)
+        new = blobs.file_part(updates, self.shard_directory(shard_id))
+        lower = min(part.lower for part in merged)
+        upper = max(part.upper for part in merged)
+        removed = frozenset(part.part_id for part in merged)
+        with self._write_lock:
+            self._refresh()
+            if shard_id in self._cache.dropped:
+                return False
+            part = committed_part(new, self._cache.next_part_id, shard_id, lower, upper)
+
+            def write(conn: Connection) -> None:
+                self._fence(conn, next_part=part.part_id + 1)
+                conn.execute(
+                    delete(parts).where(parts.c.part_id == bindparam("gone")),
+                    [{"gone": part_id} for part_id in sorted(removed)],
+                )
+                conn.execute(_INSERT_PARTS, [part_to_row(part)])
+
+            def apply() -> None:
+                self._cache.next_part_id = part.part_id + 1
+                if (index := self._cache.indexes.get(shard_id)) is not None:
+                    self._cache.indexes[shard_id] = index.replaced(removed, [part])
+
+            self._transaction(write, effect=apply)
+        return True
+
+    # The transaction itself; the write lock is held in all that follows
+
+    def _transaction(self, *steps: Step, effect: Effect | None = None) -> None:
+        if self._open is not None:
+            raise ValueError("a step cannot begin another transaction")
+        self._refresh()
+        token = uuid.uuid4().hex
+
+        def body(conn: Connection) -> list[Effect]:
+            self._open = _Open(conn, token, self._cache.next_shard_id)
+            for step in steps:
+                step(conn)
+            return self._open.effects
+
+        try:
+            effects = transaction(
+                self._engine,
+                body,
+                committed=lambda conn: was_last_commit(conn, self._epoch, token),
+                patience=self._patience,
+            )
+        except OutcomeUnknown as unknown:
+            self._stale = True
+            raise unknown.error from None
+        finally:
+            self._open = None
+        with self._cache_lock:
+            for apply in [*([effect] if effect else []), *effects]:
+                apply()
+
+    def _fence(
+        self,
+        conn: Connection,
+        *,
+        tables: TablesAppend | None = None,
+        next_part: int | None = None,
+    ) -> None:
+        """The one statement that proves the epoch, marks the commit and moves the tables upper."""
+        values: dict[str, Any] = {
+            "leading": self._epoch,
+            "token": self._current(conn).token,
+            "next_part": self._cache.next_part_id if next_part is None else next_part,
+        }
+        statement = _FENCED_UPDATE
+        if tables is not None:
+            statement = _FENCED_TABLES_UPDATE
+            values |= {"tables_lower": tables.lower, "tables_upper": tables.upper}
+        if conn.execute(statement, values).rowcount != 1:
+            row = conn.execute(select(environment)).one()
+            if row.epoch != self._epoch:
+                raise Fenced(self._epoch, row.epoch)
+            raise FatalError(
+                f"the tables upper is {row.tables_upper}, which is not what was cached"
+            )
+
+    def _move_uppers(
+        self, conn: Connection, moves: Sequence[tuple[int, Timestamp, Timestamp]]
+    ) -> None:
+        rows = [
+            {"moved": shard_id, "from_upper": lower, "to_upper": upper}
+            for shard_id, lower, upper in moves
+            if lower != upper
+        ]
+        if rows and conn.execute(_MOVE_UPPER, rows).rowcount not in (len(rows), -1):
+            raise FatalError("the upper of a shard is not what was cached")
+
+    def _remember(self, conn: Connection, write_ids: Mapping[str, WriteResult]) -> None:
+        now_ms = self._clock()
+        rows = [
+            {
+                "write_id": write_id,
+                "time": result.timestamp,
+                "inserted": result.inserted,
+                "deleted": result.deleted,
+                "written_ms": now_ms,
+            }
+            for write_id, result in write_ids.items()
+        ]
+        if now_ms - self._pruned_ms >= _PRUNE_EVERY_MS:
+            conn.execute(delete(writes).where(writes.c.written_ms < now_ms - WRITE_IDS_KEPT_MS))
+            self._pruned_ms = now_ms
+        try:
+            conn.execute(_INSERT_WRITES, rows)
+        except IntegrityError:
+            raise DuplicateWrite(tuple(write_ids)) from None
+
+    def _current(self, conn: Connection) -> _Open:
+        if self._open is None or self._open.conn is not conn:
+            raise ValueError("this is a step of a transaction of this client")
+        return self._open
+
+    def _check_uppers(self, appends: Sequence[Append], tables: TablesAppend | None) -> None:
+        if len({append.shard_id for append in appends}) != len(appends):
+            raise ValueError("a commit has at most one append for each shard")
+        for append in appends:
+            state = self._writable(append.shard_id, grouped=False)
+            if state.upper != append.lower:
+                raise UpperMismatch(append.shard_id, append.lower, state.upper)
+        if tables is None:
+            return
+        for shard_id in tables.parts:
+            self._writable(shard_id, grouped=True)
+        if tables.lower != self._cache.tables_upper:
+            raise UpperMismatch(None, tables.lower, self._cache.tables_upper)
+
+    def _writable(self, shard_id: int, *, grouped: bool) -> ShardState:
+        state = self.state(shard_id)
+        if shard_id in self._cache.dropped:
+            raise UnknownShard(shard_id)
+        if state.grouped != grouped:
+            how = "with" if state.grouped else "without"
+            raise ValueError(f"shard {shard_id} is written {how} the move of the tables upper")
+        return state
+
+    def _numbered(self, appends: Sequence[Append], tables: TablesAppend | None) -> tuple[Part, ...]:
+        placed = [(a.shard_id, a.lower, a.upper, new) for a in appends for new in a.parts]
+        if tables is not None:
+            placed += [
+                (shard_id, tables.lower, tables.upper, new)
+                for shard_id, news in tables.parts.items()
+                for new in news
+            ]
+        # In the index parts come in the order of time, also within one append.
+        placed.sort(key=lambda place: place[3].min_time)
+        first = self._cache.next_part_id
+        return tuple(
+            committed_part(new, first + number, shard_id, lower, upper)
+            for number, (shard_id, lower, upper, new) in enumerate(placed)
+        )
+
+    def _apply_uppers(self, uppers: Mapping[int, Timestamp]) -> None:
+        for shard_id, upper in uppers.items():
+            self._cache.states[shard_id] = replace(self._cache.states[shard_id], upper=upper)
+
+    # The cache
+
+    def _refresh(self) -> None:
+        """Loads everything again after a commit whose outcome could not be found out."""
+        if self._stale:
+            loaded = self._load()
+            with self._cache_lock:
+                self._cache = loaded
+            self._stale = False
+
+    def _load(self) -> _Cache:
+        def load(conn: Connection) -> _Cache:
+            # The lock of the row waits for a commit of ours that may be still under way.
+            row = conn.execute(select(environment).with_for_update()).one()
+            if row.epoch != self._epoch:
+                raise Fenced(self._epoch, row.epoch)
+            rows = conn.execute(select(shards)).all()
+            return _Cache(
+                tables_upper=Timestamp(row.tables_upper),
+                next_shard_id=row.next_shard_id,
+                next_part_id=row.next_part_id,
+                states={shard.shard_id: shard_from_row(shard) for shard in rows},
+                dropped={shard.shard_id for shard in rows if shard.dropped},
+            )
+
+        return transaction(self._engine, load, patience=self._patience)
+
+    def _state(self, shard_id: int) -> ShardState:
+        state = self._cache.states.get(shard_id)
+        if state is None:
+            raise UnknownShard(shard_id)
+        return replace(state, upper=self._cache.tables_upper) if state.grouped else state
+
+    def _indexed(self, shard_id: int, look: Callable[[PartIndex], T]) -> T:
+        with self._cache_lock:
+            if (index := self._cache.indexes.get(shard_id)) is not None:
+                return look(index)
+            self._state(shard_id)
+        # Nothing may be committed between the reading of the list and its place in the cache.
+        with self._write_lock:
+            self._refresh()
+            loaded = query(
+                self._engine,
+                lambda conn: conn.execute(select(parts).where(parts.c.shard_id == shard_id)).all(),
+                patience=self._patience,
+            )
+            with self._cache_lock:
+                index = self._cache.indexes.setdefault(
+                    shard_id, PartIndex.of(part_from_row(row) for row in loaded)
+                )
+                return look(index)
+
+    # Contents
+
+    def _multiset(self, shard_id: int, as_of: Timestamp) -> pa.Table:
+        return self._consolidated(self.parts_at(shard_id, as_of), self.state(shard_id).desc, as_of)
+
+    def _consolidated(
+        self, found: Sequence[Part], desc: RelationDesc, as_of: Timestamp
+    ) -> pa.Table:
+        upper = None if as_of == TIMESTAMP_MAX else Timestamp(as_of + 1)
+        updates = reading.read(found, desc, upper=upper)
+        return consolidate(updates.drop_columns([TIME_COLUMN]))
+
+
+def _mergeable(index: PartIndex) -> tuple[Part, ...]:
+    if index.inline_count > MERGE_ABOVE_PARTS or (
+        index.inline_count > 1 and index.inline_bytes > MERGE_ABOVE_BYTES
+    ):
+        return index.inline_parts()
+    return ()
+
+
+def _check_bounds(lower: Timestamp, upper: Timestamp, news: Sequence[NewPart]) -> None:
+    if lower > upper:
+        raise ValueError(f"the bounds [{lower}, {upper}) are reversed")
+    for new in news:
+        if not lower <= new.min_time <= new.max_time < upper:
+            raise ValueError(
+                f"a part with times {new.min_time} to {new.max_time} is outside [{lower}, {upper})"
+            )
+
+
+def _repeated(counts: pa.Array) -> pa.Array:
+    """Row numbers, each as often as its count says."""
+    ends = pc.cumulative_sum(counts)
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    slots = pa.nulls(ends[-1].as_py(), pa.int8())
+    return pc.list_parent_indices(pa.LargeListArray.from_arrays(offsets, slots))

@@ -1,0 +1,338 @@
+"""The metastore: one transactional database that says what an environment consists of.
+
+SQLite (embedded) and PostgreSQL 15 or newer (production) are used through the same SQLAlchemy Core
+statements. The table `environment` has one row. Every transaction that writes updates that row
+first, so on both databases writers are serialised by its lock, the epoch in it fences a former
+leader, and the token in it tells whether a commit happened whose answer was lost.
+
+SQLite runs in WAL mode with ``synchronous=FULL``. With NORMAL a power failure could take back
+commits that were acknowledged already; readers, sinks and other applications may have acted on
+them, so an acknowledged write has to be on disk. FULL costs one fsync of the log for each commit
+and no other, because in WAL mode the database file itself is only synchronised at checkpoints.
+On PostgreSQL ``synchronous_commit=off`` is overruled for the same reason.
+
+Source: spec controllers 2.1, 3.1, 3.9.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from slackwater.repr.errors import SlackwaterError, user_error
+
+T = TypeVar("T")
+
+VERSION = 1
+"""The newest layout of the metastore that this program knows."""
+
+metadata = MetaData()
+"""All tables of the metastore. Other packages add theirs before `create_all`."""
+
+environment = Table(
+    "environment",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("commit_token", String(64), nullable=False),
+    Column("tables_upper", BigInteger, nullable=False),
+    Column("next_shard_id", BigInteger, nullable=False),
+    Column("next_part_id", BigInteger, nullable=False),
+)
+
+_READ_ONLY = "slackwater_read_only"
+_BUSY_TIMEOUT_MS = 5_000
+_CREATION_LOCK = 7_163_411
+_GONE_SQLSTATES = ("08", "57P", "53", "40", "55P03", "25006")
+_GONE_SQLITE = (
+    "database is locked",
+    "database table is locked",
+    "unable to open database file",
+    "disk i/o error",
+    "attempt to write a readonly database",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a statement waits for a metastore that is gone.
+
+    `monotonic` gives seconds, `sleep` takes seconds.
+    """
+
+    wait_ms: int = 10_000
+    first_pause_ms: int = 20
+    longest_pause_ms: int = 500
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+PATIENCE = Patience()
+
+
+class OutcomeUnknown(Exception):
+    """The metastore went away during a commit and did not come back in time.
+
+    Whether the transaction happened is not known. `error` is what the user is told.
+    """
+
+    def __init__(self, error: SlackwaterError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def connect(url: str) -> Engine:
+    """An engine for the metastore at `url`; nothing is opened yet.
+
+    `url` is ``sqlite:///path`` or ``postgresql+psycopg://...`` (``postgresql://`` means the same).
+    The directory of an SQLite file is created. Raises SLACKWATER_INVALID_OPTION for anything else
+    and SLACKWATER_STORAGE_UNAVAILABLE when the directory cannot be made.
+    """
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        _make_parent(parsed)
+        engine = create_engine(parsed, hide_parameters=True)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    engine = create_engine(parsed, hide_parameters=True, connect_args=_postgres_arguments(parsed))
+    event.listen(engine, "connect", _prepare_postgres)
+    return engine
+
+
+def create_all(engine: Engine, *, patience: Patience = PATIENCE) -> None:
+    """Makes all tables of `metadata` that are missing, and the environment's row.
+
+    Several processes may do this at the same time. Raises SLACKWATER_ENVIRONMENT_VERSION when the
+    environment was made by a newer program, and SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+
+    def create(conn: Connection) -> None:
+        if conn.dialect.name == "postgresql":
+            conn.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
+        known = inspect(conn).has_table(environment.name)
+        found = conn.scalar(select(environment.c.version)) if known else None
+        if found is not None and found > VERSION:
+            raise user_error(
+                "SLACKWATER_ENVIRONMENT_VERSION",
+                location=engine.url.render_as_string(hide_password=True),
+                found=str(found),
+                known=str(VERSION),
+            )
+        metadata.create_all(conn)
+        if found is None:
+            conn.execute(
+                insert(environment).values(
+                    id=1,
+                    version=VERSION,
+                    epoch=0,
+                    commit_token="",
+                    tables_upper=0,
+                    next_shard_id=1,
+                    next_part_id=1,
+                )
+            )
+
+    transaction(engine, create, patience=patience)
+
+
+def query(engine: Engine, body: Callable[[Connection], T], *, patience: Patience = PATIENCE) -> T:
+    """Runs `body` in a transaction that only reads; waits for a metastore that is gone.
+
+    On SQLite a writer is never waited for. Raises SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+    return transaction(engine, body, read_only=True, patience=patience)
+
+
+def transaction(
+    engine: Engine,
+    body: Callable[[Connection], T],
+    *,
+    committed: Callable[[Connection], bool] | None = None,
+    read_only: bool = False,
+    patience: Patience = PATIENCE,
+) -> T:
+    """Runs `body` in one transaction and returns what it returned.
+
+    When the metastore is gone the whole transaction is tried again, so `body` may run more than
+    once, but it takes effect once at most. A commit whose answer was lost is resolved by
+    `committed`, asked in a new transaction; without it the body is taken to be repeatable.
+    Raises SLACKWATER_METASTORE_UNAVAILABLE when nothing was written, `OutcomeUnknown` when that
+    cannot be found out, SLACKWATER_NO_SPACE, and whatever `body` raises.
+    """
+    started = patience.monotonic()
+    pause_ms = patience.first_pause_ms
+    lost: list[T] = []
+    while True:
+        attempt: list[T] = []
+        try:
+            if lost and committed is not None:
+                if _once(engine, committed, read_only=False, attempt=[]):
+                    return lost[0]
+                lost.clear()
+            return _once(engine, body, read_only=read_only, attempt=attempt)
+        except DBAPIError as error:
+            if _disk_is_full(error):
+                raise user_error(
+                    "SLACKWATER_NO_SPACE", what="the metastore", path=_place(engine)
+                ) from None
+            if not _is_gone(error):
+                raise
+            if attempt and committed is not None:
+                lost = attempt
+            waited_ms = (patience.monotonic() - started) * 1000
+            if waited_ms >= patience.wait_ms:
+                raise _unavailable(engine, error, waited_ms, unknown=bool(lost)) from None
+        patience.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))
+        pause_ms = min(2 * pause_ms, patience.longest_pause_ms)
+
+
+def _once(
+    engine: Engine, body: Callable[[Connection], T], *, read_only: bool, attempt: list[T]
+) -> T:
+    """One try. `attempt` holds the result from the moment at which the commit is sent."""
+    with engine.connect() as conn:
+        conn.execution_options(**{_READ_ONLY: read_only})
+        with conn.begin():
+            result = body(conn)
+            attempt.append(result)
+        return result
+
+
+def _unavailable(
+    engine: Engine, error: DBAPIError, waited_ms: float, *, unknown: bool
+) -> SlackwaterError | OutcomeUnknown:
+    reason = _reason(engine, error)
+    if unknown:
+        reason += " (it was lost during a commit: whether this write happened is not known)"
+    raised = user_error(
+        "SLACKWATER_METASTORE_UNAVAILABLE", seconds=f"{waited_ms / 1000:.0f}", reason=reason
+    )
+    return OutcomeUnknown(raised) if unknown else raised
+
+
+def _reason(engine: Engine, error: DBAPIError) -> str:
+    lines = str(error.orig).strip().splitlines()
+    text = lines[0] if lines else type(error.orig).__name__
+    password = engine.url.password
+    return text.replace(password, "***") if password else text
+
+
+def _is_gone(error: DBAPIError) -> bool:
+    """Whether waiting may help: the database is away, busy, or asked for a repetition."""
+    if error.connection_invalidated:
+        return True
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return str(state).startswith(_GONE_SQLSTATES)
+    text = str(error.orig).lower()
+    if type(error.orig).__module__.startswith("psycopg"):
+        return type(error.orig).__name__ in ("OperationalError", "InterfaceError")
+    return any(symptom in text for symptom in _GONE_SQLITE)
+
+
+def _disk_is_full(error: DBAPIError) -> bool:
+    full = "database or disk is full" in str(error.orig)
+    return full or getattr(error.orig, "sqlstate", None) == "53100"
+
+
+def _place(engine: Engine) -> str:
+    return engine.url.database or "" if engine.dialect.name == "sqlite" else str(engine.url.host)
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        known = parsed.drivername in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg")
+        shown = parsed.render_as_string(hide_password=True)
+        reason = "it is neither sqlite:///path nor postgresql+psycopg://host/database"
+        if known and parsed.get_backend_name() == "sqlite" and parsed.database in (None, ""):
+            known, reason = False, "an SQLite metastore needs the path of a file"
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        known, shown, reason = False, "(hidden)", "it is not a URL"
+    if not known:
+        raise user_error(
+            "SLACKWATER_INVALID_OPTION",
+            option="spark.slackwater.metastore",
+            statement="the session",
+            value=shown,
+            reason=reason,
+        )
+    return parsed
+
+
+def _make_parent(url: URL) -> None:
+    parent = Path(str(url.database)).absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise user_error(
+            "SLACKWATER_STORAGE_UNAVAILABLE",
+            what=str(parent),
+            reason=error.strerror or "the directory cannot be made",
+        ) from None
+
+
+def _postgres_arguments(url: URL) -> Mapping[str, Any]:
+    """Limits that turn a silent network into an error; what the URL says goes first."""
+    limits: Mapping[str, Any] = {
+        "connect_timeout": 5,
+        "keepalives_idle": 3,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 10_000,
+        "application_name": "slackwater",
+    }
+    return {key: value for key, value in limits.items() if key not in url.query}
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # The driver must not begin transactions by itself: it would begin them too late, and deferred.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
+
+
+def _begin_sqlite(conn: Connection) -> None:
+    # A deferred transaction that turns into a writer can fail at once with "database is locked".
+    read_only = conn.get_execution_options().get(_READ_ONLY, False)
+    conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _prepare_postgres(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '10s'")
+        cursor.execute(
+            "SELECT set_config('synchronous_commit', 'on', false)"
+            " WHERE current_setting('synchronous_commit') = 'off'"
+        )
+    connection.commit()

@@ -1,0 +1,67 @@
+"""The metastore's tables of shards, their parts, remembered writes and reader leases."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+)
+
+from slackwater.persist.metastore import metadata
+
+shards = Table(
+    "shards",
+    metadata,
+    Column("shard_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("schema_json", Text, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    # NULL: the shard's upper is the environment's shared tables upper.
+    Column("upper", BigInteger),
+    Column("dropped", Boolean, nullable=False),
+)
+
+parts = Table(
+    "parts",
+    metadata,
+    Column("part_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("shard_id", BigInteger, nullable=False),
+    Column("lower", BigInteger, nullable=False),
+    Column("upper", BigInteger, nullable=False),
+    Column("inline_ipc", LargeBinary),
+    Column("uri", Text),
+    Column("size_bytes", BigInteger),
+    Column("modified_ms", BigInteger),
+    Column("uniform_time", BigInteger),
+    Column("uniform_diff", BigInteger),
+    Column("rows", BigInteger, nullable=False),
+    Column("min_time", BigInteger, nullable=False),
+    Column("max_time", BigInteger, nullable=False),
+    Column("has_retractions", Boolean, nullable=False),
+    Index("parts_by_shard", "shard_id"),
+)
+
+writes = Table(
+    "writes",
+    metadata,
+    Column("write_id", String(64), primary_key=True),
+    Column("time", BigInteger, nullable=False),
+    Column("inserted", BigInteger, nullable=False),
+    Column("deleted", BigInteger, nullable=False),
+    Column("written_ms", BigInteger, nullable=False),
+    Index("writes_by_age", "written_ms"),
+)
+
+reader_leases = Table(
+    "reader_leases",
+    metadata,
+    Column("reader_id", String(64), primary_key=True),
+    Column("application", String, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+)

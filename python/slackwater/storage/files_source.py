@@ -1,0 +1,261 @@
+"""The FILES source: new files below a path are read once, each at one timestamp.
+
+**When a file is taken.** A file is complete when its size and modification time have not changed
+for SETTLE_MS: either it was last modified that long ago, or two polls that far apart saw it the
+same. Writers that pause longer inside a file must write elsewhere (or under a name that begins
+with ``.`` or ``_``) and rename the file into place. A file that changes while it is read is read
+again later. Files are taken in the order of (modification time, path).
+
+**State.** ``{"version": 1, "files": [[path, size, modified_ns, rows, skipped], ...]}``: what was
+read. A file that was read is never read again; when it changes or vanishes, the status says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage.discovery import FoundFile, find_files
+from slackwater.storage.file_formats import BadRow, Format, Rows, UnreadableFileError, read_rows
+from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
+
+SETTLE_MS = 500
+STEP_BYTES = 64 * 1024 * 1024
+"""A step takes files up to this size together, and at least one."""
+_NAMED_IN_STATUS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FilesConfig:
+    """`path` is absolute (see `local_path`); `pattern` is a glob on the file's name."""
+
+    path: str
+    format: Format
+    pattern: str | None = None
+    on_error: Literal["STALL", "SKIP"] = "STALL"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file whose rows are in the collection."""
+
+    found: FoundFile
+    rows: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Files that one step takes, and why it stopped, if a file stopped it."""
+
+    files: list[ReadFile] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    problem: SlackwaterError | None = None
+
+
+class FilesIngestion:
+    """The ingestion of a FILES source with one export."""
+
+    def __init__(
+        self, config: FilesConfig, export: str, desc: RelationDesc, state: str | None
+    ) -> None:
+        self._config = config
+        self._export = export
+        self._desc = desc
+        self._read = _decode(state)
+        self._state = _encode(self._read)
+        self._seen: dict[str, tuple[FoundFile, int]] = {}
+        self._refused: dict[FoundFile, SlackwaterError] = {}
+        self._reported: SourceStatus | None = None
+        self._pending: dict[str, ReadFile] = {}
+
+    def poll(self, now_ms: int) -> IngestionStep | None:
+        try:
+            found = find_files(self._config.path, self._config.pattern)
+        except OSError as error:
+            raise user_error(
+                "SLACKWATER_SOURCE_FILE_UNREADABLE",
+                file=error.filename or self._config.path,
+                reason=error.strerror or str(error),
+            ) from None
+        fresh = [file for file in found if file.path not in self._read]
+        settled = self._settled(fresh, now_ms)
+        batch = self._take(settled)
+        waiting = len(fresh) - len(batch.files)
+        status = self._status(found, batch.problem, starting=waiting > 0)
+        self._pending = {taken.found.path: taken for taken in batch.files}
+        if not batch.files and status == self._reported:
+            return None
+        rows = sum(taken.rows for taken in batch.files)
+        tables = [table for table in batch.tables if len(table)]
+        state = self._state if not batch.files else _encode({**self._read, **self._pending})
+        return IngestionStep(
+            updates={self._export: _inserts(tables)} if tables else {},
+            state=state,
+            status=status,
+            statistics=SourceStatistics(
+                messages_received=len(batch.files),
+                bytes_received=sum(taken.found.size_bytes for taken in batch.files),
+                updates_staged=rows,
+                rows_skipped=sum(taken.skipped for taken in batch.files),
+                offset_known=len(self._read) + len(fresh),
+                offset_committed=len(self._read) + len(batch.files),
+                snapshot_committed=status.status != "starting",
+            ),
+        )
+
+    def committed(self, step: IngestionStep) -> None:
+        self._read.update(self._pending)
+        self._pending = {}
+        self._state = step.state
+        self._reported = step.status
+
+    def _settled(self, fresh: list[FoundFile], now_ms: int) -> list[FoundFile]:
+        settled: list[FoundFile] = []
+        seen: dict[str, tuple[FoundFile, int]] = {}
+        for file in fresh:
+            before, since_ms = self._seen.get(file.path, (file, now_ms))
+            if before != file:
+                since_ms = now_ms
+            seen[file.path] = (file, since_ms)
+            quiet_since_ms = min(since_ms, file.modified_ns // 1_000_000)
+            if now_ms - quiet_since_ms >= SETTLE_MS:
+                settled.append(file)
+        self._seen = seen
+        return sorted(settled, key=lambda file: (file.modified_ns, file.path))
+
+    def _take(self, settled: Sequence[FoundFile]) -> _Batch:
+        files: list[ReadFile] = []
+        tables: list[pa.Table] = []
+        size = 0
+        for file in settled:
+            if files and size + file.size_bytes > STEP_BYTES:
+                break
+            size += file.size_bytes
+            outcome = self._outcome(file)
+            if isinstance(outcome, SlackwaterError):
+                return _Batch(files, tables, outcome)
+            if outcome is None:
+                continue
+            rows = outcome
+            tables.append(rows.table)
+            files.append(ReadFile(file, len(rows.table), len(rows.bad)))
+        return _Batch(files, tables)
+
+    def _outcome(self, file: FoundFile) -> Rows | SlackwaterError | None:
+        """The file's rows, why it is refused, or None when it is to be read at another poll."""
+        if file in self._refused:
+            return self._refused[file]
+        try:
+            rows = read_file(file, self._config.format, self._desc)
+        except SlackwaterError as error:
+            return error
+        if rows is None or not rows.bad or self._config.on_error == "SKIP":
+            return rows
+        self._refused = {file: bad_row(file.path, rows.bad[0])}
+        return self._refused[file]
+
+    def _status(
+        self, found: list[FoundFile], problem: SlackwaterError | None, *, starting: bool
+    ) -> SourceStatus:
+        changed, vanished = self._differences(found)
+        error: SlackwaterError | None = problem
+        if error is None and (changed or vanished):
+            what = "was changed" if changed else "vanished"
+            first = (changed or vanished)[0]
+            error = user_error("SLACKWATER_SOURCE_FILE_CHANGED", file=first, change=what)
+        details: dict[str, object] = {}
+        if changed:
+            details["changed"] = changed[:_NAMED_IN_STATUS]
+        if vanished:
+            details["vanished"] = vanished[:_NAMED_IN_STATUS]
+        if error is not None:
+            details["condition"] = error.condition
+            details.update({k: v for k, v in error.parameters.items() if k in ("file", "line")})
+        initial = self._reported is None or self._reported.status == "starting"
+        if problem is not None:
+            return SourceStatus("stalled", str(problem), details)
+        name: Literal["starting", "running"] = "starting" if starting and initial else "running"
+        return SourceStatus(name, None if error is None else str(error), details)
+
+    def _differences(self, found: list[FoundFile]) -> tuple[list[str], list[str]]:
+        present = {file.path: file for file in found}
+        changed = [
+            path
+            for path, read in self._read.items()
+            if path in present and present[path] != read.found
+        ]
+        vanished = [path for path in self._read if path not in present]
+        return sorted(changed), sorted(vanished)
+
+
+def bad_row(path: str, row: BadRow) -> SlackwaterError:
+    """The error for the malformed `row` of the file `path`."""
+    return user_error("SLACKWATER_SOURCE_BAD_ROW", file=path, line=str(row.line), reason=row.reason)
+
+
+def read_file(file: FoundFile, form: Format, desc: RelationDesc) -> Rows | None:
+    """The rows of `file`, or None when it is not any more the file that was found.
+
+    Raises SLACKWATER_SOURCE_FILE_UNREADABLE.
+    """
+    data = read_bytes(file)
+    if data is None:
+        return None
+    try:
+        return read_rows(data, form, desc, packed=file.path.endswith(".gz"))
+    except UnreadableFileError as error:
+        raise user_error(
+            "SLACKWATER_SOURCE_FILE_UNREADABLE", file=file.path, reason=str(error)
+        ) from None
+
+
+def read_bytes(file: FoundFile) -> bytes | None:
+    """The contents of `file`, or None when it changed since it was found or during the read.
+
+    Raises SLACKWATER_SOURCE_FILE_UNREADABLE.
+    """
+    try:
+        with open(file.path, "rb") as handle:
+            data = handle.read()
+            after = os.fstat(handle.fileno())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise user_error(
+            "SLACKWATER_SOURCE_FILE_UNREADABLE",
+            file=file.path,
+            reason=error.strerror or str(error),
+        ) from None
+    same = (after.st_size, after.st_mtime_ns) == (file.size_bytes, file.modified_ns)
+    return data if same and len(data) == file.size_bytes else None
+
+
+def _inserts(tables: list[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(tables)
+    diffs = pa.repeat(pa.scalar(1, pa.int64()), len(table))
+    return table.append_column(pa.field(DIFF_COLUMN, pa.int64(), False), diffs)
+
+
+def _decode(state: str | None) -> dict[str, ReadFile]:
+    if state is None:
+        return {}
+    return {
+        path: ReadFile(FoundFile(path, size, modified_ns), rows, skipped)
+        for path, size, modified_ns, rows, skipped in json.loads(state)["files"]
+    }
+
+
+def _encode(read: dict[str, ReadFile]) -> str:
+    files = [
+        [r.found.path, r.found.size_bytes, r.found.modified_ns, r.rows, r.skipped]
+        for r in read.values()
+    ]
+    return json.dumps({"version": 1, "files": files}, separators=(",", ":"))

@@ -1,0 +1,244 @@
+"""Load generators: COUNTER, AUCTION and CLOCK.
+
+What a generator emits is a pure function of its configuration, the tick's number and the time of
+tick 0. The durable state is the next tick, the time of tick 0 (``base_ms``) and the time of the
+last tick; tick n is due at ``base_ms + n * tick_interval_ms``. After a pause longer than
+MAX_MISSED_TICKS intervals the base moves forward, so that at most that many missed ticks are made
+up for.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
+
+GeneratorKind = Literal["COUNTER", "AUCTION", "CLOCK"]
+MAX_MISSED_TICKS = 100
+
+ORGANIZATIONS = 10
+USERS = 60
+ACCOUNTS = 30
+BIDS_PER_AUCTION = 9
+AUCTION_LENGTH_MS = 10_000
+
+_ADJECTIVES = (
+    "Antique", "Brass", "Ceramic", "Folding", "Gilded", "Hand-Painted", "Restored", "Signed",
+    "Silver", "Vintage", "Walnut", "Woven",
+)  # fmt: skip
+_THINGS = (
+    "Barometer", "Bookcase", "Carriage Clock", "Chess Set", "Fountain Pen", "Globe", "Lantern",
+    "Map of the Coast", "Music Box", "Rocking Chair", "Sextant", "Ship in a Bottle", "Tea Service",
+    "Typewriter",
+)  # fmt: skip
+_FIRST = ("Ada", "Bo", "Clara", "Dev", "Edith", "Farid", "Greta", "Hugo", "Ines", "Jun", "Kofi",
+          "Lena", "Mato", "Nora", "Omar", "Pia", "Quin", "Rosa", "Sven", "Tala")  # fmt: skip
+_LAST = ("Abara", "Bergman", "Castillo", "Dietrich", "Eriksen", "Fontaine", "Grau", "Hale",
+         "Ito", "Jansen", "Kovac", "Lindqvist", "Moreau", "Novak", "Okoye")  # fmt: skip
+_PLACES = ("Harbour", "Lighthouse", "Meridian", "North Pier", "Old Mill", "Quayside", "Riverside",
+           "Saltmarsh", "Tidewater", "Windward")  # fmt: skip
+_TRADES = ("Auctions", "Brothers", "Collectors", "Estates", "Trading")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorConfig:
+    """A load generator. `up_to` (exclusive) bounds the ticks: a COUNTER ends at that value.
+
+    `max_cardinality` is the number of rows that a COUNTER keeps; older ones are retracted.
+    """
+
+    kind: GeneratorKind
+    tick_interval_ms: int = 1000
+    seed: int = 0
+    up_to: int | None = None
+    max_cardinality: int | None = None
+
+
+_EXPORTS: Mapping[GeneratorKind, Mapping[str, RelationDesc]] = {
+    "COUNTER": {"counter": RelationDesc.of(counter="long")},
+    "CLOCK": {"clock": RelationDesc.of(time="timestamp")},
+    "AUCTION": {
+        "organizations": RelationDesc.of(id="long", name="string"),
+        "users": RelationDesc.of(id="long", org_id="long", name="string"),
+        "accounts": RelationDesc.of(id="long", org_id="long", balance="long"),
+        "auctions": RelationDesc.of(id="long", seller="long", item="string", end_time="timestamp"),
+        "bids": RelationDesc.of(
+            id="long", buyer="long", auction_id="long", amount="integer", bid_time="timestamp"
+        ),
+    },
+}
+
+Update = tuple[tuple[Any, ...], int]
+
+
+def exports(kind: GeneratorKind) -> dict[str, RelationDesc]:
+    """The relations of a generator by name.
+
+    COUNTER and CLOCK have one, which is the source itself; AUCTION's are tables beside the source.
+    """
+    return dict(_EXPORTS[kind])
+
+
+def tick(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
+    """The updates of tick `number` (from 0), which is due at `time_ms`."""
+    return _TICKS[config.kind](config, number, time_ms)
+
+
+def _counter(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
+    updates: list[Update] = [((number + 1,), 1)]
+    oldest = number + 1 - (config.max_cardinality or number + 1)
+    if oldest > 0:
+        updates.append(((oldest,), -1))
+    return {"counter": updates}
+
+
+def _clock(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
+    return {"clock": [((time_ms * 1000,), 1)]}
+
+
+def _draw(config: GeneratorConfig, table: str, row_id: int) -> random.Random:
+    """A stream of choices of its own for each row, so that a row does not depend on others."""
+    return random.Random(f"{config.seed}/{table}/{row_id}")
+
+
+def _auction(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
+    updates = _parties(config) if number == 0 else {}
+    auction, turn = divmod(number, BIDS_PER_AUCTION + 1)
+    auction_id = auction + 1
+    if turn == 0:
+        choice = _draw(config, "auctions", auction_id)
+        item = f"{choice.choice(_ADJECTIVES)} {choice.choice(_THINGS)}"
+        end_time = (time_ms + AUCTION_LENGTH_MS) * 1000
+        row = (auction_id, choice.randint(1, USERS), item, end_time)
+        updates["auctions"] = [(row, 1)]
+    else:
+        bid_id = auction * BIDS_PER_AUCTION + turn
+        choice = _draw(config, "bids", bid_id)
+        bid = (bid_id, choice.randint(1, USERS), auction_id, choice.randint(1, 100), time_ms * 1000)
+        updates["bids"] = [(bid, 1)]
+    return updates
+
+
+def _parties(config: GeneratorConfig) -> dict[str, list[Update]]:
+    organizations: list[Update] = []
+    for row_id in range(1, ORGANIZATIONS + 1):
+        trade = _draw(config, "organizations", row_id).choice(_TRADES)
+        organizations.append(((row_id, f"{_PLACES[row_id - 1]} {trade}"), 1))
+    users: list[Update] = []
+    for row_id in range(1, USERS + 1):
+        choice = _draw(config, "users", row_id)
+        name = f"{choice.choice(_FIRST)} {choice.choice(_LAST)}"
+        users.append(((row_id, choice.randint(1, ORGANIZATIONS), name), 1))
+    accounts: list[Update] = []
+    for row_id in range(1, ACCOUNTS + 1):
+        choice = _draw(config, "accounts", row_id)
+        row = (row_id, choice.randint(1, ORGANIZATIONS), choice.randint(100, 10_000))
+        accounts.append((row, 1))
+    return {"organizations": organizations, "users": users, "accounts": accounts}
+
+
+_TICKS: Mapping[GeneratorKind, Callable[[GeneratorConfig, int, int], dict[str, list[Update]]]] = {
+    "COUNTER": _counter,
+    "CLOCK": _clock,
+    "AUCTION": _auction,
+}
+
+
+def _table(desc: RelationDesc, updates: Sequence[Update]) -> pa.Table:
+    schema = desc.arrow_schema().append(pa.field(DIFF_COLUMN, pa.int64(), False))
+    columns = [*zip(*(row for row, _ in updates), strict=True), [diff for _, diff in updates]]
+    arrays = [
+        pa.array(list(values), type=field.type)
+        for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _state(following: int, base_ms: int | None, last_time_ms: int | None) -> str:
+    return json.dumps({"tick": following, "base_ms": base_ms, "last_time_ms": last_time_ms})
+
+
+class GeneratorIngestion:
+    """The ingestion of a load generator."""
+
+    def __init__(self, config: GeneratorConfig, state: str | None) -> None:
+        self._config = config
+        self._exports = exports(config.kind)
+        self._tick = 0
+        self._base_ms: int | None = None
+        self._last_time_ms: int | None = None
+        self._ceased = False
+        if state is not None:
+            self._continue_from(state)
+
+    def poll(self, now_ms: int) -> IngestionStep | None:
+        config = self._config
+        interval = config.tick_interval_ms
+        base = now_ms if self._base_ms is None else self._base_ms
+        due = (now_ms - base) // interval + 1 - self._tick
+        if due > MAX_MISSED_TICKS:
+            base += (due - MAX_MISSED_TICKS) * interval
+            due = MAX_MISSED_TICKS
+        if config.up_to is not None:
+            due = min(due, config.up_to - self._tick)
+        if due <= 0:
+            return self._end()
+        following = self._tick + due
+        updates: dict[str, list[Update]] = {}
+        for number in range(self._tick, following):
+            for name, rows in tick(config, number, base + number * interval).items():
+                updates.setdefault(name, []).extend(rows)
+        if config.kind == "CLOCK":
+            updates["clock"] = self._moved(updates["clock"])
+        last_time_ms = base + (following - 1) * interval
+        count = sum(len(rows) for rows in updates.values())
+        return IngestionStep(
+            updates={name: _table(self._exports[name], rows) for name, rows in updates.items()},
+            state=_state(following, base, last_time_ms),
+            status=SourceStatus("ceased" if following == config.up_to else "running"),
+            statistics=SourceStatistics(
+                messages_received=due,
+                updates_staged=count,
+                offset_known=following,
+                offset_committed=following,
+                snapshot_committed=True,
+            ),
+        )
+
+    def committed(self, step: IngestionStep) -> None:
+        self._continue_from(step.state)
+        self._ceased = step.status.status == "ceased"
+
+    def _continue_from(self, state: str) -> None:
+        decoded = json.loads(state)
+        self._tick = decoded["tick"]
+        self._base_ms = decoded["base_ms"]
+        self._last_time_ms = decoded["last_time_ms"]
+
+    def _end(self) -> IngestionStep | None:
+        """Says once, after a restart too, that UP TO is reached."""
+        if self._ceased or self._tick != self._config.up_to:
+            return None
+        return IngestionStep(
+            updates={},
+            state=_state(self._tick, self._base_ms, self._last_time_ms),
+            status=SourceStatus("ceased"),
+        )
+
+    def _moved(self, updates: list[Update]) -> list[Update]:
+        """A clock's step: only its last time is shown, and the row that is there goes.
+
+        The row that is there has the time at which it was emitted; the base may have moved since.
+        """
+        newest = max(row for row, _ in updates)
+        moved: list[Update] = [(newest, 1)]
+        if self._last_time_ms is not None:
+            moved.append(((self._last_time_ms * 1000,), -1))
+        return moved

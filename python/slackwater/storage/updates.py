@@ -1,0 +1,110 @@
+"""Arithmetic on tables of updates: consolidation, and grouping by key for the envelopes.
+
+Rows are compared through codes: equal values of a column have equal codes, NULL included, so
+columns of any type (nested ones too) can be grouped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.repr.relation import DIFF_COLUMN
+
+
+def consolidate(updates: pa.Table) -> pa.Table:
+    """Equal rows (but for ``__diff``) become one with the sum of their diffs; sums of 0 go.
+
+    Rows stay in the order of their first occurrence.
+    """
+    if len(updates) == 0:
+        return updates
+    rows = updates.drop_columns([DIFF_COLUMN])
+    grouped = _grouped(
+        rows, list(rows.column_names), {"diff": (updates.column(DIFF_COLUMN), "sum")}
+    )
+    grouped = grouped.filter(pc.not_equal(grouped["diff_sum"], 0)).sort_by("position_min")
+    consolidated = rows.take(grouped["position_min"])
+    field = pa.field(DIFF_COLUMN, pa.int64(), False)
+    at = updates.schema.get_field_index(DIFF_COLUMN)
+    return consolidated.add_column(at, field, grouped["diff_sum"])
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """What happened to each key at each time, in the order of first occurrence.
+
+    The arrays are positions in the table of updates. `old` and `new` are NULL where the key had,
+    or has, no row; `any_row` is one of the key's rows. `violation` is true where the key has more
+    than one old or new row, then `old` and `new` mean nothing.
+    """
+
+    any_row: pa.Array
+    old: pa.Array
+    new: pa.Array
+    violation: pa.Array
+
+    def violated(self) -> int | None:
+        """The position of a row whose key is violated, or None."""
+        bad = self.any_row.filter(self.violation)
+        return None if len(bad) == 0 else int(bad[0].as_py())
+
+
+def changes_by_key(updates: pa.Table, time_column: str, key: Sequence[str]) -> KeyChanges:
+    """`updates` (consolidated) grouped by time and `key`."""
+    diffs = updates.column(DIFF_COLUMN)
+    positions = pa.array(range(len(updates)), pa.int64())
+    inserted = pc.greater(diffs, 0)
+    none = pa.scalar(None, pa.int64())
+    grouped = _grouped(
+        updates.select([time_column, *key]),
+        [time_column, *key],
+        {
+            "added": (pc.max_element_wise(diffs, 0), "sum"),
+            "removed": (pc.min_element_wise(diffs, 0), "sum"),
+            "new": (pc.if_else(inserted, positions, none), "max"),
+            "old": (pc.if_else(inserted, none, positions), "max"),
+        },
+    ).sort_by("position_min")
+    violation = pc.or_(pc.greater(grouped["added_sum"], 1), pc.less(grouped["removed_sum"], -1))
+    return KeyChanges(
+        any_row=grouped["position_min"].combine_chunks(),
+        old=grouped["old_max"].combine_chunks(),
+        new=grouped["new_max"].combine_chunks(),
+        violation=violation.combine_chunks(),
+    )
+
+
+def _grouped(
+    rows: pa.Table, names: Sequence[str], measures: dict[str, tuple[pa.ChunkedArray, str]]
+) -> pa.Table:
+    """`rows` grouped by `names`, with ``position_min`` and ``<measure>_<aggregate>``."""
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        f"key{i}": codes(rows.column(name)) for i, name in enumerate(names)
+    }
+    keys = list(columns)
+    columns["position"] = pa.array(range(len(rows)), pa.int64())
+    columns |= {name: values for name, (values, _) in measures.items()}
+    aggregates = [("position", "min"), *((name, how) for name, (_, how) in measures.items())]
+    return pa.table(columns).group_by(keys, use_threads=False).aggregate(aggregates)
+
+
+def codes(column: pa.ChunkedArray) -> pa.Array:
+    """Numbers that are equal exactly where the values are equal; NULL has one too.
+
+    Floating point values are equal as SQL groups them: NaN to NaN, 0.0 to -0.0.
+    """
+    values = column.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, column.type)
+    if pa.types.is_integer(values.type) and values.null_count == 0:
+        return values
+    if pa.types.is_nested(values.type):
+        values = pa.array([repr(item) for item in values.to_pylist()], pa.string())
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    return encoded.indices

@@ -1,0 +1,62 @@
+"""A leader is killed in the middle of its commits; another one opens the environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.persistence import contents, own_shard, table_shard
+
+_WRITER = """
+import sys
+from slackwater.persist.client import Append, PersistClient, TablesAppend, WriteResult
+from slackwater.persist.metastore import connect
+from tests.persistence import updates
+url, location, epoch, own, table = sys.argv[1:]
+own, table = int(own), int(table)
+client = PersistClient(connect(url), location, int(epoch))
+time = client.tables_upper()
+while True:
+    rows = updates((time, "x", time, 1))
+    part = client.file_part(rows, client.shard_directory(own))
+    client.commit(
+        [Append(own, time, time + 1, (part,))],
+        tables=TablesAppend(time, time + 1, {table: client.new_parts(table, rows)}),
+        write_ids={f"w{time}": WriteResult(time, 1, 0)},
+    )
+    client.merge_inline(table)
+    time += 1
+    print(time, flush=True)
+"""
+
+
+@pytest.mark.parametrize("commits", [1, 70])
+def test_nothing_acknowledged_is_lost_and_nothing_is_half_done(env, commits):
+    client = env.lead()
+    own, table = own_shard(client), table_shard(client)
+    for epoch in (1, 2):
+        arguments = [env.url, env.location, str(epoch), str(own), str(table)]
+        with subprocess.Popen(
+            [sys.executable, "-c", _WRITER, *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ) as writer:
+            for _ in range(commits):
+                acknowledged = int(writer.stdout.readline())
+            writer.kill()
+            # What was printed before the kill was acknowledged as well.
+            for line in writer.stdout:
+                if line.endswith("\n"):
+                    acknowledged = int(line)
+        client = env.lead(expected_epoch=epoch)
+        upper = client.tables_upper()
+        assert acknowledged <= upper <= acknowledged + 1
+        assert client.state(own).upper == upper
+        expected = sorted([(n, "x") for n in range(upper)], key=repr)
+        assert contents(client, own, upper) == expected
+        assert contents(client, table, upper) == expected
+        assert client.written(f"w{upper - 1}").timestamp == upper - 1
+        assert client.written(f"w{upper}") is None

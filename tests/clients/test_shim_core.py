@@ -1,0 +1,715 @@
+"""The shim in a real Spark session, above a coordinator with canned answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+JARS = sorted((HERE.parent.parent / "python/slackwater/jars").glob("slackwater-spark_4.2_*.jar"))
+
+pytestmark = pytest.mark.spark
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 20) -> bool:
+    end = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def interpreter(folder: Path) -> Path:
+    """What the shim runs instead of Python: the fake, whatever module it asks for."""
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "fake_coordinator.py"}" "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Environment:
+    def __init__(self, location: Path) -> None:
+        self.location = location
+
+    def starts(self) -> list[dict[str, Any]]:
+        return lines(self.location / "starts.jsonl")
+
+    def calls(self, path: str) -> list[dict[str, Any]]:
+        return [c["body"] for c in lines(self.location / "calls.jsonl") if c["path"] == path]
+
+    def planned(self) -> list[str]:
+        return [body["text"] for body in self.calls("/v1/plan")]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    assert JARS, "make jar builds it"
+    folder = tmp_path_factory.mktemp("shim")
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.jars", str(JARS[0]))
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.slackwater.python", str(interpreter(folder)))
+        .config("spark.slackwater.location", str(folder / "never"))
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "environment")
+
+
+@pytest.fixture
+def spark(base: SparkSession, env: Environment) -> SparkSession:
+    """A session with an environment of its own, in Spark's own catalog."""
+    session = base.newSession()
+    session.conf.set("spark.slackwater.location", str(env.location))
+    env.location.mkdir()
+    activate(session)
+    return session
+
+
+def activate(session: SparkSession) -> None:
+    """Python calls of one driver share a thread, and with it the active session."""
+    jvm = session.sparkContext._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+
+
+@pytest.fixture
+def ours(spark: SparkSession) -> SparkSession:
+    spark.sql("USE slackwater")
+    return spark
+
+
+def parser_of(session: SparkSession) -> Any:
+    return session._jsparkSession.sessionState().sqlParser()
+
+
+def class_name(value: Any) -> str:
+    return value.getClass().getName()
+
+
+def plan_of(session: SparkSession, text: str) -> str:
+    return str(parser_of(session).parsePlan(text).toString())
+
+
+# ---- activation ----------------------------------------------------------------------------
+
+
+def test_service_file_activates_once(base: SparkSession) -> None:
+    for session in (base, base.newSession()):
+        parser = parser_of(session)
+        assert class_name(parser) == "org.apache.spark.sql.slackwater.SlackwaterParser"
+        assert class_name(parser.delegate()).endswith("SparkSqlParser")
+        assert session.conf.get("spark.sql.catalog.slackwater") == "io.slackwater.SlackwaterCatalog"
+
+
+def test_extensions_are_installed_once_however_often_asked(base: SparkSession) -> None:
+    jvm = base.sparkContext._jvm
+    extensions = jvm.org.apache.spark.sql.SparkSessionExtensions()
+    for name in ("SlackwaterExtensionsProvider", "SlackwaterExtensions"):
+        getattr(jvm.io.slackwater, name)().apply(extensions)
+    plain = parser_of(base).delegate()
+    parser = extensions.buildParser(base._jsparkSession, plain)
+    assert class_name(parser) == "org.apache.spark.sql.slackwater.SlackwaterParser"
+    assert class_name(parser.delegate()).endswith("SparkSqlParser")
+
+
+def test_every_method_of_the_parser_is_delegated(base: SparkSession) -> None:
+    parser = parser_of(base)
+    declared = {method.getName() for method in parser.getClass().getDeclaredMethods()}
+    interface = next(
+        i for i in parser.getClass().getInterfaces() if i.getName().endswith("ParserInterface")
+    )
+    modifier = base.sparkContext._jvm.java.lang.reflect.Modifier
+    asked = {
+        method.getName()
+        for method in interface.getMethods()
+        if not modifier.isStatic(method.getModifiers())
+    }
+    assert {"parsePlan", "parsePlanWithParameters", "parseDataType"} <= asked
+    assert asked <= declared
+
+
+def test_disabled_leaves_everything_to_spark(spark: SparkSession, env: Environment) -> None:
+    spark.conf.set("spark.slackwater.enabled", "false")
+    with pytest.raises(ParseException):
+        spark.sql("SHOW SOURCES")
+    with pytest.raises(ParseException):
+        spark.sql("SELECT 1 AS OF 5")
+    assert not env.starts()
+
+
+# ---- plain Spark ---------------------------------------------------------------------------
+
+PLAIN = [
+    "SELECT 1 AS of",
+    "SELECT * FROM range(2) AS OF (n)",
+    "CREATE TEMPORARY VIEW plain AS SELECT 1 AS a",
+    "CREATE TABLE plain_t (a INT) USING parquet",
+    "INSERT INTO plain_t VALUES (1), (2)",
+    "SHOW TABLES",
+    "SHOW CREATE TABLE plain_t",
+    "SHOW VIEWS",
+    "SET cluster = mine",
+    "SET spark.slackwater.note = x",
+    "SET",
+    "RESET spark.slackwater.note",
+    "ALTER TABLE plain_t SET TBLPROPERTIES ('a' = 'b')",
+    "COMMENT ON TABLE plain_t IS 'x'",
+    "DROP TABLE plain_t",
+    "CREATE SCHEMA plain_s",
+    "DROP SCHEMA plain_s CASCADE",
+    "EXPLAIN SELECT 1",
+    "EXPLAIN FORMATTED SELECT 1",
+    "BEGIN SELECT 1; END",
+    "DECLARE VARIABLE plain_v INT DEFAULT 3",
+    "EXECUTE IMMEDIATE 'SELECT ? + 1' USING 2",
+    "-- CREATE SOURCE s\nSELECT 'SUBSCRIBE x' /* SHOW /* SOURCES */ */",
+    "WITH a AS (SELECT 1 AS of) SELECT of FROM a",
+    "USE spark_catalog",
+    "SHOW CATALOGS",
+]
+
+
+def test_plain_sql_never_starts_a_process(spark: SparkSession, env: Environment) -> None:
+    for text in PLAIN:
+        spark.sql(text).collect()
+    assert spark.sql("SELECT :a + 1 AS x", args={"a": 4}).collect()[0].x == 5
+    assert spark.sql("SELECT ? + 1 AS x", args=[4]).collect()[0].x == 5
+    assert spark.sql("SELECT plain_v AS x").collect()[0].x == 3
+    script = "BEGIN DECLARE x INT DEFAULT 1; SET x = x + 1; SELECT x; END"
+    assert spark.sql(script).collect()[0][0] == 2
+    assert not env.starts()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE MATERIALIZED VIEW v AS SELECT 1",
+        "CREATE INDEX i ON t (a)",
+        "DROP MATERIALIZED VIEW v",
+        "BEGIN",
+        "COMMIT",
+        "ALTER TABLE t SWAP WITH u",
+    ],
+)
+def test_elsewhere_these_are_sparks_errors(
+    spark: SparkSession, env: Environment, text: str
+) -> None:
+    with pytest.raises(PySparkException) as caught:
+        spark.sql(text)
+    assert not (caught.value.getCondition() or "").startswith("SLACKWATER")
+    assert not env.starts()
+
+
+# ---- claims --------------------------------------------------------------------------------
+
+ANYWHERE = [
+    "CREATE SOURCE s FROM LOAD GENERATOR COUNTER",
+    "  -- first\n /* then /* nested */ */ create source if not exists s FROM LOAD GENERATOR CLOCK",
+    "CREATE SINK s FROM t INTO FILES (PATH 'x', FORMAT PARQUET)",
+    "CREATE DEFAULT INDEX ON slackwater.default.t",
+    "CREATE INDEX i IN CLUSTER c ON slackwater.default.t (a)",
+    "CREATE CLUSTER c (SIZE '1')",
+    "CREATE CLUSTER REPLICA c.r (SIZE '1')",
+    "CREATE OR REPLACE MATERIALIZED VIEW IF NOT EXISTS `slackwater`.default.v AS SELECT 1",
+    "CREATE TABLE slackwater.default.t (a INT) WITH (RETAIN HISTORY FOR '1 hour')",
+    "DROP SOURCE IF EXISTS a, b CASCADE",
+    "DROP TABLE IF EXISTS slackwater.default.a, slackwater.default.b",
+    "DROP INDEX slackwater.default.i",
+    "ALTER SOURCE s RENAME TO u",
+    "ALTER TABLE slackwater.default.t SET (RETAIN HISTORY FOR '1 day')",
+    "ALTER TABLE slackwater.default.t SWAP WITH slackwater.default.u",
+    "SUBSCRIBE TO slackwater.default.t",
+    "SUBSCRIBE (SELECT 1) AS OF 5",
+    "DECLARE c CURSOR FOR SUBSCRIBE TO slackwater.default.t",
+    "CLOSE c;",
+    "EXPLAIN TIMESTAMP FOR SELECT 1",
+    "EXPLAIN INCREMENTAL FOR SELECT 1",
+    "EXPLAIN OPTIMIZED PLAN FOR SELECT 1",
+    "SET slackwater.cluster = 'x'",
+    "RESET slackwater.cluster",
+    "COMMENT ON SINK s IS 'x'",
+]
+
+IN_SLACKWATER = [
+    "CREATE MATERIALIZED VIEW v IN CLUSTER c AS SELECT 1",
+    "CREATE INDEX ON t (a)",
+    "CREATE TABLE t (a INT) WITH (RETAIN HISTORY FOR '1 hour')",
+    "DROP MATERIALIZED VIEW v",
+    "DROP TABLE t CASCADE",
+    "DROP VIEW a, b",
+    "ALTER MATERIALIZED VIEW v RENAME TO w",
+    "BEGIN",
+    "BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    "START TRANSACTION",
+    "COMMIT;",
+    "ROLLBACK WORK",
+    "SET cluster = c",
+    "SET transaction_isolation TO 'serializable'",
+    "RESET statement_timeout",
+    "COMMENT ON MATERIALIZED VIEW v IS 'x'",
+]
+
+
+def test_statements_that_are_ours_anywhere(spark: SparkSession, env: Environment) -> None:
+    for text in ANYWHERE:
+        assert spark.sql(text).collect() == []
+    assert env.planned() == ANYWHERE
+    assert len(env.starts()) == 1
+
+
+def test_statements_that_are_ours_in_our_catalog(ours: SparkSession, env: Environment) -> None:
+    for text in IN_SLACKWATER:
+        assert ours.sql(text).collect() == []
+    assert env.planned() == IN_SLACKWATER
+
+
+def test_the_coordinator_may_hand_a_statement_back(ours: SparkSession, env: Environment) -> None:
+    ours.sql("SET cluster = sparks")
+    assert env.planned() == ["SET cluster = sparks"]
+    assert env.calls("/v1/execute") == []
+    assert ours.conf.get("cluster") == "sparks"
+
+
+# ---- commands ------------------------------------------------------------------------------
+
+
+def test_rows_of_a_command(spark: SparkSession, env: Environment) -> None:
+    frame = spark.sql("SHOW SOURCES")
+    assert frame.schema.simpleString() == "struct<name:string,size:bigint>"
+    assert [tuple(row) for row in frame.collect()] == [("a", 1), (None, 2), ("ü", None)]
+    assert frame.count() == 3
+    assert len(env.calls("/v1/execute")) == 1
+    body = env.calls("/v1/execute")[0]
+    application, session = body["session"].split("/")
+    assert application == spark.sparkContext.applicationId
+    assert session == spark._jsparkSession.sessionUUID()
+    assert body["context"]["catalog"] == "spark_catalog"
+    assert body["context"]["namespace"] == ["default"]
+
+
+def test_types_of_a_command(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    row = spark.sql("FETCH ALL c").collect()[0]
+    assert row.mz_timestamp == 5
+    assert row.price == Decimal("1.50")
+    assert row.raw == b"\x00\x01"
+    assert row.day.isoformat() == "1970-01-02"
+    assert spark.sql("FETCH ALL c").selectExpr("unix_millis(at)").collect()[0][0] == 1000
+
+
+def test_variables_are_substituted(spark: SparkSession, env: Environment) -> None:
+    spark.conf.set("my.kind", "SOURCES")
+    spark.sql("SHOW SOURCES LIKE '${my.kind}'")
+    assert env.planned() == ["SHOW SOURCES LIKE 'SOURCES'"]
+
+
+def test_parameters_of_a_command_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql("SHOW SOURCES LIKE :p", args={"p": "x"})
+    assert caught.value.getCondition() == "SLACKWATER_UNSUPPORTED"
+    assert caught.value.getSqlState() == "0A000"
+
+
+def test_a_command_in_execute_immediate(spark: SparkSession) -> None:
+    assert spark.sql("EXECUTE IMMEDIATE 'SHOW SOURCES'").count() == 3
+
+
+def test_a_plan_does_not_show_what_may_be_secret(spark: SparkSession) -> None:
+    text = plan_of(spark, "CREATE SOURCE s FROM KAFKA (PASSWORD 'hush')")
+    assert "hush" not in text
+    assert "CREATE SOURCE" in text
+
+
+# ---- errors --------------------------------------------------------------------------------
+
+
+def test_error_of_execution(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql("DROP SOURCE fail")
+    error = caught.value
+    assert error.getCondition() == "SLACKWATER_DEPENDENT_OBJECTS"
+    assert error.getSqlState() == "2BP01"
+    assert error.getMessageParameters() == {"objectName": "x", "dependents": "y"}
+    assert str(error).splitlines()[0] == (
+        "[SLACKWATER_DEPENDENT_OBJECTS] Cannot drop x: other objects depend on it: y. "
+        "SQLSTATE: 2BP01"
+    )
+    assert error._origin.getCause() is None
+
+
+def test_error_with_a_position(spark: SparkSession) -> None:
+    with pytest.raises(ParseException) as caught:
+        spark.sql("CREATE SOURCE syntax")
+    error = caught.value
+    assert error.getCondition() == "SLACKWATER_SYNTAX_ERROR"
+    assert error.getSqlState() == "42601"
+    assert error.getMessageParameters() == {"found": "SYNTAX"}
+    text = str(error)
+    assert text.startswith("[SLACKWATER_SYNTAX_ERROR] Syntax error in CREATE SOURCE at or near")
+    assert "(line 1, pos 14)" in text
+
+
+def test_a_condition_of_sparks_stays(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql("CREATE SOURCE s FROM missing")
+    assert caught.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
+    assert caught.value.getSqlState() == "42P01"
+
+
+# ---- catalog -------------------------------------------------------------------------------
+
+
+def test_schemas(ours: SparkSession) -> None:
+    ours.sql("CREATE SCHEMA s")
+    ours.sql("CREATE SCHEMA IF NOT EXISTS s")
+    with pytest.raises(AnalysisException) as caught:
+        ours.sql("CREATE SCHEMA s")
+    assert caught.value.getSqlState() == "42P06"
+    assert [row[0] for row in ours.sql("SHOW SCHEMAS").collect()] == ["default", "mz_catalog", "s"]
+    ours.sql("USE s")
+    assert ours.catalog.currentDatabase() == "s"
+    ours.sql("CREATE TABLE t (a INT)")
+    with pytest.raises(AnalysisException) as caught:
+        ours.sql("DROP SCHEMA s")
+    assert caught.value.getSqlState() in ("2BP01", "42K0L")
+    ours.sql("USE default")
+    ours.sql("DROP SCHEMA s CASCADE")
+    with pytest.raises(AnalysisException):
+        ours.sql("USE s")
+
+
+def test_tables(ours: SparkSession, env: Environment) -> None:
+    ours.sql(
+        "CREATE TABLE t (k INT NOT NULL COMMENT 'key', v STRING DEFAULT 'x', c VARCHAR(3)) "
+        "COMMENT 'all' TBLPROPERTIES ('retain_history' = '1 hour')"
+    )
+    body = env.calls("/v1/catalog/create_table")[0]
+    assert body["namespace"] == ["default"]
+    assert body["comment"] == "all"
+    assert body["properties"] == {"retain_history": "1 hour"}
+    fields = {field["name"]: field for field in body["schema"]["fields"]}
+    assert fields["k"]["nullable"] is False
+    assert fields["k"]["metadata"]["comment"] == "key"
+    assert fields["v"]["metadata"]["CURRENT_DEFAULT"] == "'x'"
+    assert fields["c"]["type"] == "varchar(3)"
+    assert [row.tableName for row in ours.sql("SHOW TABLES").collect()] == ["t"]
+    described = {row.col_name: row.data_type for row in ours.sql("DESCRIBE t").collect()}
+    assert described["k"] == "int"
+    assert described["c"] == "varchar(3)"
+    ours.sql("ALTER TABLE t ADD COLUMN extra BIGINT")
+    assert "extra" in ours.table("slackwater.default.t").columns
+    ours.sql("ALTER TABLE t RENAME TO u")
+    with pytest.raises(AnalysisException) as caught:
+        ours.sql("CREATE TABLE u (a INT)")
+    assert caught.value.getSqlState() == "42P07"
+    ours.sql("CREATE TABLE IF NOT EXISTS u (a INT)")
+    ours.sql("DROP TABLE u")
+    with pytest.raises(AnalysisException) as caught:
+        ours.table("slackwater.default.u")
+    assert caught.value.getSqlState() == "42P01"
+
+
+def test_another_applications_change_is_seen(ours: SparkSession, env: Environment) -> None:
+    ours.sql("CREATE TABLE t (a INT)")
+    assert ours.table("slackwater.default.t").columns == ["a"]
+    other = ours.newSession()
+    other.conf.set("spark.slackwater.location", str(env.location))
+    activate(other)
+    other.sql("ALTER TABLE slackwater.default.t ADD COLUMN b INT")
+    activate(ours)
+    assert ours.table("slackwater.default.t").columns == ["a", "b"]
+    assert len(env.starts()) == 1
+
+
+def test_what_a_collection_cannot_have_is_refused(ours: SparkSession) -> None:
+    for text in (
+        "CREATE TABLE t (a INT, b INT) PARTITIONED BY (b)",
+        "CREATE TABLE t (a INT) LOCATION '/tmp/x'",
+    ):
+        with pytest.raises(AnalysisException) as caught:
+            ours.sql(text)
+        assert caught.value.getCondition() == "SLACKWATER_UNSUPPORTED"
+
+
+def test_views_keep_where_they_were_created(ours: SparkSession, env: Environment) -> None:
+    ours.sql("CREATE VIEW v (x) AS SELECT id + 1 FROM range(3)")
+    ours.sql("CREATE VIEW w AS SELECT * FROM v WHERE x > 1")
+    assert env.calls("/v1/catalog/create_view")[1]["context"]["namespace"] == ["default"]
+    ours.sql("CREATE SCHEMA elsewhere")
+    ours.sql("USE elsewhere")
+    assert sorted(row.x for row in ours.sql("SELECT * FROM default.w").collect()) == [2, 3]
+    ours.sql("USE spark_catalog")
+    assert ours.sql("SELECT max(x) FROM slackwater.default.w").collect()[0][0] == 3
+    names = [row.viewName for row in ours.sql("SHOW VIEWS IN slackwater.default").collect()]
+    assert names == ["v", "w"]
+    ours.sql("CREATE OR REPLACE VIEW slackwater.default.v AS SELECT 7L AS x")
+    assert [row.x for row in ours.sql("SELECT * FROM slackwater.default.w").collect()] == [7]
+    ours.sql("DROP VIEW slackwater.default.w")
+    with pytest.raises(AnalysisException):
+        ours.sql("SELECT * FROM slackwater.default.w")
+
+
+def test_time_travel_of_one_table(ours: SparkSession) -> None:
+    ours.conf.set("spark.sql.session.timeZone", "UTC")
+    ours.sql("CREATE TABLE t (a INT)")
+    ours.sql("SELECT * FROM t TIMESTAMP AS OF '1970-01-01 00:00:05'")
+    ours.sql("SELECT * FROM t VERSION AS OF 5000")
+    with pytest.raises(AnalysisException) as caught:
+        ours.sql("SELECT * FROM t VERSION AS OF 'main'")
+    assert caught.value.getCondition() == "SLACKWATER_INVALID_AS_OF"
+
+
+# ---- AS OF ---------------------------------------------------------------------------------
+
+AS_OF = [
+    ("SELECT 1 AS of", None),
+    ("SELECT 1 AS `as of 5`", None),
+    ("SELECT * FROM range(2) AS OF (n)", None),
+    ("SELECT 'x AS OF 5'", None),
+    ('SELECT "x AS OF 5"', None),
+    ("SELECT r'\\' AS of", None),
+    ("SELECT 1 -- AS OF 5", None),
+    ("SELECT 1 /* AS OF 5 */", None),
+    ("SELECT (SELECT 1 AS of) + 5", None),
+    ("SELECT * FROM t TIMESTAMP AS OF '2024-01-01'", None),
+    ("SELECT * FROM t VERSION AS OF 5", None),
+    ("SELECT * FROM t FOR SYSTEM_TIME AS OF '2024-01-01'", None),
+    ("SELECT a AS of FROM t", None),
+    ("SELECT a AS of, b FROM t", None),
+    ("SELECT 1 AS OF 5", "5"),
+    ("SELECT * FROM t AS OF 5;", "5"),
+    ("select * from t as of at least 5", "least 5"),
+    ("SELECT * FROM t AS\nOF /* the time */ 5 -- end", "5"),
+    ("SELECT * FROM t WHERE a = 'AS OF 1' AS OF (2 + 3)", "(2 + 3)"),
+    ("SELECT * FROM t AS OF TIMESTAMP '2024-01-01 00:00:00'", "2024"),
+    ("SELECT * FROM t AS OF now() - INTERVAL '1' HOUR", "now"),
+    ("SELECT a AS of FROM t AS OF 7", "7"),
+    ("SELECT * FROM t AS x JOIN u AS y ON x.a = y.a ORDER BY 1 LIMIT 3 AS OF 8", "8"),
+    ("WITH c AS (SELECT * FROM t) SELECT * FROM c AS OF 9", "9"),
+    ("(SELECT 1 UNION ALL SELECT 2) AS OF 6", "6"),
+    ("SELECT r'\\' AS OF 5", "5"),
+    ("EXPLAIN SELECT * FROM t AS OF 5", "5"),
+    ("INSERT INTO u SELECT * FROM t AS OF 5", "5"),
+    ("CREATE TABLE u AS SELECT * FROM t AS OF 5", "5"),
+    ("CREATE OR REPLACE TEMP VIEW u AS SELECT * FROM t AS OF 5", "5"),
+    ("CREATE VIEW u AS SELECT * FROM t AS OF 5", "5"),
+    ("CACHE TABLE u AS SELECT * FROM t AS OF 5", "5"),
+    ("VALUES (1) AS OF 5", "5"),
+    ("TABLE t AS OF 5", "5"),
+]
+
+
+def as_of_nodes(plan: Any) -> list[Any]:
+    found = [plan] if class_name(plan).endswith(".AsOf") else []
+    children = plan.children()
+    inner = [children.apply(i) for i in range(children.length())]
+    if class_name(plan).endswith("ExplainCommand"):
+        inner.append(plan.logicalPlan())
+    if class_name(plan).endswith("CreateViewCommand"):
+        inner = [plan.plan()]
+    return found + [node for child in inner for node in as_of_nodes(child)]
+
+
+@pytest.mark.parametrize(("text", "time_text"), AS_OF)
+def test_as_of_is_found(spark: SparkSession, text: str, time_text: str | None) -> None:
+    nodes = as_of_nodes(parser_of(spark).parsePlan(text))
+    if time_text is None:
+        assert nodes == []
+    else:
+        assert len(nodes) == 1
+        assert nodes[0].atLeast() == time_text.startswith("least")
+        assert time_text.removeprefix("least ").strip("()") in nodes[0].time().toString()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP TABLE t AS OF 5",
+        "SELECT * FROM t t2 t3 AS OF 5",
+        "SELECT a AS OF FROM FROM",
+        "DELETE FROM t WHERE a = 1 AS OF 5",
+    ],
+)
+def test_as_of_without_a_query_is_a_syntax_error_of_sparks(
+    spark: SparkSession, env: Environment, text: str
+) -> None:
+    with pytest.raises(ParseException) as caught:
+        spark.sql(text)
+    assert caught.value.getCondition() == "PARSE_SYNTAX_ERROR"
+    assert not env.starts()
+
+
+def test_as_of_with_something_that_is_no_expression(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql("SELECT 1 FROM range(1) AS OF 5 6")
+    assert caught.value.getCondition() == "SLACKWATER_INVALID_AS_OF"
+    assert caught.value.getSqlState() == "22023"
+
+
+def test_as_of_with_parameters(spark: SparkSession) -> None:
+    frame = spark.sql("EXPLAIN EXTENDED SELECT :x + id FROM range(2) AS OF :t", args={"x": 1, "t": 5})
+    parsed = frame.collect()[0][0].split("== Analyzed")[0]
+    assert "AsOf 5" in parsed
+    frame = spark.sql("EXPLAIN EXTENDED SELECT ? + id FROM range(2) AS OF ?", args=[1, 6])
+    assert "AsOf 6" in frame.collect()[0][0].split("== Analyzed")[0]
+
+
+def test_stored_texts_keep_as_of(spark: SparkSession) -> None:
+    view = parser_of(spark).parsePlan("CREATE TEMP VIEW u AS SELECT 1 AS a AS OF AT LEAST 5")
+    stored = view.originalText().get()
+    assert stored == "SELECT 1 AS a AS OF AT LEAST 5"
+    again = parser_of(spark).parseQuery(stored)
+    assert len(as_of_nodes(again)) == 1
+
+
+# ---- the process ---------------------------------------------------------------------------
+
+
+def test_what_the_process_is_given(spark: SparkSession, env: Environment) -> None:
+    spark.conf.set("spark.slackwater.metastore", "sqlite:///x.db")
+    spark.sql("SHOW SOURCES")
+    start = env.starts()[0]
+    assert start["arguments"] == ["-m", "slackwater.server"]
+    assert start["SLACKWATER_APPLICATION"] == spark.sparkContext.applicationId
+    assert start["SLACKWATER_METASTORE"] == "sqlite:///x.db"
+    assert int(start["PYSPARK_GATEWAY_PORT"]) > 0
+    assert os.getpgid(start["pid"]) == start["pid"]
+
+
+def test_a_killed_coordinator_is_started_again(ours: SparkSession, env: Environment) -> None:
+    ours.sql("CREATE TABLE t (a INT)")
+    first = env.starts()[0]["pid"]
+    os.kill(first, signal.SIGKILL)
+    assert ours.table("slackwater.default.t").columns == ["a"]
+    assert ours.sql("SHOW SOURCES").count() == 3
+    assert len(env.starts()) == 2
+
+
+def test_a_statement_whose_coordinator_dies_is_not_repeated(
+    spark: SparkSession, env: Environment
+) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql("CREATE SOURCE die")
+    assert caught.value.getCondition() == "SLACKWATER_STATEMENT_INTERRUPTED"
+    assert caught.value.getSqlState() == "57P02"
+    assert len(env.calls("/v1/execute")) == 1
+    assert spark.sql("SHOW SOURCES").count() == 3
+    assert len(env.starts()) == 2
+
+
+def test_a_coordinator_that_cannot_start(spark: SparkSession, env: Environment) -> None:
+    (env.location / "refuse-start").touch()
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql("SHOW SOURCES")
+    assert caught.value.getCondition() == "SLACKWATER_COORDINATOR_START"
+    assert caught.value.getSqlState() == "08001"
+    assert "ValueError: no good reason" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    (env.location / "refuse-start").unlink()
+    assert spark.sql("SHOW SOURCES").count() == 3
+
+
+def test_concurrent_first_statements_start_one_process(base: SparkSession, env: Environment) -> None:
+    program = """
+import sys, threading
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]")
+for pair in sys.argv[1:]:
+    builder = builder.config(*pair.split("=", 1))
+spark = builder.getOrCreate()
+counts = []
+def run():
+    counts.append(spark.newSession().sql("SHOW SOURCES").count())
+threads = [threading.Thread(target=run) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert counts == [3] * 4, counts
+print("JVM", spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
+parser = spark._jsparkSession.sessionState().sqlParser()
+print("PARSER", parser.delegate().getClass().getSimpleName(), flush=True)
+sys.stdin.read()
+"""
+    env.location.mkdir()
+    settings = {
+        "spark.jars": str(JARS[0]),
+        "spark.ui.enabled": "false",
+        "spark.sql.extensions": "io.slackwater.SlackwaterExtensions",
+        "spark.sql.catalog.slackwater": "io.slackwater.SlackwaterCatalog",
+        "spark.slackwater.python": base.conf.get("spark.slackwater.python"),
+        "spark.slackwater.location": str(env.location),
+    }
+    command = [sys.executable, "-c", program, *(f"{k}={v}" for k, v in settings.items())]
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "_PYSPARK_", "SPARK_"))
+    }
+    driver = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean
+    )
+    try:
+        assert driver.stdout is not None
+        said = dict([driver.stdout.readline().split(), driver.stdout.readline().split()])
+        assert said["PARSER"] == "SparkSqlParser"
+        starts = env.starts()
+        assert len(starts) == 1
+        coordinator = starts[0]["pid"]
+        assert alive(coordinator)
+        os.kill(int(said["JVM"]), signal.SIGKILL)
+        assert wait_for(lambda: not alive(coordinator))
+    finally:
+        driver.kill()
+        driver.wait()
+
+
+def test_the_end_of_a_session_is_told(base: SparkSession, env: Environment) -> None:
+    env.location.mkdir()
+    session = base.newSession()
+    session.conf.set("spark.slackwater.location", str(env.location))
+    activate(session)
+    session.sql("SHOW SOURCES").collect()
+    name = env.calls("/v1/execute")[0]["session"]
+    jvm = base.sparkContext._jvm
+    activate(base)
+    gateway = base.sparkContext._gateway
+    gateway.detach(session._jsparkSession)
+    del session
+
+    def told() -> bool:
+        import gc
+
+        gc.collect()
+        jvm.System.gc()
+        return {"session": name} in env.calls("/v1/session/close")
+
+    assert wait_for(told)

@@ -1,0 +1,86 @@
+"""What the tests of shards share: environments on both metastores, and updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import Engine
+
+from slackwater.persist.client import PersistClient
+from slackwater.persist.leadership import acquire
+from slackwater.persist.metastore import connect, create_all
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
+
+DESC = RelationDesc.of(k="integer", v="string")
+
+
+@dataclass(frozen=True)
+class Environment:
+    url: str
+    engine: Engine
+    location: str
+
+    def lead(self, expected_epoch: int | None = None, **options) -> PersistClient:
+        epoch = acquire(
+            self.engine, "http://a", "/token", "app", "/log", expected_epoch=expected_epoch
+        )
+        return PersistClient(self.engine, self.location, epoch, **options)
+
+
+def new_environment(url: str, location: Path) -> Environment:
+    engine = connect(url)
+    create_all(engine)
+    return Environment(url, engine, str(location))
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def env(request, tmp_path):
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/environment/metastore.db"
+    else:
+        url = request.getfixturevalue("postgres").new_database()
+    environment = new_environment(url, tmp_path / "environment")
+    yield environment
+    environment.engine.dispose()
+
+
+def updates(*rows: tuple[int | None, str | None, int, int]) -> pa.Table:
+    """Updates (k, v, time, diff) of `DESC`."""
+    names = DESC.update_schema().names
+    return pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in rows], schema=DESC.update_schema()
+    )
+
+
+def contents(client: PersistClient, shard: int, as_of: int) -> list[tuple]:
+    rows = client.snapshot(shard, Timestamp(as_of)).to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def own_shard(client: PersistClient, upper: int = 0, desc: RelationDesc = DESC) -> int:
+    return new_shard(client, desc, Timestamp(upper), grouped=False)
+
+
+def table_shard(client: PersistClient, desc: RelationDesc = DESC) -> int:
+    return new_shard(client, desc, None, grouped=True)
+
+
+def new_shard(client, desc, upper, *, grouped) -> int:
+    made: list[int] = []
+    client.transact(
+        lambda conn: made.append(client.create_shard(conn, desc, Timestamp(0), upper, grouped))
+    )
+    return made[-1]
+
+
+def multiset(rows: Iterable[Mapping]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for row in rows:
+        key = repr(row)
+        counted[key] = counted.get(key, 0) + 1
+    return counted

@@ -1,0 +1,251 @@
+"""Shards, consolidation and the index of parts against models that are obviously right."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.persistence import DESC, new_environment, own_shard, table_shard, updates
+
+from slackwater.persist.client import Append, TablesAppend
+from slackwater.persist.consolidate import consolidate
+from slackwater.persist.holds import HoldRegistry
+from slackwater.persist.part_index import PartIndex
+from slackwater.persist.parts import FileBody, InlineBody, Part, Uniform
+
+KINDS = [
+    pa.int32(),
+    pa.string(),
+    pa.float64(),
+    pa.list_(pa.float32()),
+    pa.map_(pa.string(), pa.list_(pa.int8())),
+    pa.struct([("x", pa.string()), ("y", pa.list_(pa.struct([("z", pa.bool_())])))]),
+    pa.decimal128(20, 2),
+]
+
+
+def values(kind: pa.DataType) -> st.SearchStrategy:
+    if pa.types.is_integer(kind):
+        inner = st.integers(-2, 2)
+    elif pa.types.is_floating(kind):
+        inner = st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf])
+    elif pa.types.is_boolean(kind):
+        inner = st.booleans()
+    elif pa.types.is_decimal(kind):
+        inner = st.integers(-1, 1)
+    elif pa.types.is_string(kind):
+        inner = st.sampled_from(["", "a", "ab", "b"])
+    elif pa.types.is_map(kind):
+        inner = st.dictionaries(st.sampled_from("abc"), values(kind.item_type), max_size=3).map(
+            lambda entries: list(entries.items())
+        )
+    elif pa.types.is_list(kind):
+        inner = st.lists(values(kind.value_type), max_size=3)
+    else:
+        inner = st.fixed_dictionaries({f.name: values(f.type) for f in kind})
+    return st.none() | inner
+
+
+def canonical(value, kind):
+    if value is None:
+        return None
+    if pa.types.is_floating(kind):
+        return "nan" if math.isnan(value) else value + 0.0
+    if pa.types.is_map(kind):
+        return (
+            "map",
+            *sorted(
+                ((k, canonical(v, kind.item_type)) for k, v in value), key=lambda entry: entry[0]
+            ),
+        )
+    if pa.types.is_list(kind):
+        return ("list", *(canonical(v, kind.value_type) for v in value))
+    if pa.types.is_struct(kind):
+        return ("struct", *(canonical(value[f.name], f.type) for f in kind))
+    return value
+
+
+@given(st.data(), st.sampled_from(KINDS), st.sampled_from(KINDS))
+@settings(max_examples=150, deadline=None)
+def test_consolidation_is_the_sum_by_value(data, first, second):
+    rows = data.draw(
+        st.lists(st.tuples(values(first), values(second), st.integers(-2, 2)), max_size=12)
+    )
+    table = pa.table(
+        [
+            pa.array([row[0] for row in rows], first),
+            pa.array([row[1] for row in rows], second),
+            pa.array([row[2] for row in rows], pa.int64()),
+        ],
+        names=["a", "b", "__diff"],
+    )
+    cut = data.draw(st.integers(0, len(rows)))
+    table = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+
+    def model(found):
+        expected = Counter()
+        for row in found.to_pylist():
+            key = (canonical(row["a"], first), canonical(row["b"], second))
+            expected[key] += row["__diff"]
+        return {key: count for key, count in expected.items() if count}
+
+    result = consolidate(table)
+    result.validate(full=True)
+    assert model(result) == model(table)
+    assert result.num_rows == len(model(table))
+
+
+@st.composite
+def histories(draw):
+    steps = []
+    for _ in range(draw(st.integers(1, 8))):
+        width = draw(st.integers(0, 4))
+        rows = draw(
+            st.lists(
+                st.tuples(
+                    st.sampled_from(["own", "table", "other"]),
+                    st.integers(0, 2),
+                    st.integers(0, max(0, width - 1)),
+                ),
+                max_size=4 if width else 0,
+            )
+        )
+        kind = draw(st.sampled_from(["append", "append", "append", "truncate", "reopen", "merge"]))
+        steps.append((kind, width, rows))
+    return steps
+
+
+@given(histories())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_reads_at_every_time_agree_with_the_history(steps):
+    with tempfile.TemporaryDirectory() as folder:
+        env = new_environment(f"sqlite:///{folder}/m.db", Path(folder))
+        client = env.lead()
+        shards = {"own": own_shard(client), "table": table_shard(client)}
+        shards["other"] = table_shard(client)
+        model: dict[str, list[tuple[int, int]]] = {name: [] for name in shards}
+        retractions: dict[str, list[tuple[int, int]]] = {name: [] for name in shards}
+        upper, epoch = 1, 1
+        client.commit([Append(shards["own"], 0, 1, ())], tables=TablesAppend(0, 1, {}))
+        for kind, width, rows in steps:
+            if kind == "reopen":
+                client = env.lead(expected_epoch=epoch)
+                epoch += 1
+                continue
+            if kind == "merge":
+                for shard in shards.values():
+                    client.merge_inline(shard)
+                continue
+            width = max(1, width) if kind == "truncate" else width
+            new = dict.fromkeys(shards, ())
+            if kind == "truncate":
+                for name, shard in shards.items():
+                    new[name] = client.negation(shard, upper)
+                    present = Counter(k for k, _ in model[name])
+                    present.subtract(k for k, _ in retractions[name])
+                    retractions[name] += [(k, upper) for k in present.elements()]
+            else:
+                for name in shards:
+                    mine = [(k, upper + t) for owner, k, t in rows if owner == name]
+                    model[name] += mine
+                    table = updates(*((k, None, t, 1) for k, t in mine))
+                    if len(mine) > 1:
+                        new[name] = (client.file_part(table, client.shard_directory(shards[name])),)
+                    else:
+                        new[name] = client.new_parts(shards[name], table)
+            client.commit(
+                [Append(shards["own"], upper, upper + width, new.pop("own"))],
+                tables=TablesAppend(
+                    upper, upper + width, {shards[name]: parts for name, parts in new.items()}
+                ),
+            )
+            upper += width
+        for reader in (client, env.lead(expected_epoch=epoch)):
+            for name, shard in shards.items():
+                assert reader.state(shard).upper == upper
+                for as_of in range(upper):
+                    expected = Counter(k for k, t in model[name] if t <= as_of)
+                    expected.subtract(k for k, t in retractions[name] if t <= as_of)
+                    found = Counter(reader.snapshot(shard, as_of).column("k").to_pylist())
+                    assert found == +expected, (name, as_of)
+                    between = reader.parts_between(shard, as_of, as_of + 1)
+                    changes = reader.read(between, DESC, lower=as_of, upper=as_of + 1)
+                    net = sum(changes.column("__diff").to_pylist())
+                    assert net == sum(t == as_of for _, t in model[name]) - sum(
+                        t == as_of for _, t in retractions[name]
+                    )
+        env.engine.dispose()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=25),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_index_finds_what_a_scan_finds(steps, lower, upper):
+    index, everything, now = PartIndex(), [], 0
+    live: list[Part] = []
+    for number, (kind, delay, width) in enumerate(steps):
+        now += delay
+        body: InlineBody | FileBody = InlineBody(b"x")
+        if kind == 1:
+            body = FileBody(f"f{number}", 1, 1, Uniform(now, 1))
+            width = 0
+        if kind == 2 and live:
+            body = FileBody(live.pop().body.uri, 1, 1, Uniform(now, -1))
+            width = 0
+        part = Part(number, 1, now, now + width + 1, body, 1, now, now + width, False)
+        if kind == 1:
+            live.append(part)
+        if kind == 3 and everything:
+            gone = {p.part_id for p in index.inline_parts()[:2]}
+            everything = [p for p in everything if p.part_id not in gone]
+            index = index.replaced(gone, [part])
+        else:
+            index.add(part)
+        everything.append(part)
+
+    def order(parts):
+        return sorted(parts, key=lambda p: (p.min_time, p.part_id))
+
+    met = [p for p in everything if p.min_time < upper and p.max_time >= lower]
+    assert list(index.between(lower, upper)) == (order(met) if lower < upper else [])
+    began = [p for p in everything if p.min_time <= upper]
+    net = Counter()
+    for part in began:
+        if isinstance(part.body, FileBody):
+            net[part.body.uri] += part.body.uniform.diff
+    kept = [p for p in began if isinstance(p.body, InlineBody) or net[p.body.uri]]
+    assert list(index.at(upper)) == order(kept)
+    rebuilt = PartIndex.of(everything)
+    assert rebuilt.at(upper) == index.at(upper)
+    assert rebuilt.between(lower, upper) == index.between(lower, upper)
+    assert rebuilt.inline_bytes == index.inline_bytes
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 5)), max_size=40))
+def test_holds_are_tokens_with_an_identity(steps):
+    registry, model, taken = HoldRegistry(), {}, []
+    for kind, time, which in steps:
+        if kind == 0 or not taken:
+            shards = {which % 3, which}
+            hold = registry.acquire(shards, time)
+            taken.append(hold)
+            model[hold.hold_id] = (shards, time)
+            continue
+        hold = taken[which % len(taken)]
+        if kind == 1:
+            assert registry.release(hold) == (model.pop(hold.hold_id, None) is not None)
+        elif hold.hold_id in model and time >= model[hold.hold_id][1]:
+            assert registry.downgrade(hold, time).as_of == time
+            model[hold.hold_id] = (model[hold.hold_id][0], time)
+        for shard in range(6):
+            held = [at for shards, at in model.values() if shard in shards]
+            assert registry.oldest(shard) == min(held, default=None)
+    assert registry.oldest_of_all() == min((at for _, at in model.values()), default=None)

@@ -1,0 +1,141 @@
+"""Load generators: whole references, repeatable, and resumable at any step."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slackwater.storage.generators import (
+    MAX_MISSED_TICKS,
+    GeneratorConfig,
+    GeneratorIngestion,
+    exports,
+)
+
+NOW = 1_700_000_000_000
+PAUSES = st.lists(st.integers(0, 4000), min_size=1, max_size=30)
+
+
+def run(config, pauses, cuts=frozenset()):
+    """All updates by export, one list for each step; the process ends after the steps in `cuts`."""
+    ingestion, state, now = GeneratorIngestion(config, None), None, NOW
+    steps = []
+    for number, pause in enumerate(pauses):
+        now += pause
+        if number in cuts:
+            ingestion.poll(now)  # a step that is lost before its commit
+            ingestion = GeneratorIngestion(config, state)
+        step = ingestion.poll(now)
+        if step is not None:
+            ingestion.committed(step)
+            state = step.state
+            steps.append({name: table.to_pylist() for name, table in step.updates.items()})
+    return steps
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from(["COUNTER", "AUCTION", "CLOCK"]),
+    st.integers(0, 5),
+    PAUSES,
+    st.sets(st.integers(0, 30)),
+)
+def test_cut_and_resumed_equals_uninterrupted(kind, seed, pauses, cuts):
+    config = GeneratorConfig(kind, seed=seed, max_cardinality=3)
+    assert run(config, pauses, cuts) == run(config, pauses)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 5), PAUSES)
+def test_auction_references_are_whole_after_every_step(seed, pauses):
+    ids = {name: set() for name in exports("AUCTION")}
+    for step in run(GeneratorConfig("AUCTION", seed=seed), pauses):
+        for name, rows in step.items():
+            new = [row["id"] for row in rows]
+            assert ids[name].isdisjoint(new)
+            assert len(set(new)) == len(new)
+            ids[name] |= set(new)
+        for name, column, target in [
+            ("users", "org_id", "organizations"),
+            ("accounts", "org_id", "organizations"),
+            ("auctions", "seller", "users"),
+            ("bids", "buyer", "users"),
+            ("bids", "auction_id", "auctions"),
+        ]:
+            assert {row[column] for row in step.get(name, [])} <= ids[target]
+
+
+def test_seeds_differ():
+    def first(seed):
+        return run(GeneratorConfig("AUCTION", seed=seed), [0])
+
+    assert first(1) == first(1)
+    assert first(1) != first(2)
+
+
+def test_bids_come_while_their_auction_is_open():
+    config = GeneratorConfig("AUCTION")
+    steps = run(config, [0] + [1000] * 40)
+    auctions = {r["id"]: r for step in steps for r in step.get("auctions", [])}
+    bids = [r for step in steps for r in step.get("bids", [])]
+    assert len(bids) == 36
+    assert all(bid["bid_time"] < auctions[bid["auction_id"]]["end_time"] for bid in bids)
+
+
+@settings(max_examples=50, deadline=None)
+@given(PAUSES, st.integers(1, 5), st.integers(1, 20))
+def test_counter_against_its_definition(pauses, cardinality, up_to):
+    config = GeneratorConfig("COUNTER", max_cardinality=cardinality, up_to=up_to)
+    held = []
+    for step in run(config, pauses):
+        for row in step["counter"]:
+            if row["__diff"] > 0:
+                held.append(row["counter"])
+            else:
+                held.remove(row["counter"])
+    last = min(up_to, sum(pauses[1:]) // 1000 + 1)
+    assert held == list(range(max(1, last - cardinality + 1), last + 1))
+
+
+def test_a_counter_says_that_it_is_done_after_a_restart_too():
+    config = GeneratorConfig("COUNTER", up_to=2)
+    ingestion = GeneratorIngestion(config, None)
+    ingestion.committed(ingestion.poll(NOW))
+    step = ingestion.poll(NOW + 5000)
+    assert step.status.status == "ceased"
+    ingestion.committed(step)
+    assert ingestion.poll(NOW + 6000) is None
+    again = GeneratorIngestion(config, step.state)
+    step = again.poll(NOW + 9000)
+    assert (step.updates, step.status.status) == ({}, "ceased")
+
+
+@settings(max_examples=30, deadline=None)
+@given(PAUSES)
+def test_a_clock_shows_one_row(pauses):
+    held = set()
+    for step in run(GeneratorConfig("CLOCK"), pauses):
+        for row in sorted(step["clock"], key=lambda row: row["__diff"]):
+            if row["__diff"] > 0:
+                held.add(row["time"])
+            else:
+                held.remove(row["time"])
+        assert len(held) == 1
+
+
+def test_a_long_pause_is_not_made_up_for_in_full():
+    ingestion = GeneratorIngestion(GeneratorConfig("COUNTER"), None)
+    ingestion.committed(ingestion.poll(NOW))
+    step = ingestion.poll(NOW + 86_400_000)
+    assert len(step.updates["counter"]) == MAX_MISSED_TICKS
+    ingestion.committed(step)
+    assert ingestion.poll(NOW + 86_400_000) is None
+    assert len(ingestion.poll(NOW + 86_401_000).updates["counter"]) == 1
+
+
+@pytest.mark.parametrize("kind", ["COUNTER", "AUCTION", "CLOCK"])
+def test_tables_have_the_declared_schema(kind):
+    step = GeneratorIngestion(GeneratorConfig(kind), None).poll(NOW)
+    for name, table in step.updates.items():
+        expected = exports(kind)[name].arrow_schema()
+        assert table.schema == expected.append(pa.field("__diff", pa.int64(), False))

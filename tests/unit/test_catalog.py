@@ -1,0 +1,329 @@
+"""The catalog: rules of names and dependents, and its durable form."""
+
+import json
+import threading
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from slackwater.adapter.catalog.durable import DurableCatalog, declare_tables
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.catalog.ops import (
+    AlterItem,
+    CreateItem,
+    CreateSchema,
+    DropItem,
+    DropSchema,
+    RenameItem,
+    Rewrite,
+    apply,
+)
+from slackwater.adapter.system_relations import system_items, system_schemas
+from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.ids import GlobalId, user_id
+from slackwater.repr.relation import RelationDesc
+
+TABLE, VIEW, MV = ItemKind.TABLE, ItemKind.VIEW, ItemKind.MATERIALIZED_VIEW
+
+
+def item(number, name, *uses, kind=TABLE, schema="default", **rest):
+    return CatalogItem(
+        id=user_id(number),
+        kind=kind,
+        schema_name=schema,
+        name=name,
+        create_sql=f"CREATE {name}",
+        desc=RelationDesc.of(k="long") if kind.is_relation else None,
+        depends_on=tuple(user_id(n) for n in uses),
+        **rest,
+    )
+
+
+def base(*items):
+    return CatalogState.of(
+        [SchemaEntry(user_id(1), "default"), *system_schemas()], [*items, *system_items()]
+    )
+
+
+def chain():
+    """t <- v <- mv <- index, t <- other."""
+    return base(
+        item(10, "t"),
+        item(11, "v", 10, kind=VIEW),
+        item(12, "mv", 11, kind=MV),
+        item(13, "mv_idx", 12, kind=ItemKind.INDEX),
+        item(14, "other", 10, kind=MV),
+    )
+
+
+@contextmanager
+def refused(condition, sqlstate):
+    with pytest.raises(SlackwaterError) as caught:
+        yield caught
+    assert (caught.value.condition, caught.value.sqlstate) == (condition, sqlstate)
+
+
+def test_names_keep_their_case_and_compare_without():
+    state, _ = apply(base(), [CreateItem(item(10, "Orders", schema="DEFAULT"))])
+    assert state.get("Default", "oRDERS").full_name == "slackwater.default.Orders"
+    assert [i.name for i in state.items_in("default")] == ["Orders"]
+    with refused("SLACKWATER_TABLE_ALREADY_EXISTS", "42P07"):
+        apply(state, [CreateItem(item(11, "ORDERS", kind=VIEW))])
+    with refused("SLACKWATER_ALREADY_EXISTS", "42710"):
+        apply(chain(), [CreateItem(item(20, "MV_IDX"))])
+
+
+def test_lookups_that_fail_say_why():
+    state = chain()
+    with refused("SLACKWATER_UNKNOWN_RELATION", "42P01"):
+        state.get("default", "nothing")
+    with refused("SLACKWATER_UNKNOWN_OBJECT", "42704"):
+        state.get("default", "nothing", ItemKind.SINK)
+    with refused("SLACKWATER_WRONG_KIND", "42809"):
+        state.get("default", "t", VIEW)
+    with refused("SLACKWATER_DEPENDENCY_DROPPED", "42704"):
+        state.item(GlobalId("u99"))
+
+
+def test_what_cannot_be_created():
+    with refused("SLACKWATER_SCHEMA_NOT_FOUND", "3F000"):
+        apply(base(), [CreateItem(item(10, "t", schema="nowhere"))])
+    with refused("SLACKWATER_SYSTEM_OBJECT", "42501"):
+        apply(base(), [CreateItem(item(10, "t", schema="mz_internal"))])
+    with refused("SLACKWATER_DEPENDENCY_DROPPED", "42704"):
+        apply(base(), [CreateItem(item(10, "v", 9, kind=VIEW))])
+    twice = CatalogItem(user_id(10), TABLE, "default", "t", "", RelationDesc.of(a="long", A="long"))
+    with refused("SLACKWATER_DUPLICATE_COLUMN", "42701"):
+        apply(base(), [CreateItem(twice)])
+    with pytest.raises(FatalError):
+        apply(chain(), [CreateItem(item(10, "fresh"))])
+    with refused("SLACKWATER_SCHEMA_ALREADY_EXISTS", "42P06"):
+        apply(base(), [CreateSchema(SchemaEntry(user_id(10), "Default"))])
+    with refused("SLACKWATER_RESERVED_NAME", "42939"):
+        apply(base(), [CreateSchema(SchemaEntry(user_id(10), "mz_mine"))])
+
+
+def test_dropping_respects_dependents_and_cascades_them_first():
+    state = chain()
+    with refused("SLACKWATER_DEPENDENT_OBJECTS", "2BP01") as caught:
+        apply(state, [DropItem(user_id(10))])
+    assert caught.value.parameters["dependents"] == (
+        "materialized view slackwater.default.mv, "
+        "materialized view slackwater.default.other, view slackwater.default.v"
+    )
+    after, diff = apply(state, [DropItem(user_id(10), cascade=True)])
+    dropped = [i.name for i in diff.dropped]
+    assert set(dropped) == {"t", "v", "mv", "mv_idx", "other"}
+    for user, used in (("mv_idx", "mv"), ("mv", "v"), ("v", "t"), ("other", "t")):
+        assert dropped.index(user) < dropped.index(used)
+    assert after.items_in("default") == ()
+    assert after.revision == state.revision + 1
+
+
+def test_indexes_and_children_go_with_their_object():
+    _, diff = apply(chain(), [DropItem(user_id(12))])
+    assert [i.name for i in diff.dropped] == ["mv_idx", "mv"]
+    source = item(30, "auction", kind=ItemKind.SOURCE)
+    child = item(31, "bids", 30, kind=ItemKind.SOURCE, details={"parent": "u30"})
+    state = base(source, child)
+    _, diff = apply(state, [DropItem(user_id(30))])
+    assert [i.name for i in diff.dropped] == ["bids", "auction"]
+    used = base(source, child, item(32, "mv", 31, kind=MV))
+    with refused("SLACKWATER_DEPENDENT_OBJECTS", "2BP01"):
+        apply(used, [DropItem(user_id(30))])
+
+
+def test_schemas_are_dropped_empty_or_with_everything():
+    state, _ = apply(
+        chain(),
+        [
+            CreateSchema(SchemaEntry(user_id(40), "Sales")),
+            CreateItem(item(41, "s", schema="sales")),
+            CreateItem(item(42, "reads_s", 41, kind=VIEW)),
+        ],
+    )
+    with refused("SLACKWATER_SCHEMA_NOT_EMPTY", "2BP01"):
+        apply(state, [DropSchema("SALES")])
+    after, diff = apply(state, [DropSchema("SALES", cascade=True)])
+    assert [i.name for i in diff.dropped] == ["reads_s", "s"]
+    assert [s.name for s in diff.schemas_dropped] == ["Sales"]
+    assert after.find("default", "reads_s") is None
+    with refused("SLACKWATER_SCHEMA_NOT_FOUND", "3F000"):
+        apply(after, [DropSchema("sales")])
+    for protected in ("default", "mz_catalog"):
+        with refused("SLACKWATER_SYSTEM_OBJECT", "42501"):
+            apply(state, [DropSchema(protected, cascade=True)])
+
+
+def test_renaming_rewrites_dependents_and_keeps_ids():
+    state = chain()
+    with refused("SLACKWATER_DEPENDENT_OBJECTS", "2BP01"):
+        apply(state, [RenameItem(user_id(10), "t2")])
+    rewrites = {user_id(11): Rewrite("CREATE v2"), user_id(14): Rewrite(details={"query": "q"})}
+    after, diff = apply(state, [RenameItem(user_id(10), "T2", rewrites=rewrites)])
+    assert after.get("default", "t2").id == user_id(10)
+    assert after.find("default", "t") is None
+    assert after.item(user_id(11)).create_sql == "CREATE v2"
+    assert after.item(user_id(14)).details == {"query": "q"}
+    assert {a.after.id for a in diff.altered} == {user_id(10), user_id(11), user_id(14)}
+    with refused("SLACKWATER_TABLE_ALREADY_EXISTS", "42P07"):
+        apply(state, [RenameItem(user_id(13), "OTHER")])
+    cased, _ = apply(state, [RenameItem(user_id(13), "MV_Idx")])
+    assert cased.get("default", "mv_idx").name == "MV_Idx"
+
+
+def test_altering():
+    after, diff = apply(
+        chain(),
+        [AlterItem(user_id(10), comment="c", desc=RelationDesc.of(k="long", v="string"))],
+    )
+    assert after.item(user_id(10)).comment == "c"
+    assert after.item(user_id(10)).desc.names == ("k", "v")
+    assert len(diff.altered) == 1
+    after, _ = apply(after, [AlterItem(user_id(10), comment="", details={"x": 1})])
+    assert after.item(user_id(10)).comment is None
+    assert after.item(user_id(10)).details == {"x": 1}
+    system = system_items()[0].id
+    with refused("SLACKWATER_SYSTEM_OBJECT", "42501"):
+        apply(chain(), [AlterItem(system, comment="mine")])
+
+
+def test_replacing_in_one_change():
+    after, diff = apply(chain(), [DropItem(user_id(12)), CreateItem(item(50, "mv", 11, kind=MV))])
+    assert after.get("default", "mv").id == user_id(50)
+    assert [i.id for i in diff.created] == [user_id(50)]
+    assert user_id(12) in {i.id for i in diff.dropped}
+
+
+def test_topological_order_even_of_deep_chains():
+    deep = base(item(10, "t"), *(item(n, f"v{n}", n - 1, kind=VIEW) for n in range(11, 2500)))
+    seen = set()
+    for each in deep.topological():
+        assert set(each.depends_on) <= seen
+        seen.add(each.id)
+    assert len(seen) == len(deep.items)
+
+
+def test_items_survive_json():
+    full = item(10, "t", 2, shard_id=3, comment="c", owner="me", created_ms=5, details={"a": [1]})
+    assert CatalogItem.from_json(full.to_json()) == full
+    assert CatalogItem.from_json(item(3, "i", kind=ItemKind.INDEX).to_json()).desc is None
+
+
+class SqliteTransactor:
+    def __init__(self, engine):
+        self.engine = engine
+        self.mutex = threading.Lock()
+
+    def transact(self, *steps):
+        with self.mutex, self.engine.begin() as conn:
+            for step in steps:
+                step(conn)
+
+
+@pytest.fixture
+def store(tmp_path):
+    metadata = sa.MetaData()
+    tables = declare_tables(metadata)
+    assert declare_tables(metadata) == tables
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/catalog.db")
+    metadata.create_all(engine)
+    yield SqliteTransactor(engine), tables
+    engine.dispose()
+
+
+def reopen(store):
+    return DurableCatalog.open(
+        *store,
+        clock_ms=lambda: 1000,
+        system_schemas=system_schemas(),
+        system_items=system_items(),
+    )
+
+
+def as_values(state):
+    return dict(state.schemas), dict(state.items), dict(state.names), dict(state.used_by)
+
+
+def test_default_exists_and_changes_survive(store):
+    catalog = reopen(store)
+    assert catalog.state.schema("DEFAULT").name == "default"
+    assert catalog.state.get("mz_internal", "mz_frontiers").kind is ItemKind.SYSTEM_TABLE
+    for op in (
+        CreateItem(item(10, "t")),
+        CreateItem(item(11, "v", 10, kind=VIEW)),
+        AlterItem(user_id(10), comment="hello"),
+        RenameItem(user_id(11), "w"),
+        CreateSchema(SchemaEntry(user_id(12), "Sales")),
+    ):
+        catalog.transact([op], user="me")
+    again = reopen(store)
+    assert as_values(again.state) == as_values(catalog.state)
+    assert again.state.revision == catalog.state.revision == 5
+    events = again.audit_events()
+    assert [(e.event_type, e.object_type) for e in events] == [
+        ("create", "table"),
+        ("create", "view"),
+        ("alter", "table"),
+        ("alter", "view"),
+        ("create", "schema"),
+    ]
+    assert [e.id for e in events] == [1, 2, 3, 4, 5]
+    assert json.loads(events[0].details) == {
+        "database": "slackwater",
+        "schema": "default",
+        "item": "t",
+        "id": "u10",
+    }
+    assert json.loads(events[3].details)["old_name"]["item"] == "v"
+    assert {(e.user, e.occurred_ms) for e in events} == {("me", 1000)}
+
+
+def test_a_change_is_all_or_nothing(store):
+    catalog = reopen(store)
+
+    def broken(conn):
+        raise ValueError("no shard")
+
+    before = as_values(catalog.state)
+    with pytest.raises(ValueError, match="no shard"):
+        catalog.transact([CreateItem(item(10, "t"))], steps=[broken])
+    with refused("SLACKWATER_SCHEMA_NOT_FOUND", "3F000"):
+        catalog.transact([CreateItem(item(10, "t")), DropSchema("nowhere")])
+    assert as_values(catalog.state) == before == as_values(reopen(store).state)
+    assert catalog.audit_events() == ()
+
+
+def test_items_can_take_what_the_transaction_made(store):
+    catalog = reopen(store)
+    _, diff = catalog.transact(lambda conn: [CreateItem(item(10, "t", shard_id=77))])
+    assert diff.created[0].shard_id == reopen(store).state.item(user_id(10)).shard_id == 77
+
+
+def test_a_change_from_elsewhere_is_noticed_inside_the_transaction(store):
+    first, second = reopen(store), reopen(store)
+    first.transact([CreateItem(item(10, "t"))])
+    with refused("SLACKWATER_CONCURRENT_CHANGE", "40001"):
+        second.transact([CreateItem(item(11, "u"))])
+    with refused("SLACKWATER_CONCURRENT_CHANGE", "40001"):
+        first.transact([CreateItem(item(11, "u"))], expected_revision=0)
+
+
+def test_a_staged_change_is_seen_when_it_is_published(store):
+    catalog = reopen(store)
+    with catalog.stage([CreateItem(item(10, "t"))]) as change:
+        store[0].transact(change.step)
+        assert catalog.state.find("default", "t") is None
+        _, diff = change.publish()
+    assert catalog.state.get("default", "t") == diff.created[0]
+    with pytest.raises(FatalError), catalog.stage([DropItem(user_id(10))]) as change:
+        change.publish()
+
+
+def test_ids_are_never_reused(store):
+    catalog = reopen(store)
+    given = [*catalog.allocate_ids(3), *catalog.allocate_ids(100)]
+    given += reopen(store).allocate_ids(2)
+    assert len(set(given)) == 105
+    assert catalog.state.schema("default").id not in given

@@ -1,0 +1,237 @@
+"""Round trip, fuzz, and that comments and white space do not matter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slackwater.repr.errors import SlackwaterError
+from slackwater.sql import statements as s
+from slackwater.sql.names import QualifiedName
+from slackwater.sql.parser import parse, split_as_of
+from slackwater.sql.canonical import to_sql
+from slackwater.sql.tokens import Kind, tokenize
+
+STATEMENTS = (Path(__file__).parent / "statements" / "input.sql").read_text().splitlines()
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+parts = texts | st.sampled_from(["t", "from", "IN", "CLUSTER", "if", "all", "a`b", "with", "KEY"])
+names = st.lists(parts, min_size=1, max_size=3).map(lambda p: QualifiedName(tuple(p)))
+columns = st.lists(parts, min_size=1, max_size=3).map(tuple)
+queries = st.sampled_from(
+    [
+        "SELECT 1",
+        "WITH c AS (SELECT 1) SELECT * FROM c",
+        "VALUES (1, 'x;')",
+        "(SELECT 1 AS of)",
+        "SELECT 1 AS of",
+        "FROM t",
+        "SELECT ')' -- c\n, \"(\"",
+        "TABLE t",
+        "SELECT 10L, x'ab'",
+    ]
+).map(s.TextSlice)
+expressions = st.sampled_from(["5", "now() - INTERVAL 1 DAY", "(7)", "CAST('x' AS TIMESTAMP)"])
+slices = expressions.map(s.TextSlice)
+as_ofs = st.builds(s.AsOf, st.sampled_from(["at", "at_least"]), slices)
+spans = st.integers(1, 2**63 - 1) | st.sampled_from([1000, 3_600_000, 86_400_000])
+maybe_spans = st.none() | spans
+counts = st.none() | st.integers(0, 2**63 - 1)
+clusters = st.sampled_from([None, "default", "quickstart"])
+replacing = st.sampled_from([(False, False), (True, False), (False, True)])
+envelopes = st.builds(s.Envelope, st.sampled_from(["UPSERT", "DEBEZIUM"]), columns)
+subscribes = st.builds(
+    s.Subscribe,
+    names | st.sampled_from(["SELECT 1", "SELECT (1)"]).map(s.TextSlice),
+    st.booleans(),
+    st.booleans(),
+    st.none() | as_ofs,
+    st.none() | slices,
+    st.none() | envelopes,
+    st.none() | st.sampled_from(["mz_diff DESC", "a, b"]).map(s.TextSlice),
+)
+readings = st.builds(s.Query, queries, st.none() | as_ofs)
+retainers = st.sampled_from(["TABLE", "MATERIALIZED VIEW", "SOURCE", "INDEX"]).map(s.ObjectKind)
+kinds = st.sampled_from([k for k in s.ObjectKind if k is not s.ObjectKind.COLUMN])
+commented = st.sampled_from(["VIEW", "MATERIALIZED VIEW", "SOURCE", "SINK", "INDEX"])
+generators = st.builds(
+    s.LoadGenerator,
+    st.just("COUNTER"),
+    maybe_spans,
+    counts,
+    counts,
+    max_cardinality=counts,
+) | st.builds(
+    s.LoadGenerator,
+    st.just("AUCTION"),
+    maybe_spans,
+    counts,
+    counts,
+    seed=counts,
+    for_all_tables=st.booleans(),
+)
+files = st.builds(
+    s.FilesSource,
+    texts,
+    st.just("CSV"),
+    st.none() | st.booleans(),
+    st.none() | texts,
+    st.none() | texts,
+    st.sampled_from(["STALL", "SKIP"]),
+)
+variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
+shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
+booleans = st.none() | st.booleans()
+isolations = st.sampled_from([None, "serializable", "read committed"])
+statements = st.one_of(
+    st.builds(
+        lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
+        names,
+        st.none() | queries,
+        spans,
+        replacing,
+    ),
+    st.builds(
+        lambda n, q, c, r, t: s.CreateView(n, q, c, *r, t),
+        names,
+        queries,
+        st.none() | columns,
+        replacing,
+        st.none() | st.just("") | texts,
+    ),
+    st.builds(
+        lambda n, q, c, u, r, h: s.CreateMaterializedView(n, q, c, u, *r, h),
+        names,
+        queries,
+        st.none() | columns,
+        clusters,
+        replacing,
+        maybe_spans,
+    ),
+    st.builds(
+        lambda n, c, k, e, u, p, i, h: s.CreateSource(
+            n, c, k if isinstance(c, s.FilesSource) else None, e, u, p, i, h
+        ),
+        names,
+        generators | files,
+        st.none() | st.just(s.TextSlice("a int, b decimal(3, 2)")),
+        st.booleans(),
+        clusters,
+        st.none() | names,
+        maybe_spans,
+        maybe_spans,
+    ),
+    st.builds(
+        s.CreateSink,
+        st.none() | names,
+        names,
+        st.builds(s.FilesSink, texts, st.sampled_from(["PARQUET", "JSON"])),
+        envelopes | st.sampled_from([s.Envelope("DIFF"), s.Envelope("DEBEZIUM")]),
+        st.booleans(),
+        clusters,
+        st.booleans(),
+    ),
+    st.builds(
+        s.DropObjects,
+        kinds,
+        st.lists(names, min_size=1, max_size=3).map(tuple),
+        st.booleans(),
+        st.sampled_from([None, True, False]),
+    ),
+    subscribes,
+    st.builds(s.DeclareCursor, parts, subscribes | readings),
+    st.builds(s.Fetch, parts, counts, st.none() | st.just(0) | spans),
+    st.builds(s.CloseCursor, parts),
+    st.builds(s.ExplainTimestamp, readings, st.sampled_from(["TEXT", "JSON"])),
+    st.builds(s.ExplainIncremental, names | queries),
+    st.builds(s.Begin, isolations, booleans),
+    st.sampled_from([s.Commit(), s.Rollback(), s.ShowAll()]),
+    st.builds(s.SetVariable, variables, st.none() | st.just("") | texts, st.booleans()),
+    st.builds(s.ResetVariable, variables),
+    st.builds(s.ShowVariable, variables),
+    st.builds(s.ShowCreate, commented.map(s.ObjectKind), names),
+    st.builds(
+        s.Show,
+        shown,
+        st.none() | names,
+        st.none() | texts,
+    ),
+    st.builds(s.AlterRename, kinds, names, names, st.booleans()),
+    st.builds(s.AlterSetRetainHistory, retainers, names, maybe_spans, st.booleans()),
+    st.builds(s.CommentOn, commented.map(s.ObjectKind), names, st.none() | st.just("") | texts),
+)
+
+
+@settings(max_examples=800, deadline=None)
+@given(statements)
+def test_round_trip(statement: s.Statement) -> None:
+    assert parse(to_sql(statement)) == statement
+
+
+fragments = st.sampled_from(
+    [token for text in STATEMENTS for token in text.split()]
+    + ["'", '"', "`", "/*", "*/", "--", "(", ")", ";", ",", ".", "\n", "\\", "{{", "{#", "$", "é"]
+)
+
+
+def position_is_told(read: Callable[[str], object], text: str) -> bool:
+    """Whether `text` is read, or refused with an error of ours that has a position."""
+    try:
+        read(text)
+    except SlackwaterError as error:
+        return error.position is not None
+    return True
+
+
+garbled = st.lists(fragments, max_size=12).map(" ".join)
+
+
+continued = st.tuples(st.sampled_from(STATEMENTS), garbled).map(" ".join)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(garbled | st.text(max_size=30) | continued)
+def test_any_text_parses_or_is_spark_or_a_user_error(text: str) -> None:
+    for read in (parse, split_as_of):
+        assert position_is_told(read, text)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from([text for text in STATEMENTS if text]), st.data())
+def test_a_prefix_or_a_hole_is_harmless(text: str, data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(begin, len(text)))
+    for piece in (text[:begin], text[:begin] + text[end:]):
+        assert position_is_told(parse, piece)
+
+
+def shape(text: str) -> object:
+    """What the text means, but for the white space inside of its slices, and its positions."""
+    try:
+        statement = parse(text)
+    except SlackwaterError as error:
+        return error.condition
+    return None if statement is None else tokens_of(to_sql(statement))
+
+
+def tokens_of(text: str) -> list[tuple[Kind, str]]:
+    return [(token.kind, token.text) for token in tokenize(text)]
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.sampled_from([text for text in STATEMENTS if text]), st.randoms(use_true_random=False))
+def test_comments_and_white_space_do_not_matter(text: str, chance: random.Random) -> None:
+    fillers = [" ", "\n", "\t", " /* ; ' */ ", " -- x '\n", " /* a /* b */ */ ", "\r\n"]
+    tokens = [token for token in tokenize(text) if token.kind is not Kind.END]
+    pieces = [chance.choice(fillers)]
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        raw = text[token.start : token.end]
+        pieces.append(raw)
+        adjacent = following is not None and following.start == token.end
+        if token.kind is not Kind.BROKEN and not adjacent:
+            pieces.append(chance.choice(fillers))
+    assert shape("".join(pieces)) == shape(text)

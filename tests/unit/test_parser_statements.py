@@ -1,0 +1,76 @@
+"""Statements and what they parse to, or the error with its position.
+
+``SLACKWATER_REWRITE=1 pytest`` writes the expectations anew; read the difference before
+committing it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slackwater.repr.errors import SlackwaterError
+from slackwater.sql.parser import parse
+from slackwater.sql.canonical import to_sql
+
+FOLDER = Path(__file__).parent / "statements"
+STATEMENTS = [line for line in (FOLDER / "input.sql").read_text().splitlines() if line]
+EXPECTED = FOLDER / "expected.txt"
+
+
+def outcome(text: str) -> str:
+    try:
+        statement = parse(text)
+    except SlackwaterError as error:
+        position = error.position
+        assert position is not None, text
+        message = error.message.replace("\n", " ")
+        return f"{position.line}:{position.column} {error.condition} {message}"
+    if statement is None:
+        return "Spark"
+    canonical = to_sql(statement)
+    assert parse(canonical) == statement
+    return f"{statement!r}\n  {canonical}"
+
+
+def record(text: str) -> str:
+    return f"{text}\n  {outcome(text)}\n"
+
+
+def expectations() -> dict[str, str]:
+    if not EXPECTED.exists():
+        return {}
+    blocks = EXPECTED.read_text().split("\n\n")
+    return {block.splitlines()[0]: block.strip() + "\n" for block in blocks if block.strip()}
+
+
+def test_rewrite() -> None:
+    if os.environ.get("SLACKWATER_REWRITE"):
+        EXPECTED.write_text("\n".join(record(text) for text in STATEMENTS))
+    assert list(expectations()) == STATEMENTS
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_statement(text: str) -> None:
+    assert record(text) == expectations().get(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", ";", "-- only a comment", "/* x */", "select 1", "("])
+def test_spark_keeps_the_rest(text: str) -> None:
+    assert parse(text) is None
+
+
+def test_position_counts_lines_and_columns() -> None:
+    with pytest.raises(SlackwaterError) as caught:
+        parse("-- first\n  CREATE SOURCE s\n   FROM FILES (PATH 'a',\n  OOPS 1)")
+    position = caught.value.position
+    assert position is not None
+    assert (position.line, position.column) == (4, 2)
+
+
+def test_a_secret_stays_out_of_the_error() -> None:
+    with pytest.raises(SlackwaterError) as caught:
+        parse("CREATE SECRET s AS 'hidden'")
+    assert "hidden" not in str(caught.value)

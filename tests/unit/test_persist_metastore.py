@@ -1,0 +1,222 @@
+"""The metastore: versions, leases, and what happens when it goes away."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+from sqlalchemy import event, update
+from sqlalchemy.exc import OperationalError
+from tests.persistence import contents, new_environment, own_shard, updates
+
+from slackwater.persist import holds
+from slackwater.persist.client import Append
+from slackwater.persist.leadership import Fenced, acquire, check_epoch, current_leader
+from slackwater.persist.metastore import Patience, connect, create_all, environment
+from slackwater.repr.errors import SlackwaterError
+
+
+def test_a_newer_environment_is_refused(env):
+    create_all(env.engine)
+    with env.engine.begin() as conn:
+        conn.execute(update(environment).values(version=2))
+    with pytest.raises(SlackwaterError) as caught:
+        create_all(env.engine)
+    assert caught.value.condition == "SLACKWATER_ENVIRONMENT_VERSION"
+
+
+def test_many_processes_create_at_once(env, tmp_path):
+    url = env.url if env.url.startswith("postgresql") else f"sqlite:///{tmp_path}/new/m.db"
+    engines = [connect(url) for _ in range(4)]
+    threads = [threading.Thread(target=create_all, args=(engine,)) for engine in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert current_leader(engines[0]) is None
+    for engine in engines:
+        engine.dispose()
+
+
+def test_the_leader_is_on_record(env):
+    assert current_leader(env.engine) is None
+    epoch = acquire(env.engine, "http://h:1", "/t", "app-1", "/l", expected_epoch=None)
+    record = current_leader(env.engine)
+    assert (record.epoch, record.address, record.application) == (epoch, "http://h:1", "app-1")
+    with env.engine.begin() as conn:
+        check_epoch(conn, epoch)
+        with pytest.raises(Fenced):
+            check_epoch(conn, epoch + 1)
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://u:hidden@h/d", "nonsense", "sqlite://", "postgresql+asyncpg://u:hidden@h/d"]
+)
+def test_other_urls_are_refused_without_their_secret(url):
+    with pytest.raises(SlackwaterError) as caught:
+        connect(url)
+    assert caught.value.condition == "SLACKWATER_INVALID_OPTION"
+    assert "hidden" not in str(caught.value).replace("(hidden)", "")
+
+
+@dataclass
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+
+    def patience(self) -> Patience:
+        return Patience(monotonic=lambda: self.now, sleep=self.sleep)
+
+
+def test_a_metastore_that_is_gone_is_an_error_after_ten_seconds(tmp_path):
+    clock = Clock()
+    secret = "postgresql+psycopg://user:hidden@127.0.0.1:1/db"
+    with pytest.raises(SlackwaterError) as caught:
+        current_leader(connect(secret), patience=clock.patience())
+    assert caught.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
+    assert caught.value.sqlstate == "08006"
+    assert "hidden" not in str(caught.value)
+    assert 10 <= clock.now < 11
+    assert len(clock.slept) > 10
+
+
+def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):
+    env = new_environment(postgres.new_database(), tmp_path)
+    client = env.lead()
+    shard = own_shard(client)
+    postgres.stop()
+    tried = threading.Event()
+    back = Patience(sleep=lambda seconds: (tried.set(), threading.Event().wait(seconds)))
+    client._patience = back
+    writer = threading.Thread(
+        target=lambda: client.commit(
+            [Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))]
+        )
+    )
+    writer.start()
+    assert tried.wait(20)
+    assert contents(client, shard, 0) == []
+    postgres.start()
+    writer.join(20)
+    assert contents(client, shard, 0) == [(1, "a")]
+    env.engine.dispose()
+
+
+class Gone(Exception):
+    """What a driver raises when the connection breaks."""
+
+
+def break_next_commit(engine, *, after: bool) -> list[str]:
+    """The next commit breaks the connection before it, or after it took effect."""
+    broken: list[str] = []
+
+    def commit(conn):
+        if broken:
+            return
+        broken.append("yes")
+        if after:
+            conn.connection.driver_connection.commit()
+        conn.connection.driver_connection.close()
+        raise OperationalError("COMMIT", {}, Gone("lost"), connection_invalidated=True)
+
+    event.listen(engine, "commit", commit)
+    return broken
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_commit_whose_answer_is_lost_happens_once(env, after):
+    client = env.lead(patience=Clock().patience())
+    shard = own_shard(client)
+    contents(client, shard, 0)
+    ran = []
+    broken = break_next_commit(env.engine, after=after)
+    part = client.inline_part(updates((1, "a", 0, 1)))
+    client.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: ran.append(1)])
+    assert broken
+    assert len(ran) == (1 if after else 2)
+    for reader in (client, env.lead(expected_epoch=1)):
+        assert contents(reader, shard, 0) == [(1, "a")]
+        assert reader.state(shard).upper == 1
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_lost_commit_is_resolved_after_a_takeover(env, after):
+    """The old leader loses the answer, is fenced, and still learns what happened."""
+    clock = Clock()
+    successors = []
+
+    def take_over(seconds):
+        clock.sleep(seconds)
+        if not successors:
+            successors.append(env.lead(expected_epoch=1))
+            own_shard(successors[0])
+
+    patience = Patience(monotonic=lambda: clock.now, sleep=take_over)
+    client = env.lead(patience=patience)
+    shard = own_shard(client)
+    break_next_commit(env.engine, after=after)
+    part = client.inline_part(updates((1, "a", 0, 1)))
+    if after:
+        client.commit([Append(shard, 0, 1, (part,))])
+    else:
+        with pytest.raises(Fenced):
+            client.commit([Append(shard, 0, 1, (part,))])
+    assert len(contents(env.lead(expected_epoch=2), shard, 0)) == int(after)
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_an_unknown_outcome_is_said_and_read_again(env, after):
+    clock = Clock()
+    client = env.lead(patience=clock.patience())
+    shard = own_shard(client)
+    break_next_commit(env.engine, after=after)
+    away = []
+
+    def refuse(*arguments):
+        if not away:
+            return
+        raise OperationalError("BEGIN", {}, Gone("away"), connection_invalidated=True)
+
+    event.listen(env.engine, "begin", refuse)
+    part = client.inline_part(updates((1, "a", 0, 1)))
+    with pytest.raises(SlackwaterError, match="not known"):
+        client.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: away.append(1)])
+    away.clear()
+    client.advance({shard: 1})
+    assert client.state(shard).upper == 1
+    assert len(contents(client, shard, 0)) == int(after)
+
+
+def test_leases(env):
+    client = env.lead()
+    lease = holds.ReaderLease("r1", "app", 100, 5_000)
+    seen: list[object] = []
+    client.transact(
+        lambda conn: holds.register(conn, lease),
+        lambda conn: holds.register(conn, holds.ReaderLease("r2", "app", 50, 9_000)),
+        lambda conn: seen.append(holds.oldest_lease(conn)),
+        lambda conn: holds.renew(conn, "r1", 120, 6_000),
+        lambda conn: holds.renew(conn, "r1", 110, 5_500),
+        lambda conn: seen.extend(holds.leases(conn)),
+        lambda conn: seen.append(holds.expire(conn, 6_000)),
+        lambda conn: seen.append(holds.expire(conn, 6_000)),
+        lambda conn: holds.release(conn, "r2"),
+        lambda conn: seen.append(holds.oldest_lease(conn)),
+    )
+    assert seen == [
+        50,
+        holds.ReaderLease("r1", "app", 120, 6_000),
+        holds.ReaderLease("r2", "app", 50, 9_000),
+        ("r1",),
+        (),
+        None,
+    ]
+    with pytest.raises(holds.LeaseExpired):
+        client.transact(lambda conn: holds.renew(conn, "r1", 130, 9_000))

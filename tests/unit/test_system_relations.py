@@ -1,0 +1,175 @@
+"""The system relations: their columns, their ids, their rows."""
+
+from datetime import datetime, timezone
+
+import pytest
+
+from slackwater.adapter.catalog.durable import AuditEvent
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.system_relations import SYSTEM_RELATIONS, system_items, system_schemas
+from slackwater.adapter.system_snapshot import (
+    ClusterEntry,
+    Hydration,
+    NoticeEntry,
+    ObjectFrontiers,
+    ObjectStatus,
+    ReplicaEntry,
+    SessionEntry,
+    SourceStatistics,
+    SubscriptionEntry,
+    SystemSnapshot,
+)
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
+from slackwater.repr.ids import user_id
+from slackwater.repr.relation import RelationDesc
+
+NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
+FILES = {"config": {"connector": "FILES", "format": "CSV"}}
+
+
+def entry(number, name, kind, *uses, **details):
+    return CatalogItem(
+        id=user_id(number),
+        kind=kind,
+        schema_name="default",
+        name=name,
+        create_sql=f"CREATE {name}",
+        desc=RelationDesc.of(k="integer", v="string") if kind.is_relation else None,
+        depends_on=tuple(user_id(n) for n in uses),
+        owner="me",
+        details=details,
+    )
+
+
+@pytest.fixture
+def snapshot():
+    items = [
+        entry(10, "t", ItemKind.TABLE),
+        entry(11, "s", ItemKind.SOURCE, **FILES),
+        entry(12, "v", ItemKind.VIEW, 10, 11, query="SELECT 1"),
+        entry(13, "mv", ItemKind.MATERIALIZED_VIEW, 12, query="SELECT 2"),
+        entry(14, "mv2", ItemKind.MATERIALIZED_VIEW, 13, query="SELECT 3"),
+        entry(15, "out", ItemKind.SINK, 14, **FILES),
+        entry(16, "idx", ItemKind.INDEX, 14),
+    ]
+    uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001}
+    frontiers = {
+        user_id(n): ObjectFrontiers(Frontier(1000), Frontier(u)) for n, u in uppers.items()
+    }
+    frontiers[user_id(15)] = ObjectFrontiers(None, EMPTY_FRONTIER)
+    return SystemSnapshot(
+        catalog=CatalogState.of(
+            [SchemaEntry(user_id(1), "default"), *system_schemas()], [*items, *system_items()]
+        ),
+        now_ms=6001,
+        frontiers=frontiers,
+        hydration=(Hydration(user_id(13), "u1", True),),
+        statuses={user_id(11): ObjectStatus("stalled", 1500, "bad row")},
+        source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
+        clusters=(ClusterEntry("u1", "default", replicas=(ReplicaEntry("u1", "r1"),)),),
+        sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
+        subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
+        notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
+        audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
+    )
+
+
+def rows(name, snapshot):
+    return NAMED[name].table(snapshot).to_pylist()
+
+
+def user_rows(name, snapshot):
+    return {r["name"]: r for r in rows(name, snapshot) if r["id"].startswith("u")}
+
+
+@pytest.mark.parametrize("relation", SYSTEM_RELATIONS, ids=lambda r: r.name)
+def test_every_relation_has_its_schema_full_and_empty(relation, snapshot):
+    full = relation.table(snapshot)
+    full.validate(full=True)
+    assert full.schema == relation.desc.arrow_schema()
+    assert full.num_rows > 0
+    for field in full.schema:
+        assert field.nullable or full[field.name].null_count == 0, field.name
+    empty = SystemSnapshot(CatalogState(), 0)
+    assert relation.table(empty).schema == full.schema
+
+
+def test_ids_are_stable_and_nothing_promised_is_missing():
+    promised = """mz_frontiers mz_hydration_statuses mz_materialization_lag mz_wallclock_global_lag
+        mz_databases mz_schemas mz_objects mz_tables mz_sources mz_sinks mz_views
+        mz_materialized_views mz_indexes mz_clusters mz_cluster_replicas mz_source_statistics
+        mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
+        mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names"""
+    assert set(NAMED) == set(promised.split())
+    assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
+    ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_frontiers(snapshot):
+    found = {r["object_id"]: r for r in rows("mz_frontiers", snapshot)}
+    assert found["u10"] == {"object_id": "u10", "read_frontier": 1000, "write_frontier": 5001}
+    assert found["u15"] == {"object_id": "u15", "read_frontier": None, "write_frontier": None}
+
+
+def test_lags(snapshot):
+    found = {r["object_id"]: r for r in rows("mz_materialization_lag", snapshot)}
+    assert found["u13"] == {
+        "object_id": "u13",
+        "local_lag": 1000,
+        "global_lag": 1000,
+        "slowest_local_input_id": "u11",
+        "slowest_global_input_id": "u11",
+    }
+    assert (found["u14"]["local_lag"], found["u14"]["global_lag"]) == (500, 1500)
+    assert found["u14"]["slowest_local_input_id"] == "u13"
+    assert found["u15"]["local_lag"] == 0
+    wallclock = {r["object_id"]: r["lag"] for r in rows("mz_wallclock_global_lag", snapshot)}
+    assert (wallclock["u10"], wallclock["u15"]) == (1000, 0)
+
+
+def test_objects_of_each_kind(snapshot):
+    objects = user_rows("mz_objects", snapshot)
+    assert {n: r["type"] for n, r in objects.items()} == {
+        "t": "table",
+        "s": "source",
+        "v": "view",
+        "mv": "materialized-view",
+        "mv2": "materialized-view",
+        "out": "sink",
+        "idx": "index",
+    }
+    assert objects["mv"]["cluster_id"] == "u1"
+    assert objects["t"]["cluster_id"] is None
+    assert objects["t"]["privileges"] == ["=arwd/me"]
+    assert objects["t"]["schema_id"] == "u1"
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 7
+    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx"}
+    assert user_rows("mz_views", snapshot)["v"]["definition"] == "SELECT 1"
+    assert user_rows("mz_sources", snapshot)["s"]["type"] == "files"
+    assert user_rows("mz_sinks", snapshot)["out"]["format"] == "csv"
+    assert user_rows("mz_indexes", snapshot)["idx"]["on_id"] == "u14"
+
+
+def test_columns_dependencies_and_statuses(snapshot):
+    columns = [r for r in rows("mz_columns", snapshot) if r["id"] == "u10"]
+    assert [(c["name"], c["position"], c["type"]) for c in columns] == [
+        ("k", 1, "int"),
+        ("v", 2, "string"),
+    ]
+    edges = {
+        (r["object_id"], r["referenced_object_id"])
+        for r in rows("mz_object_dependencies", snapshot)
+    }
+    assert edges == {
+        ("u12", "u10"),
+        ("u12", "u11"),
+        ("u13", "u12"),
+        ("u14", "u13"),
+        ("u15", "u14"),
+        ("u16", "u14"),
+    }
+    source = rows("mz_source_statuses", snapshot)[0]
+    assert (source["status"], source["error"]) == ("stalled", "bad row")
+    assert source["last_status_change_at"] == datetime(1970, 1, 1, 0, 0, 1, 500000, timezone.utc)
+    assert rows("mz_sink_statuses", snapshot)[0]["status"] == "created"

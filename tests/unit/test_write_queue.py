@@ -1,0 +1,94 @@
+"""Write locks: who waits for whom."""
+
+import pytest
+
+from slackwater.adapter.write_queue import WriteQueue
+from slackwater.repr.errors import FatalError
+
+FAR = 10**9
+
+
+def ids(*numbers):
+    return frozenset(numbers)
+
+
+def test_a_lock_keeps_others_out_and_lets_its_owner_write():
+    queue = WriteQueue()
+    lock = queue.offer_lock(ids(1, 2), "a", FAR)
+    assert queue.grant_locks() == (lock,)
+    other, elsewhere = queue.offer_write(ids(2), None, FAR), queue.offer_write(ids(3), None, FAR)
+    own = queue.offer_write(ids(1), "a", FAR)
+    assert queue.take_writes() == (elsewhere, own)
+    queue.finish_writes()
+    queue.release("a")
+    assert queue.take_writes() == (other,)
+
+
+def test_a_lock_waits_for_writes_in_flight_and_ahead_of_it():
+    queue = WriteQueue()
+    first = queue.offer_write(ids(1), None, FAR)
+    assert queue.take_writes() == (first,)
+    lock = queue.offer_lock(ids(1), "a", FAR)
+    assert queue.grant_locks() == ()
+    queue.finish_writes()
+    assert queue.grant_locks() == (lock,)
+    queue.release("a")
+    ahead = queue.offer_write(ids(1), None, FAR)
+    lock = queue.offer_lock(ids(1), "a", FAR)
+    assert queue.grant_locks() == ()
+    assert queue.take_writes() == (ahead,)
+    queue.finish_writes()
+    assert queue.grant_locks() == (lock,)
+
+
+def test_a_waiting_lock_is_not_overtaken():
+    queue = WriteQueue()
+    queue.offer_lock(ids(1), "a", FAR)
+    queue.grant_locks()
+    second = queue.offer_lock(ids(1, 2), "b", FAR)
+    behind = queue.offer_write(ids(2), None, FAR)
+    third = queue.offer_lock(ids(2), "c", FAR)
+    assert queue.grant_locks() == ()
+    assert queue.take_writes() == ()
+    queue.release("a")
+    assert queue.grant_locks() == (second,)
+    queue.release("b")
+    assert queue.take_writes() == (behind,)
+    queue.finish_writes()
+    assert queue.grant_locks() == (third,)
+
+
+def test_only_what_a_lock_keeps_waiting_expires():
+    queue = WriteQueue()
+    queue.offer_lock(ids(1), "a", FAR)
+    queue.grant_locks()
+    blocked, free = queue.offer_write(ids(1), None, 5), queue.offer_write(ids(2), None, 5)
+    lock = queue.offer_lock(ids(1), "b", 9)
+    assert queue.expire(4) == ()
+    assert queue.expire(5) == (blocked,)
+    assert queue.expire(9) == (lock,)
+    assert queue.take_writes() == (free,)
+
+
+def test_what_could_deadlock_is_a_defect():
+    queue = WriteQueue()
+    queue.offer_lock(ids(1), "a", FAR)
+    with pytest.raises(FatalError):
+        queue.offer_lock(ids(2), "a", FAR)
+    queue.grant_locks()
+    with pytest.raises(FatalError):
+        queue.offer_write(ids(1, 2), "a", FAR)
+
+
+def test_a_wait_can_be_given_up():
+    queue = WriteQueue()
+    queue.offer_lock(ids(1), "a", FAR)
+    queue.grant_locks()
+    queue.offer_lock(ids(1), "b", FAR)
+    behind = queue.offer_write(ids(1), None, FAR)
+    queue.release("b")
+    queue.release("nobody")
+    queue.release("a")
+    assert queue.withdraw(behind)
+    assert not queue.withdraw(behind)
+    assert queue.take_writes() == ()
