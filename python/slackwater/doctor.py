@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
+from sqlalchemy import inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,7 +36,7 @@ SUPPORTED_SPARK = "4.2"
 LEAST_FREE_BYTES = 100 * 2**20
 ADVISED_FREE_BYTES = 2**30
 JAVA_TIMEOUT_S = 20
-SQLITE_WAIT_MS = 2_000
+WAIT_MS = 2_000
 NAME_WIDTH = 12
 TEXT_WIDTH = 62
 
@@ -196,7 +198,7 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
     advice = "remove what holds the file" if embedded else "check that the server runs"
     try:
         leader = _probe(installation.url, embedded)
-    except (SlackwaterError, SQLAlchemyError) as error:
+    except (SlackwaterError, SQLAlchemyError, sqlite3.Error) as error:
         reason = error.message if isinstance(error, SlackwaterError) else type(error).__name__
         yield Finding("metastore", "FAIL", f"{shown}: {_first_line(reason)}", advice)
         return
@@ -208,14 +210,15 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
 def _probe(url: str, embedded: bool) -> str | None:
     """Reads the metastore and, if it is a file, takes its write lock; says who leads."""
     from slackwater.persist.leadership import current_leader
-    from slackwater.persist.metastore import Patience, connect, create_all
+    from slackwater.persist.metastore import Patience, connect
 
     engine = connect(url)
     try:
-        create_all(engine)
         if embedded:
             _take_write_lock(engine)
-        leader = current_leader(engine, patience=Patience(wait_ms=SQLITE_WAIT_MS))
+        if not inspect(engine).has_table("environment"):
+            return None
+        leader = current_leader(engine, patience=Patience(wait_ms=WAIT_MS))
     finally:
         engine.dispose()
     if leader is None:
@@ -226,7 +229,7 @@ def _probe(url: str, embedded: bool) -> str | None:
 def _take_write_lock(engine: Any) -> None:
     connection = engine.raw_connection()
     try:
-        connection.execute(f"PRAGMA busy_timeout = {SQLITE_WAIT_MS}")
+        connection.execute(f"PRAGMA busy_timeout = {WAIT_MS}")
         connection.rollback()
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()

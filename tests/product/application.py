@@ -39,7 +39,7 @@ class SqlError(Exception):
         self.message = error["message"]
 
 
-class Gone(Exception):  # noqa: N818
+class Gone(Exception):
     """The application's process ended before it answered."""
 
 

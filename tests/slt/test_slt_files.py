@@ -34,6 +34,7 @@ WITHOUT_CASE = {
     "SLACKWATER_ENVIRONMENT_VERSION": "needs a newer environment: tests/unit",
     "SLACKWATER_FENCED": "needs a second application: tests/clients",
     "SLACKWATER_INTERNAL": "a defect: no statement may cause it",
+    "SLACKWATER_LOCK_TIMEOUT": "needs a statement that holds a table for long: tests/unit",
     "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",
     "SLACKWATER_NO_SPACE": "needs a full disk: tests/e2e",
     "SLACKWATER_SOURCE_BAD_ROW": "is told in mz_source_statuses: sources.slt, tests/e2e",
@@ -59,11 +60,18 @@ def test_every_condition_has_a_case_or_a_reason():
     assert sorted(ours & set(WITHOUT_CASE)) == []
 
 
+# A view that fails for a row has the state of that row's own error.
+STATE_OF_THE_CAUSE = ("SLACKWATER_DATA_ERROR",)
+
+
 def test_states_of_cases_are_those_of_the_catalogue():
     for path in FILES:
         for record in parse(path.read_text()):
-            if record.head[:2] == ["statement", "error"] and record.head[2] in conditions():
-                assert conditions()[record.head[2]]["sqlState"] == record.head[3], (
-                    path.name,
-                    record.line,
-                )
+            if record.head[:2] != ["statement", "error"] or record.head[2] not in conditions():
+                continue
+            condition, state = record.head[2:4]
+            wanted = conditions()[condition]["sqlState"]
+            if condition in STATE_OF_THE_CAUSE:
+                assert state[:2] == wanted[:2]
+            else:
+                assert state == wanted, (path.name, record.line)

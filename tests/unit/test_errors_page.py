@@ -10,4 +10,5 @@ PAGE = Path(__file__).parents[2] / "docs" / "user" / "errors.md"
 
 
 def test_page_is_current():
-    assert PAGE.read_text() == page(), "run python -m slackwater.repr.errors_page > docs/user/errors.md"
+    command = "python -m slackwater.repr.errors_page > docs/user/errors.md"
+    assert PAGE.read_text() == page(), f"run {command}"
