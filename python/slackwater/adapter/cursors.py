@@ -6,11 +6,18 @@ from typing import Protocol
 
 from slackwater.adapter.results import Result
 from slackwater.adapter.watch import Cancellation
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
 
 class Cursor(Protocol):
-    """An open cursor of a session."""
+    """An open cursor of a session.
+
+    `reads` are the collections that a subscription follows; a cursor over a query has none.
+    """
+
+    reads: tuple[GlobalId, ...]
+    created_ms: int
 
     @property
     def desc(self) -> RelationDesc: ...

@@ -127,6 +127,8 @@ class QueryCursor:
 
     desc: RelationDesc
     answer: Callable[[], pa.Table]
+    created_ms: int
+    reads: tuple[GlobalId, ...] = ()
     rest: pa.Table | None = None
 
     @property
@@ -203,7 +205,7 @@ class Subscriptions:
             )
             return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
 
-        return QueryCursor(analysis.desc, answer)
+        return QueryCursor(analysis.desc, answer, self._env.now())
 
     def evaluate(self, as_of: st.AsOf) -> QueryWhen:
         """The time that an AS OF clause means. Raises SLACKWATER_INVALID_AS_OF."""
@@ -298,7 +300,7 @@ def _spec(
     """What the statement asks for. Raises for keys and orders that name no column."""
     envelope = statement.envelope
     key = () if envelope is None else envelope.key
-    order = ()
+    order: tuple[OrderColumn, ...] = ()
     if statement.within_timestamp_order_by is not None:
         order = _order(statement.within_timestamp_order_by.text)
     for name in (*key, *(column.name for column in order)):
@@ -310,10 +312,7 @@ def _spec(
                 value=name,
                 reason=f"the columns are {', '.join(desc.names)}",
             )
-    if envelope is None or envelope.kind == "DIFF":
-        kind = None
-    else:
-        kind = envelope.kind
+    kind = None if envelope is None or envelope.kind == "DIFF" else envelope.kind
     return SubscribeSpec(
         as_of=as_of,
         up_to=up_to,

@@ -9,7 +9,6 @@ import pyarrow as pa
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sinks import SinkRunner
-from slackwater.adapter.subscriptions import Subscription
 from slackwater.adapter.system_relations import SYSTEM_RELATIONS
 from slackwater.adapter.system_snapshot import (
     ClusterEntry,
@@ -133,7 +132,7 @@ class SystemTables:
             SubscriptionEntry(name, session.session_id, CLUSTER.id, cursor.created_ms, cursor.reads)
             for session in self._env.sessions.all()
             for name, cursor in list(session.cursors.items())
-            if isinstance(cursor, Subscription) and not cursor.ended
+            if cursor.reads and not cursor.ended
         )
 
 

@@ -20,7 +20,7 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.build import build_plan
 from slackwater.sql.canonical import to_sql
-from slackwater.sql.explain import explain_incremental
+from slackwater.sql.explain import explain
 from slackwater.sql.functions import refuse_unmaterializable
 from slackwater.sql.names import QualifiedName, resolve
 from slackwater.sql.plan import Opaque, ViewPlan
@@ -140,14 +140,14 @@ class Views:
         )
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        return explain_incremental(self.plan(item))
+        return _explained(self.plan(item))
 
     def explain_query(
         self, text: str, catalog: str, namespace: Sequence[str]
     ) -> list[tuple[object, ...]]:
         analysis = self._env.engine.analyze(text, catalog, namespace)
         self.refuse_foreign("A maintained view", analysis)
-        return explain_incremental(self._plan(text, analysis.desc, catalog, tuple(namespace)))
+        return _explained(self._plan(text, analysis.desc, catalog, tuple(namespace)))
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
         """Raises SLACKWATER_FOREIGN_RELATION when the query reads what is not ours."""
@@ -208,12 +208,12 @@ class Views:
             )
 
     def _plan(
-        self, text: str, output: RelationDesc, catalog: str, namespace: tuple[str, ...]
+        self, text: str, output: RelationDesc, catalog: str, own_namespace: tuple[str, ...]
     ) -> ViewPlan:
         def lookup(
-            parts: tuple[str, ...], within: tuple[str, ...] | None
+            parts: tuple[str, ...], namespace: tuple[str, ...] | None
         ) -> ResolvedRelation | ResolvedView:
-            at = namespace if within is None else within
+            at = own_namespace if namespace is None else namespace
             schema, own = resolve(QualifiedName(parts), catalog, at)
             item = self._env.state.get(schema, own)
             if item.kind is ItemKind.VIEW and item.desc is not None:
@@ -225,7 +225,7 @@ class Views:
             return ResolvedRelation(item.id, item.desc)
 
         def schema_of(query: str) -> RelationDesc:
-            return self._env.engine.analyze(query, catalog, namespace).desc
+            return self._env.engine.analyze(query, catalog, own_namespace).desc
 
         return build_plan(text, output, lookup, schema_of)
 
@@ -238,3 +238,10 @@ class Views:
                 raise AssertionError(f"{global_id} is read and has no shard")
             inputs[global_id] = Input(item.shard_id, item.desc)
         return inputs
+
+
+def _explained(plan: ViewPlan) -> list[tuple[object, ...]]:
+    return [
+        (row.id, row.parent, row.operator, row.maintenance, row.reason, row.advice)
+        for row in explain(plan)
+    ]

@@ -12,12 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.java_gateway import launch_gateway
 
 from slackwater.compute.engine import Analysis, WrittenFile
 from slackwater.repr.errors import Position, SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
+from slackwater.sql.names import CATALOG, DEFAULT_SCHEMA
+
+
+_log = structlog.get_logger("bridge")
 
 
 class SparkBridge:
@@ -77,7 +82,9 @@ class SparkBridge:
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
     ) -> pa.Table:
         bridge = self._bridge()
-        payload = _call(bridge.collect, sql, catalog, self._names(namespace))
+        payload = _call(
+            bridge.collect, sql, catalog or CATALOG, self._names(namespace or (DEFAULT_SCHEMA,))
+        )
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
             return reader.read_all()
 
@@ -89,7 +96,15 @@ class SparkBridge:
         namespace: Sequence[str] | None = None,
     ) -> list[WrittenFile]:
         bridge = self._bridge()
-        answer = json.loads(_call(bridge.write, sql, catalog, self._names(namespace), directory))
+        answer = json.loads(
+            _call(
+                bridge.write,
+                sql,
+                catalog or CATALOG,
+                self._names(namespace or (DEFAULT_SCHEMA,)),
+                directory,
+            )
+        )
         return [WrittenFile(**entry) for entry in answer]
 
     def cancel(self, group: str) -> None:
@@ -123,6 +138,7 @@ def _translate(exception: Any) -> SlackwaterError:
             found = (condition, cause)
         cause = cause.getCause()
     if found is None:
+        _log.error("call into the driver failed", error=str(exception.toString()))
         return user_error(
             "SLACKWATER_INTERNAL", reason=_first_line(str(exception.getMessage())), log="log"
         )

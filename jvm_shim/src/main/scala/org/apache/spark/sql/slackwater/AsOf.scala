@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
@@ -66,7 +67,8 @@ object AsOf {
       case _ => time
     }
     plain.foreach {
-      case e: Unevaluable => fail(time, s"${e.prettyName}() has another value for each statement")
+      case e if e.children.isEmpty && e.containsPattern(CURRENT_LIKE) => changing(time, e)
+      case e: Unevaluable => changing(time, e)
       case e if !e.deterministic => fail(time, s"${e.prettyName}() is not a constant")
       case _ =>
     }
@@ -95,6 +97,9 @@ object AsOf {
       case _ => fail(time, "it is not a constant")
     }
   }
+
+  private def changing(time: Expression, e: Expression): Nothing =
+    fail(time, s"${e.prettyName}() has another value for each statement")
 
   private def fail(time: Expression, reason: String): Nothing =
     throw DataErrors.invalidAsOf(time.sql, reason)

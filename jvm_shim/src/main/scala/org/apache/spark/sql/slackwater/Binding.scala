@@ -22,7 +22,7 @@ import org.apache.spark.sql.types.LongType
 /** The time that a statement asks for. */
 private[slackwater] final case class ReadTime(milliseconds: Long, atLeast: Boolean) {
   def toJson: ObjectNode =
-    Wire.newObject().put(if (atLeast) "at_least" else "at", milliseconds)
+    Json.obj().put(if (atLeast) "at_least" else "at", milliseconds)
 }
 
 /** Gives every collection of a plan the parts that are valid at one timestamp.
@@ -46,10 +46,8 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def bind(wanted: Collector): Bound = {
     val scope = BindScope.current
-    val coordinator = wanted.coordinator.orElse(scope.flatMap(_.coordinator)).getOrElse {
-      BoundCatalogs.coordinator(session)
-    }
-    val body = Wire.request(session).put("execution", Binding.execution(session))
+    val coordinator = wanted.coordinator.getOrElse(Sessions.coordinator(session))
+    val body = Sessions.request(session).put("execution", Binding.execution(session))
     val shared = wanted.sharedTime
     val relations = body.putArray("relations")
     wanted.relations.foreach { case (table, own, around) =>
@@ -62,7 +60,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     target.fold(body.putNull("write_target"))(body.put("write_target", _))
     val answer = coordinator.call("/v1/bind", body)
     val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
-      new Hold(coordinator, Wire.sessionId(session), name)
+      new Hold(coordinator, Sessions.id(session), name)
     }
     hold.foreach { h =>
       scope match {
@@ -253,10 +251,7 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
 }
 
 /** What the binds of one thread belong to, while it writes or runs a query of the coordinator's. */
-private[slackwater] final class BindScope(
-    val writeTarget: Option[String],
-    val coordinator: Option[Coordinator]
-) {
+private[slackwater] final class BindScope(val writeTarget: Option[String]) {
   private val adopted = ArrayBuffer.empty[Hold]
   def adopt(hold: Hold): Unit = adopted += hold
   def holds: Seq[Hold] = adopted.toSeq
@@ -274,26 +269,4 @@ private[slackwater] object BindScope {
     try body
     finally if (outer == null) open.remove() else open.set(outer)
   }
-}
-
-/** Finds the coordinator for a plan that names none of its collections: only `mz_now()`. */
-private[slackwater] object BoundCatalogs {
-  def coordinator(session: SparkSession): Coordinator = {
-    val manager = session.sessionState.catalogManager
-    val names = manager.currentCatalog.name +: manager.listCatalogs(None)
-    names.distinct.iterator
-      .map(name => manager.catalog(name))
-      .collectFirst { case holder: HasCoordinator => holder.coordinator }
-      .getOrElse(
-        throw DataErrors.unsupported(
-          "mz_now() in a session without a Slackwater catalog",
-          "USE the catalog slackwater first."
-        )
-      )
-  }
-}
-
-/** A catalog that speaks for a coordinator. */
-trait HasCoordinator {
-  def coordinator: Coordinator
 }

@@ -4,6 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.Sum
+import org.apache.spark.sql.catalyst.optimizer.InsertMapSortInGroupingExpressions
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
 
@@ -134,6 +135,7 @@ private[slackwater] object Consolidate {
     val copies = ArrayRepeat(Literal(true), Cast(count.toAttribute, IntegerType))
     val copy = AttributeReference("copy", BooleanType, nullable = false)()
     val repeated = Generate(Explode(copies), Nil, outer = false, None, Seq(copy), present)
-    Project(columns, repeated)
+    // Maps have no order of their own; Spark's rule for grouping by them has run already.
+    InsertMapSortInGroupingExpressions(Project(columns, repeated))
   }
 }

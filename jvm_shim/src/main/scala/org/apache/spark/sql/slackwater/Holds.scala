@@ -104,7 +104,7 @@ private[slackwater] object Holds extends Logging {
     import scala.jdk.CollectionConverters._
     batch.asScala.groupBy(hold => (hold.coordinator, hold.session)).foreach {
       case ((coordinator, session), holds) =>
-        val body = Wire.newObject().put("session", session)
+        val body = Json.obj().put("session", session)
         val names = body.putArray("holds")
         holds.foreach(hold => names.add(hold.name))
         try coordinator.call("/v1/release", body)

@@ -54,6 +54,7 @@ private[slackwater] object FoldInlineRows extends Rule[LogicalPlan] {
 
   private def foldable(expression: Expression): Boolean =
     expression.deterministic && !expression.exists {
+      case _: Attribute => false
       case _: PlanExpression[_] | _: Unevaluable | _: UserDefinedExpression => true
       case _ => false
     }

@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
@@ -183,25 +184,28 @@ private[slackwater] final class Sources(
 
   /** The rows of `files`, which must be all uniform or all with times inside. */
   def rows(files: Seq[PartFile], until: Option[Long] = None): Seq[LogicalPlan] =
-    updates(files).map { scan =>
-      val filtered = until.fold(scan) { time =>
-        Filter(LessThanOrEqual(PartScan.attribute(scan, Wire.TimeColumn), Literal(time)), scan)
+    if (files.isEmpty) Nil
+    else if (files.head.uniform.isDefined) Seq(scan(files, schema, new StructType()))
+    else {
+      val all = scan(files, Wire.updateSchema(schema), new StructType())
+      val filtered = until.fold[LogicalPlan](all) { time =>
+        Filter(LessThanOrEqual(PartScan.attribute(all, Wire.TimeColumn), Literal(time)), all)
       }
-      Project(filtered.output.take(schema.length), filtered)
+      Seq(Project(filtered.output.take(schema.length), filtered))
     }
 
   /** The same with the columns `__time` and `__diff`. */
   def updates(files: Seq[PartFile]): Seq[LogicalPlan] =
     if (files.isEmpty) Nil
-    else {
-      val uniform = files.head.uniform.isDefined
-      val partition = if (uniform) Sources.updateColumns else new StructType()
-      val data = if (uniform) schema else Wire.updateSchema(schema)
-      val index = new PartIndex(files, partition, parts.hold)
-      val relation =
-        HadoopFsRelation(index, partition, data, None, new PartFormat(label), Sources.options)(session)
-      Seq(LogicalRelation(relation))
-    }
+    else if (files.head.uniform.isDefined) Seq(scan(files, schema, Sources.updateColumns))
+    else Seq(scan(files, Wire.updateSchema(schema), new StructType()))
+
+  private def scan(files: Seq[PartFile], data: StructType, constants: StructType): LogicalPlan = {
+    val index = new PartIndex(files, constants, parts.hold)
+    val relation =
+      HadoopFsRelation(index, constants, data, None, new PartFormat(label), Sources.options)(session)
+    LogicalRelation(relation)
+  }
 
   /** Rows that the binding carried; nothing where there are none, unless they are `needed`. */
   def local(rows: Seq[InternalRow], needed: Boolean): Seq[LogicalPlan] =
@@ -224,6 +228,10 @@ private[slackwater] final class Sources(
 }
 
 private[slackwater] object Sources {
+  /** The types that Spark computes with for columns of `schema`. */
+  def stored(schema: StructType): StructType =
+    CharVarcharUtils.replaceCharVarcharWithStringInSchema(schema)
+
   val updateColumns: StructType = Wire.updateSchema(new StructType())
 
   /** A collection's files are all there and whole: settings that skip such errors do not apply. */
@@ -254,13 +262,15 @@ private[slackwater] final class PartIndex(
   override def refresh(): Unit = ()
   override def sizeInBytes: Long = files.map(_.status.getLen).sum
 
+  private val constants = partitionSchema.nonEmpty
+
   override def listFiles(
       partitionFilters: Seq[Expression],
       dataFilters: Seq[Expression]
   ): Seq[PartitionDirectory] = {
     val wanted = predicate(partitionFilters)
     files
-      .groupBy(_.uniform)
+      .groupBy(file => if (constants) file.uniform else None)
       .toSeq
       .map { case (uniform, group) =>
         PartitionDirectory(

@@ -2,7 +2,6 @@ package org.apache.spark.sql.slackwater
 
 import java.util
 
-import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.connector.catalog.{
   CatalogV2Util,
   Column,
@@ -11,7 +10,8 @@ import org.apache.spark.sql.connector.catalog.{
   SupportsRead,
   SupportsRowLevelOperations,
   SupportsWrite,
-  TableCapability
+  TableCapability,
+  TruncatableTable
 }
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write.{
@@ -35,7 +35,8 @@ class SlackwaterTable(
 ) extends SupportsRead
     with SupportsWrite
     with SupportsMetadataColumns
-    with SupportsRowLevelOperations {
+    with SupportsRowLevelOperations
+    with TruncatableTable {
 
   override def id: String = description.id
   override def name: String = DataErrors.nameOf(description)
@@ -53,8 +54,7 @@ class SlackwaterTable(
   )
 
   /** The types that Spark computes with: CHAR and VARCHAR are annotated strings. */
-  def dataSchema: StructType =
-    CharVarcharUtils.replaceCharVarcharWithStringInSchema(description.schema)
+  def dataSchema: StructType = Sources.stored(description.schema)
 
   override def metadataColumns: Array[MetadataColumn] =
     Array(new WholeRowColumn(dataSchema))
@@ -70,6 +70,12 @@ class SlackwaterTable(
   override def newRowLevelOperationBuilder(info: RowLevelOperationInfo): RowLevelOperationBuilder = {
     requireWritable()
     () => new RowLevel(this, info.command, None)
+  }
+
+  override def truncateTable(): Boolean = {
+    requireWritable()
+    Insert.nothing(this)
+    true
   }
 
   private def requireWritable(): Unit =

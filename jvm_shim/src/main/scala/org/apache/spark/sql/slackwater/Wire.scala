@@ -5,8 +5,7 @@ import java.util.Base64
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import com.fasterxml.jackson.databind.node.ObjectNode
+import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
@@ -19,7 +18,6 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeRow
 }
 import org.apache.spark.sql.catalyst.util.ResolveDefaultColumns
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.arrow.{ArrowBatchStreamWriter, ArrowConverters}
 import org.apache.spark.sql.types.{DataType, LongType, StructType}
 
@@ -27,20 +25,6 @@ import org.apache.spark.sql.types.{DataType, LongType, StructType}
 private[slackwater] object Wire {
   val TimeColumn = "__time"
   val DiffColumn = "__diff"
-
-  private val mapper = new ObjectMapper()
-
-  def newObject(): ObjectNode = mapper.createObjectNode()
-
-  def parse(text: String): JsonNode = mapper.readTree(text)
-
-  def text(node: JsonNode): String = mapper.writeValueAsString(node)
-
-  def request(session: SparkSession): ObjectNode =
-    newObject().put("session", sessionId(session))
-
-  def sessionId(session: SparkSession): String =
-    s"${session.sparkContext.applicationId}/${session.sessionUUID}"
 
   def base64(bytes: Array[Byte]): String = Base64.getEncoder.encodeToString(bytes)
 

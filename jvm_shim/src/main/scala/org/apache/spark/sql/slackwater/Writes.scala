@@ -43,14 +43,14 @@ private[slackwater] final class TableWrite(
 
   /** A sink in the directory that the coordinator names. */
   def sink(limit: InlineLimit): RowSink = {
-    val body = Wire.request(session).put("table", table.id).put("write_id", id)
+    val body = Sessions.request(session).put("table", table.id).put("write_id", id)
     val answer = table.coordinator.call("/v1/prepare_write", body)
     RowSink.create(session, schema, answer.get("directory").asText, id, limit)
   }
 
   /** Commits what was written, at one timestamp, together with what was read under the hold. */
   def commit(hold: Option[Hold], parts: Seq[Written], sink: => RowSink): JsonNode = {
-    val body = Wire.request(session).put("write_id", id).put("table", table.id)
+    val body = Sessions.request(session).put("write_id", id).put("table", table.id)
     hold.fold(body.putNull("hold"))(h => body.put("hold", h.name))
     body.put("mode", mode.name)
     val small = fitting(parts, sink)
@@ -115,7 +115,7 @@ private[slackwater] object Insert {
   /** Runs the query once, and writes its rows at the timestamp at which it read. */
   def run(table: SlackwaterTable, mode: WriteMode, query: QueryExecution): Unit = {
     val session = query.sparkSession
-    val scope = new BindScope(Some(table.id), Some(table.coordinator))
+    val scope = new BindScope(Some(table.id))
     try {
       val plan = BindScope.within(scope)(query.executedPlan)
       val write = new TableWrite(session, table, mode)
@@ -127,6 +127,12 @@ private[slackwater] object Insert {
       }
       val _ = write.commit(scope.holds.headOption, parts, sink)
     } finally scope.holds.foreach(_.release())
+  }
+
+  /** Leaves the table empty. */
+  def nothing(table: SlackwaterTable): Unit = {
+    val write = new TableWrite(SparkSession.active, table, WriteMode.Overwrite)
+    val _ = write.commit(None, Nil, throw new IllegalStateException("no rows need no file"))
   }
 
   private def fits(rows: Array[InternalRow]): Boolean = rows.length <= InlineLimit.statement.rows

@@ -1,0 +1,170 @@
+package org.apache.spark.sql.slackwater
+
+import java.util.UUID
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
+
+/** What the coordinator calls in the driver, over py4j.
+  *
+  * All calls share one session of their own. They may come from several threads: only parsing and
+  * analysis, which depend on the session's current catalog, happen one after the other.
+  */
+object Bridge {
+  private val sessions = new ConcurrentHashMap[String, SparkSession]()
+
+  /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
+  def analyze(text: String, catalog: String, namespace: Array[String]): String =
+    try {
+      val session = own()
+      val plan = analyzed(session, text, catalog, namespace).queryExecution.analyzed
+      Json.mapper.writeValueAsString(Analysis.describe(session, plan))
+    } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** Makes a temporary view over the updates of a binding's relation. */
+  def register(viewName: String, schemaJson: String, relationJson: String): Unit = {
+    val session = own()
+    val schema = Json.schema(Json.mapper.readTree(schemaJson))
+    val relation = Json.mapper.readTree(relationJson)
+    val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
+    session.withActive(Dataset.ofRows(session, plan).createOrReplaceTempView(viewName))
+  }
+
+  def unregister(viewNames: Array[String]): Unit = {
+    val session = own()
+    viewNames.foreach(session.catalog.dropTempView)
+  }
+
+  /** Runs a query and gives its rows as an Arrow IPC stream. */
+  def collect(text: String, catalog: String, namespace: Array[String]): Array[Byte] = {
+    val session = own()
+    val query = analyzed(session, text, catalog, namespace).queryExecution
+    reading(session, query) {
+      val plan = query.executedPlan
+      val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
+      Wire.encode(rows.iterator, plan.schema)
+    }
+  }
+
+  /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */
+  def write(
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      directory: String
+  ): String = {
+    val session = own()
+    val query = analyzed(session, text, catalog, namespace).queryExecution
+    val files = reading(session, query) {
+      val plan = query.executedPlan
+      val sink = RowSink.create(
+        session,
+        plan.schema,
+        directory,
+        UUID.randomUUID.toString,
+        InlineLimit.none,
+        withTimes = true
+      )
+      LocalRows.of(plan) match {
+        case Some(rows) => Seq(sink.drain(0, rows.iterator))
+        case None =>
+          session.sparkContext
+            .runJob(
+              plan.execute(),
+              (c: TaskContext, it: Iterator[InternalRow]) => sink.drain(c.partitionId(), it)
+            )
+            .toSeq
+      }
+    }
+    described(files.flatMap(_.files))
+  }
+
+  /** Cancels the jobs of a group. */
+  def cancel(group: String): Unit = own().sparkContext.cancelJobGroup(group)
+
+  private def described(files: Seq[WrittenFile]): String = {
+    val list = Json.mapper.createArrayNode()
+    files.foreach { file =>
+      val node = list
+        .addObject()
+        .put("uri", file.uri)
+        .put("rows", file.rows)
+        .put("size_bytes", file.sizeBytes)
+        .put("modified_ms", file.modifiedMs)
+      file.times.foreach { times =>
+        node
+          .put("min_time", times.min)
+          .put("max_time", times.max)
+          .put("has_retractions", times.retracts)
+      }
+    }
+    Json.mapper.writeValueAsString(list)
+  }
+
+  private def own(): SparkSession = {
+    val context = SparkContext.getActive.getOrElse(
+      throw new IllegalStateException("the Spark application has ended")
+    )
+    sessions.keySet.removeIf(_ != context.applicationId)
+    sessions.computeIfAbsent(context.applicationId, _ => open())
+  }
+
+  private def open(): SparkSession = {
+    val session = SparkSession.getDefaultSession
+      .getOrElse(SparkSession.active)
+      .newSession()
+      .asInstanceOf[SparkSession]
+    BridgeSession.settings.foreach { case (key, value) => session.conf.set(key, value) }
+    session
+  }
+
+  private def analyzed(
+      session: SparkSession,
+      text: String,
+      catalog: String,
+      namespace: Array[String]
+  ): Dataset[_] = session.synchronized {
+    session.withActive {
+      val manager = session.sessionState.catalogManager
+      manager.setCurrentCatalog(catalog)
+      manager.setCurrentNamespace(namespace)
+      val plan = session.sessionState.sqlParser.parsePlan(text)
+      Dataset.ofRows(session, plan)
+    }
+  }
+
+  /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */
+  private def reading[A](session: SparkSession, query: QueryExecution)(body: => A): A = {
+    val scope = new BindScope(None)
+    val context = session.sparkContext
+    val pool = context.getLocalProperty(BridgeSession.poolKey)
+    context.setLocalProperty(BridgeSession.poolKey, BridgeSession.pool)
+    try
+      session.withActive {
+        SQLExecution.withSQLConfPropagated(session) {
+          BindScope.within(scope)(body)
+        }
+      }
+    finally {
+      context.setLocalProperty(BridgeSession.poolKey, pool)
+      scope.holds.foreach(_.release())
+    }
+  }
+}
+
+private object BridgeSession {
+  val poolKey = "spark.scheduler.pool"
+  val pool = "slackwater"
+
+  val settings: Map[String, String] = Map(
+    "spark.sql.adaptive.enabled" -> "false",
+    "spark.sql.shuffle.partitions" -> "4",
+    "spark.sql.session.timeZone" -> "UTC",
+    "spark.slackwater.internal" -> "true"
+  )
+}

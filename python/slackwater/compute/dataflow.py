@@ -1,0 +1,80 @@
+"""What a replica is told to maintain, and the seam to the shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from slackwater.persist.client import Append
+from slackwater.persist.parts import NewPart, Part
+from slackwater.persist.rows import ShardState
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.sql.plan import ViewPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A collection that a dataflow reads. `desc` has the columns that its plan knows."""
+
+    shard_id: int
+    desc: RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    """A maintained view: its plan, where its inputs are, where its output and its states go.
+
+    `state_shards` are the shards of ``plan.states``, by number; their upper is the output's.
+    The view is exact at every time from `as_of` on; a shard of its own whose upper is not beyond
+    `as_of` is empty, and the first tick fills it.
+    """
+
+    global_id: GlobalId
+    name: str
+    plan: ViewPlan
+    inputs: Mapping[GlobalId, Input]
+    output_shard: int
+    state_shards: tuple[int, ...]
+    as_of: Timestamp
+
+
+class Shards(Protocol):
+    """What ticks need of durable shards. `slackwater.persist.client.PersistClient` is one."""
+
+    def commit(self, appends: Sequence[Append]) -> None: ...
+
+    def advance(self, uppers: Mapping[int, Timestamp]) -> None: ...
+
+    def state(self, shard_id: int) -> ShardState: ...
+
+    def tables_upper(self) -> Timestamp: ...
+
+    def parts_between(
+        self, shard_id: int, lower: Timestamp, upper: Timestamp
+    ) -> tuple[Part, ...]: ...
+
+    def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]: ...
+
+    def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]: ...
+
+    def shard_directory(self, shard_id: int) -> str: ...
+
+    def read(
+        self,
+        parts: Sequence[Part | NewPart],
+        desc: RelationDesc,
+        *,
+        lower: Timestamp | None = None,
+        upper: Timestamp | None = None,
+    ) -> pa.Table: ...
+
+
+def upper_of(shards: Shards, shard_id: int) -> Timestamp:
+    """The shard's upper; that of the tables if it shares it."""
+    state = shards.state(shard_id)
+    return shards.tables_upper() if state.grouped else state.upper

@@ -1,0 +1,68 @@
+"""The seam to Spark: what dataflows and the adapter ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from slackwater.repr.relation import RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What Spark's analyzer says of a query. `relations` and `views` are ids of ours."""
+
+    desc: RelationDesc
+    relations: tuple[str, ...]
+    views: tuple[str, ...]
+    foreign: tuple[str, ...]
+    nondeterministic: tuple[str, ...]
+    uses_mz_now: bool
+    streaming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A Parquet file of updates that Spark wrote. `min_time` and `max_time` are inclusive."""
+
+    uri: str
+    rows: int
+    size_bytes: int
+    modified_ms: int
+    min_time: int
+    max_time: int
+    has_retractions: bool
+
+
+class Engine(Protocol):
+    """Spark, with temporary views over updates.
+
+    Each method raises SlackwaterError: Spark's own condition for what the SQL or a row causes.
+    Thread-safe.
+    """
+
+    def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis: ...
+
+    def register(self, view_name: str, desc: RelationDesc, relation: Mapping[str, Any]) -> None:
+        """Makes the temporary view over a relation in the form that `relation_json` writes.
+
+        Columns: those of `desc`, ``__time``, ``__diff``.
+        """
+
+    def unregister(self, view_names: Sequence[str]) -> None: ...
+
+    def collect(
+        self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
+    ) -> pa.Table: ...
+
+    def write(
+        self,
+        sql: str,
+        directory: str,
+        catalog: str | None = None,
+        namespace: Sequence[str] | None = None,
+    ) -> list[WrittenFile]:
+        """Runs the query and writes its updates as Parquet files below `directory`, a URI."""

@@ -1,0 +1,67 @@
+"""Parts as the relation of the protocol: what Spark must read, and how."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from slackwater.persist import blobs, reading
+from slackwater.persist.parts import FileBody, InlineBody, NewPart, Part
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
+
+
+def relation_json(
+    parts: Iterable[Part | NewPart],
+    desc: RelationDesc,
+    *,
+    as_of: Timestamp | None = None,
+    lower: Timestamp | None = None,
+    upper: Timestamp | None = None,
+    advance_to: Timestamp | None = None,
+) -> dict[str, Any]:
+    """The parts in the form of a relation of the protocol, section 2.
+
+    `as_of`: for reading the contents then. `lower`, `upper`: for reading updates with
+    ``lower <= __time < upper``; times below `advance_to` are raised to it.
+    """
+    chosen = tuple(parts)
+    files: list[dict[str, Any]] = []
+    inline: list[str] = []
+    for part in chosen:
+        match part.body:
+            case FileBody(uri, size_bytes, modified_ms, uniform):
+                files.append(
+                    {
+                        "uri": uri,
+                        "size_bytes": size_bytes,
+                        "modified_ms": modified_ms,
+                        "rows": part.rows,
+                        "time": None if uniform is None else uniform.time,
+                        "diff": None if uniform is None else uniform.diff,
+                    }
+                )
+            case InlineBody(ipc):
+                inline.append(base64.b64encode(_with_columns(part, ipc, desc)).decode())
+    return {
+        "files": files,
+        "inline": inline,
+        "retractions": any(part.has_retractions for part in chosen),
+        "time_filter": as_of is not None and any(part.max_time > as_of for part in chosen),
+        "lower": lower,
+        "upper": upper,
+        "advance_to": advance_to,
+    }
+
+
+def _with_columns(part: Part | NewPart, ipc: bytes, desc: RelationDesc) -> bytes:
+    """The stream with the columns of `desc`: a part may be older than a column."""
+    with pa.ipc.open_stream(ipc) as stream:
+        if stream.schema.names == desc.update_schema().names:
+            return ipc
+    body = blobs.inline_part(reading.read([part], desc)).body
+    assert isinstance(body, InlineBody)
+    return body.ipc

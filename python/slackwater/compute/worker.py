@@ -1,0 +1,356 @@
+"""The replica's thread: runs the rounds that `schedule` plans, commits, reports frontiers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+from sqlglot.errors import SqlglotError
+
+from slackwater.compute import schedule
+from slackwater.compute.dataflow import Dataflow, Shards, upper_of
+from slackwater.compute.engine import Engine
+from slackwater.compute.schedule import Flow, Round, Tick, Trouble
+from slackwater.compute.tick import appends_of_tick
+from slackwater.persist.client import UnknownShard, UpperMismatch
+from slackwater.persist.leadership import Fenced
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+
+Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
+Fatal = Callable[[BaseException], None]
+
+_LOG = structlog.get_logger("slackwater.compute")
+_CONDITIONS_OF_DATA = ("22",)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What threads share, guarded by `changed`."""
+
+    flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
+    troubles: dict[GlobalId, Trouble] = field(default_factory=dict)
+    awake: bool = False
+    stopping: bool = False
+    failed: BaseException | None = None
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+
+class Worker:
+    """Keeps the dataflows of one replica up to date, in a thread of its own. Thread-safe.
+
+    Several workers may maintain the same dataflow: the first append wins, the others go on
+    from there.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        engine: Engine,
+        *,
+        on_progress: Progress,
+        on_fatal: Fatal,
+        name: str = "replica",
+        clock_ms: Callable[[], int] = _monotonic_ms,
+    ) -> None:
+        """`on_progress` is called in the worker's thread with uppers after they were committed.
+
+        `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
+        `name` is part of the names of its temporary views; `clock_ms` only measures pauses.
+        """
+        self._shards = shards
+        self._engine = engine
+        self._on_progress = on_progress
+        self._on_fatal = on_fatal
+        self._name = name
+        self._clock_ms = clock_ms
+        self._shared = _Shared()
+        self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
+        self._ticks = 0
+
+    # Any thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_ms: int = 10_000) -> None:
+        """Ends after the tick that is being computed."""
+        with self._shared.changed:
+            self._shared.stopping = True
+            self._shared.changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_ms / 1000)
+
+    def wake(self) -> None:
+        """Something was committed, or an upper moved."""
+        with self._shared.changed:
+            self._shared.awake = True
+            self._shared.changed.notify_all()
+
+    def add(self, flow: Dataflow) -> None:
+        """Maintains the dataflow from now on. Its shards exist."""
+        with self._shared.changed:
+            self._shared.flows[flow.global_id] = flow
+        self.wake()
+
+    def remove(self, global_id: GlobalId) -> None:
+        """Forgets the dataflow. A tick of it that is being computed is not committed."""
+        with self._shared.changed:
+            self._shared.flows.pop(global_id, None)
+            self._shared.troubles.pop(global_id, None)
+            self._shared.changed.notify_all()
+
+    def wait_for(self, global_id: GlobalId, at: Timestamp, timeout_ms: int) -> bool:
+        """Waits until the contents of the dataflow at `at` are complete; False: it took too long.
+
+        Raises what `raise_if_stalled` raises, SLACKWATER_DEPENDENCY_DROPPED when the dataflow
+        is removed, and what ended the worker.
+        """
+        deadline = time.monotonic() + timeout_ms / 1000
+        shared = self._shared
+        with shared.changed:
+            while True:
+                if shared.failed is not None:
+                    raise shared.failed
+                flow = shared.flows.get(global_id)
+                if flow is None:
+                    raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
+                if self._shards.state(flow.output_shard).upper > at:
+                    return True
+                self._raise_trouble(global_id)
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return False
+                shared.changed.wait(remaining)
+
+    def raise_if_stalled(self, global_id: GlobalId) -> None:
+        """Raises SLACKWATER_DATA_ERROR if a row keeps the dataflow, or one below it, from going on.
+
+        For failures that may pass it raises nothing.
+        """
+        with self._shared.changed:
+            self._raise_trouble(global_id)
+
+    def trouble(self, global_id: GlobalId) -> SlackwaterError | None:
+        """Why the dataflow itself does not go on at the moment."""
+        with self._shared.changed:
+            trouble = self._shared.troubles.get(global_id)
+            return None if trouble is None else trouble.error
+
+    # With the condition held
+
+    def _raise_trouble(self, global_id: GlobalId) -> None:
+        trouble = self._shared.troubles.get(global_id)
+        if trouble is not None and trouble.single and trouble.retry_at_ms is None:
+            raise trouble.error
+        flow = self._shared.flows.get(global_id)
+        for below in () if flow is None else flow.inputs:
+            self._raise_trouble(below)
+
+    # The worker's thread
+
+    def _run(self) -> None:
+        try:
+            while self._wait():
+                while self._round():
+                    pass
+        except (FatalError, Fenced) as error:
+            self._fail(error)
+        except Exception as error:
+            _LOG.exception("worker_failed", worker=self._name)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._shared.changed:
+            self._shared.failed = error
+            self._shared.changed.notify_all()
+        self._on_fatal(error)
+
+    def _wait(self) -> bool:
+        """Until there may be something to do; False: it is time to stop."""
+        shared = self._shared
+        with shared.changed:
+            while not shared.awake and not shared.stopping:
+                retry_ms = schedule.next_retry_ms(shared.troubles.values())
+                if retry_ms is None:
+                    shared.changed.wait()
+                    continue
+                pause_ms = retry_ms - self._clock_ms()
+                if pause_ms <= 0:
+                    break
+                shared.changed.wait(pause_ms / 1000)
+            shared.awake = False
+            return not shared.stopping
+
+    def _round(self) -> bool:
+        """One round; whether another one may have something to do."""
+        with self._shared.changed:
+            if self._shared.stopping:
+                return False
+            flows = dict(self._shared.flows)
+            troubles = dict(self._shared.troubles)
+        try:
+            planned = self._plan(flows, troubles)
+            moved = self._advance(flows, planned)
+        except SlackwaterError as error:
+            # The metastore is away: it is asked again when a dataflow's pause ends.
+            self._pause_all(flows, error)
+            return False
+        except UnknownShard:
+            return self._forget_dropped(flows)
+        for tick in planned.ticks:
+            moved = self._tick(flows[tick.global_id], tick) or moved
+            with self._shared.changed:
+                if self._shared.stopping:
+                    return False
+        return moved
+
+    def _plan(
+        self, flows: Mapping[GlobalId, Dataflow], troubles: Mapping[GlobalId, Trouble]
+    ) -> Round:
+        def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
+            inputs = flows[global_id].inputs.values()
+            return any(self._shards.parts_between(i.shard_id, lower, upper) for i in inputs)
+
+        def next_change(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> Timestamp:
+            inputs = flows[global_id].inputs.values()
+            parts = [
+                p for i in inputs for p in self._shards.parts_between(i.shard_id, lower, upper)
+            ]
+            return schedule.next_change_of(parts, lower, upper)
+
+        ordered = schedule.in_order(
+            Flow(f.global_id, tuple(f.inputs), f.as_of) for f in flows.values()
+        )
+        uppers = {
+            g: upper_of(self._shards, i.shard_id)
+            for f in flows.values()
+            for g, i in f.inputs.items()
+        }
+        uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
+        return schedule.plan_round(
+            ordered, uppers, troubles, has_data, next_change, self._clock_ms()
+        )
+
+    def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
+        if not planned.advances:
+            return False
+        uppers = {
+            shard: upper
+            for global_id, upper in planned.advances.items()
+            for shard in (flows[global_id].output_shard, *flows[global_id].state_shards)
+        }
+        self._shards.advance(uppers)
+        self._report(planned.advances)
+        return True
+
+    def _tick(self, flow: Dataflow, tick: Tick) -> bool:
+        """Whether the dataflow moved, or may be tried again at once."""
+        self._ticks += 1
+        prefix = f"__sw_{self._name}_{self._ticks}"
+        try:
+            appends = appends_of_tick(flow, tick, self._shards, self._engine, prefix)
+            with self._shared.changed:
+                if self._shared.flows.get(flow.global_id) is not flow:
+                    return True
+            self._shards.commit(appends)
+        except UpperMismatch:
+            return True
+        except UnknownShard:
+            return self._forget_dropped({flow.global_id: flow})
+        except (FatalError, Fenced):
+            raise
+        except (SlackwaterError, SqlglotError) as error:
+            return self._trouble(flow, tick, error)
+        except Exception as error:
+            _LOG.exception("tick_failed", view=flow.global_id)
+            return self._trouble(flow, tick, error)
+        with self._shared.changed:
+            trouble = self._shared.troubles.get(flow.global_id)
+            if trouble is not None and appends[0].upper >= trouble.upper:
+                del self._shared.troubles[flow.global_id]
+        self._report({flow.global_id: appends[0].upper})
+        return True
+
+    def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
+        if not isinstance(error, SlackwaterError):
+            error = user_error("SLACKWATER_INTERNAL", reason=_first_line(error), log="log")
+        is_data = error.sqlstate.startswith(_CONDITIONS_OF_DATA)
+        with self._shared.changed:
+            if self._shared.flows.get(flow.global_id) is not flow:
+                return False
+            if is_data:
+                told = _data_error(flow, error)
+                parts = [
+                    p
+                    for i in flow.inputs.values()
+                    for p in self._shards.parts_between(i.shard_id, tick.lower, tick.upper)
+                ]
+                trouble = schedule.after_data_error(
+                    tick, told, lambda _, lower, upper: schedule.next_change_of(parts, lower, upper)
+                )
+            else:
+                earlier = self._shared.troubles.get(flow.global_id)
+                trouble = schedule.after_failure(tick, error, earlier, self._clock_ms())
+            self._shared.troubles[flow.global_id] = trouble
+            self._shared.changed.notify_all()
+        _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
+        return is_data and not trouble.single
+
+    def _pause_all(self, flows: Mapping[GlobalId, Dataflow], error: SlackwaterError) -> None:
+        now_ms = self._clock_ms()
+        with self._shared.changed:
+            for flow in flows.values():
+                earlier = self._shared.troubles.get(flow.global_id)
+                if earlier is not None and earlier.retry_at_ms is None:
+                    continue
+                upper = self._shards.state(flow.output_shard).upper
+                tick = Tick(flow.global_id, upper, Timestamp(upper + 1), False)
+                self._shared.troubles[flow.global_id] = schedule.after_failure(
+                    tick, error, earlier, now_ms
+                )
+        _LOG.warning("round_failed", worker=self._name, condition=error.condition)
+
+    def _forget_dropped(self, flows: Mapping[GlobalId, Dataflow]) -> bool:
+        """Removes dataflows one of whose shards was dropped; whether there was one."""
+        dropped = [g for g, flow in flows.items() if not self._is_whole(flow)]
+        for global_id in dropped:
+            self.remove(global_id)
+        return bool(dropped)
+
+    def _is_whole(self, flow: Dataflow) -> bool:
+        try:
+            for shard in (flow.output_shard, *flow.state_shards):
+                self._shards.advance({shard: self._shards.state(shard).upper})
+        except UnknownShard:
+            return False
+        return True
+
+    def _report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
+        with self._shared.changed:
+            self._shared.changed.notify_all()
+        self._on_progress(uppers)
+
+
+def _data_error(flow: Dataflow, error: SlackwaterError) -> SlackwaterError:
+    """What reads of the view are told; the SQLSTATE is the original one."""
+    told = user_error(
+        "SLACKWATER_DATA_ERROR",
+        objectName=flow.name,
+        cause=f"[{error.condition}] {error.message}",
+        inputs=", ".join(sorted(flow.inputs)),
+    )
+    return SlackwaterError(told.condition, error.sqlstate, told.message, told.parameters)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,608 @@
+"""From the text of a view's query to its plan.
+
+The query is Spark SQL that Spark's analyzer has accepted. sqlglot parses it; names are resolved
+here (`names`), types are asked of Spark (`SchemaOf`). A construct that the delta rules do not
+cover makes the whole view `Opaque`, with the reason and an advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp
+
+from slackwater.repr.relation import RelationDesc
+from slackwater.sql import opaque, fragments as render
+from slackwater.sql.aggregates import AccumulatorList, Call, call_of, result
+from slackwater.sql.functions import is_aggregate, is_generator
+from slackwater.sql.scope import NotPlanned, Scope, Source
+from slackwater.sql.plan import (
+    Aggregate,
+    Collection,
+    Constant,
+    Explode,
+    Filter,
+    Join,
+    Plan,
+    Project,
+    UnionAll,
+    ViewPlan,
+    column,
+    is_reserved,
+    number_states,
+    position_of,
+    positional,
+)
+from slackwater.sql.resolution import Resolve, ResolvedRelation, ResolvedView, parse_query
+
+
+class SchemaOf(Protocol):
+    """The schema that Spark's analyzer gives a query which reads no relation."""
+
+    def __call__(self, query: str) -> RelationDesc: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A plan and the names of its columns."""
+
+    plan: Plan
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a query stands: the CTEs that it sees, and the namespace of its names."""
+
+    ctes: Mapping[str, _Named]
+    namespace: tuple[str, ...] | None
+
+
+def build_plan(query: str, output: RelationDesc, resolve: Resolve, schema_of: SchemaOf) -> ViewPlan:
+    """The plan of the view with this query, whose rows have the schema `output`.
+
+    Raises SLACKWATER_UNSUPPORTED_TYPE for a state that Parquet cannot hold, and what `resolve`
+    and `schema_of` raise.
+    """
+    parsed = parse_query(query)
+    try:
+        named = _Builder(resolve, schema_of).query(parsed, _Place({}, None))
+        root = number_states(named.plan)
+        for state in ViewPlan(root, output).states:
+            state.arrow_schema()
+    except NotPlanned as problem:
+        root = opaque.opaque(parsed, output, resolve, problem)
+    return ViewPlan(root, output)
+
+
+_SELECT_ARGS = {
+    "with_", "kind", "expressions", "hint", "distinct", "from_", "laterals", "joins",
+    "where", "group", "having", "order", "sort", "cluster", "distribute",
+}  # fmt: skip
+_UNCOVERED = {
+    "limit": ("LIMIT", "Keep the view unlimited and apply ORDER BY ... LIMIT when reading it."),
+    "offset": ("OFFSET", "Keep the view unlimited and apply OFFSET when reading it."),
+    "qualify": ("QUALIFY", "Filter on the window function when reading the view."),
+    "sample": ("TABLESAMPLE", "Filter on a column instead."),
+    "pivots": ("PIVOT", "Use SUM(...) FILTER (WHERE ...) for each column."),
+    "windows": ("WINDOW", "Compute window functions when reading the view."),
+}
+
+
+class _Builder:
+    def __init__(self, resolve: Resolve, schema_of: SchemaOf) -> None:
+        self._resolve = resolve
+        self._schema_of = schema_of
+
+    # Queries
+
+    def query(self, node: exp.Expr, place: _Place) -> _Named:
+        place = self._with(node, place)
+        match node:
+            case exp.Subquery():
+                self._only(node, {"this", "alias", "with_"}, "a modified subquery")
+                return self.query(node.this, place)
+            case exp.Union():
+                return self._union(node, place)
+            case exp.SetOperation():
+                raise NotPlanned(node.key.upper(), "Use a join with a maintained SELECT DISTINCT.")
+            case exp.Values():
+                return self._values(node)
+            case exp.Select():
+                return self._select(node, place)
+            case _:
+                raise NotPlanned(f"a query of the form {node.key}", "Write it as SELECT.")
+
+    def _with(self, node: exp.Expr, place: _Place) -> _Place:
+        clause = node.args.get("with_")
+        if clause is None:
+            return place
+        if clause.recursive:
+            raise NotPlanned("WITH RECURSIVE", "Unroll the recursion to a fixed number of joins.")
+        ctes = dict(place.ctes)
+        for cte in clause.expressions:
+            named = self.query(cte.this, _Place(ctes, place.namespace))
+            names = tuple(c.name for c in cte.args["alias"].columns) or named.names
+            ctes[cte.alias.lower()] = _Named(named.plan, names)
+        return _Place(ctes, place.namespace)
+
+    def _union(self, node: exp.Union, place: _Place) -> _Named:
+        if node.args.get("by_name") or node.args.get("limit") or node.args.get("offset"):
+            raise NotPlanned("UNION with BY NAME or LIMIT", "List the columns of both sides.")
+        left, right = self.query(node.this, place), self.query(node.expression, place)
+        descs = (left.plan.desc, right.plan.desc)
+        plan: Plan = UnionAll(
+            (left.plan, right.plan), positional(self._types(render.union_types(descs)))
+        )
+        if node.args.get("distinct"):
+            plan = self._distinct(plan)
+        return _Named(plan, left.names)
+
+    def _values(self, node: exp.Values) -> _Named:
+        copied = node.copy()
+        copied.set("alias", None)
+        query = exp.select("*").from_(copied)
+        return self._constant(query)
+
+    def _constant(self, query: exp.Query) -> _Named:
+        desc = self._types(query)
+        return _Named(Constant(query, positional(desc)), desc.names)
+
+    def _types(self, query: exp.Query) -> RelationDesc:
+        return self._schema_of(query.sql(dialect="spark"))
+
+    # SELECT
+
+    def _select(self, node: exp.Select, place: _Place) -> _Named:
+        for name, (construct, advice) in _UNCOVERED.items():
+            if node.args.get(name):
+                raise NotPlanned(construct, advice)
+        self._only(node, _SELECT_ARGS, "a clause of SELECT")
+        if node.args.get("kind") or (
+            node.args.get("distinct") and node.args["distinct"].args["on"]
+        ):
+            raise NotPlanned("a modified SELECT", "Use plain SELECT or SELECT DISTINCT.")
+        plan, scope = self._from(node, place)
+        where = node.args.get("where")
+        if where is not None:
+            plan = self._where(plan, scope, where.this, place)
+        items = _items(node, scope)
+        for item in items:
+            _refuse_nested(item.value)
+        having = node.args.get("having")
+        if having is not None:
+            _refuse_nested(having.this)
+        group = node.args.get("group")
+        conditions = [having.this] if having is not None else []
+        expressions = [item.value for item in items] + conditions
+        if group is not None or any(_has_aggregate(e) for e in expressions):
+            named = self._grouped(plan, scope, group, items, conditions)
+        else:
+            if conditions:
+                raise NotPlanned("HAVING without GROUP BY", "Use WHERE.")
+            named = self._projected(plan, scope, items)
+        if node.args.get("distinct"):
+            named = _Named(self._distinct(named.plan), named.names)
+        return named
+
+    def _where(self, plan: Plan, scope: Scope, where: exp.Expr, place: _Place) -> Plan:
+        plain: list[exp.Expr] = []
+        semi: list[tuple[exp.Expr, Plan]] = []
+        for part in _conjuncts(where):
+            if isinstance(part, exp.In) and part.args.get("query") is not None:
+                _refuse_nested(part.this)
+                inner = self.query(part.args["query"], place)
+                if len(inner.names) != 1:
+                    raise NotPlanned("IN over several columns", "Join with SELECT DISTINCT.")
+                semi.append((scope.resolve(part.this), self._distinct(inner.plan)))
+            else:
+                _refuse_nested(part)
+                plain.append(scope.resolve(part))
+        if isinstance(plan, Join):
+            plan = Join(plan.inputs, (*plan.conditions, *plain))
+        elif plain:
+            plan = Filter(plan, exp.and_(*plain))
+        return self._semi(plan, semi) if semi else plan
+
+    def _semi(self, plan: Plan, semi: Sequence[tuple[exp.Expr, Plan]]) -> Plan:
+        """`plan` joined with distinct right sides, which can only keep or drop its rows."""
+        width = len(plan.desc.columns)
+        inputs, conditions = (
+            (plan.inputs, plan.conditions) if isinstance(plan, Join) else ((plan,), ())
+        )
+        position = width
+        added: list[exp.Expr] = []
+        for value, right in semi:
+            inputs = (*inputs, right)
+            added.append(exp.EQ(this=exp.paren(value), expression=column(position)))
+            position += len(right.desc.columns)
+        joined = Join(inputs, (*conditions, *added))
+        return Project(joined, tuple(column(i) for i in range(width)), plan.desc)
+
+    def _projected(self, plan: Plan, scope: Scope, items: Sequence[_Item]) -> _Named:
+        aliases: dict[str, exp.Expr] = {}
+        values: list[exp.Expr] = []
+        for item in items:
+            if is_generator(item.value):
+                value, plan = self._generated(plan, scope, item)
+            else:
+                if any(is_generator(n) for n in item.value.walk()):
+                    raise NotPlanned("a generator inside an expression", "Use LATERAL VIEW.")
+                value = scope.resolve_with(item.value, aliases)
+            values.append(value)
+            if item.name:
+                aliases.setdefault(item.name.lower(), value)
+        return _Named(self._project(plan, values), tuple(item.name for item in items))
+
+    def _generated(self, plan: Plan, scope: Scope, item: _Item) -> tuple[exp.Expr, Plan]:
+        if len(plan.desc.columns) != scope.width:
+            raise NotPlanned("two generators in one SELECT", "Use LATERAL VIEW.")
+        outer = type(item.value).__name__.endswith("Outer")
+        if outer:
+            raise NotPlanned("an outer generator in SELECT", "Use LATERAL VIEW OUTER.")
+        exploded = self._explode(plan, scope.resolve(item.value), False)
+        if len(exploded.desc.columns) != scope.width + 1:
+            raise NotPlanned("a generator of several columns in SELECT", "Use LATERAL VIEW.")
+        return column(scope.width), exploded
+
+    def _project(self, plan: Plan, values: Sequence[exp.Expr]) -> Plan:
+        return Project(plan, tuple(values), self._typed(plan, values))
+
+    def _typed(self, plan: Plan, values: Sequence[exp.Expr]) -> RelationDesc:
+        if not values:
+            return RelationDesc(())
+        return positional(self._types(render.types_query(plan.desc, values)))
+
+    def _distinct(self, plan: Plan) -> Plan:
+        width = len(plan.desc.columns)
+        keys = tuple(column(i) for i in range(width))
+        grouped = self._aggregate(plan, keys, plan.desc, AccumulatorList(width + 1))
+        return Project(grouped, keys, plan.desc)
+
+    def _aggregate(
+        self,
+        plan: Plan,
+        keys: tuple[exp.Expr, ...],
+        key_types: RelationDesc,
+        accumulators: AccumulatorList,
+    ) -> Aggregate:
+        for key in key_types.columns:
+            if '"map"' in key.type_json:
+                raise NotPlanned("grouping by a MAP", "Group by map_entries(...) of it, sorted.")
+        items = tuple(accumulators.items)
+        desc = RelationDesc((*key_types.columns, *render.accumulator_columns(len(keys), items)))
+        return Aggregate(plan, keys, items, 0, desc)
+
+    # GROUP BY
+
+    def _grouped(
+        self,
+        plan: Plan,
+        scope: Scope,
+        group: exp.Group | None,
+        items: Sequence[_Item],
+        having: Sequence[exp.Expr],
+    ) -> _Named:
+        keys = _keys(group, items, scope)
+        if any(_has_aggregate(key) or _has_generator(key) for key in keys):
+            raise NotPlanned("a generator in GROUP BY", "Use LATERAL VIEW.")
+        if any(_has_generator(item.value) for item in items):
+            raise NotPlanned("a generator beside aggregates", "Use LATERAL VIEW below them.")
+        aliases: dict[str, exp.Expr] = {}
+        values: list[exp.Expr] = []
+        for item in items:
+            value = scope.resolve_with(item.value, aliases)
+            values.append(value)
+            if item.name:
+                aliases.setdefault(item.name.lower(), value)
+        for condition in having:
+            _refuse_shadowed(condition, items, scope)
+        conditions = [scope.resolve_with(condition, aliases) for condition in having]
+        calls = _calls([*values, *conditions])
+        state = AccumulatorList(len(keys) + 1)
+        results = self._results(plan, calls, state, column(len(keys)))
+        above = [_above(v, keys, calls, results) for v in (*values, *conditions)]
+        key_types = self._typed(plan, keys)
+        grouped: Plan = self._aggregate(plan, tuple(keys), key_types, state)
+        if conditions:
+            grouped = Filter(grouped, exp.and_(*above[len(values) :]))
+        return _Named(
+            self._project(grouped, above[: len(values)]), tuple(item.name for item in items)
+        )
+
+    def _results(
+        self,
+        plan: Plan,
+        calls: Sequence[exp.Expr],
+        state: AccumulatorList,
+        rows: exp.Column,
+    ) -> list[exp.Expr]:
+        parsed: list[Call] = [call_of(node) for node in calls]
+        if not parsed:
+            return []
+        outputs = self._typed(plan, [call.function for call in parsed]).columns
+        summed = [c for c in parsed if not isinstance(c.function, exp.Count | exp.CountIf)]
+        arguments = self._typed(plan, [c.argument for c in summed]).columns
+        kinds = {id(call): kind for call, kind in zip(summed, arguments, strict=True)}
+        return [
+            result(call, kinds.get(id(call)), output, state, rows)
+            for call, output in zip(parsed, outputs, strict=True)
+        ]
+
+    # FROM
+
+    def _from(self, node: exp.Select, place: _Place) -> tuple[Plan, Scope]:
+        clause = node.args.get("from_")
+        if clause is None:
+            one_row = exp.select(exp.alias_(exp.Literal.number(1), "one"))
+            named = self._constant(one_row)
+            scope = Scope((Source((), ("",), 0),))
+            return named.plan, scope
+        plan, scope = self._joined(clause.this, node.args.get("joins") or [], place)
+        for lateral in node.args.get("laterals") or []:
+            plan, scope = self._lateral(plan, scope, lateral)
+        return plan, scope
+
+    def _joined(
+        self, first: exp.Expr, joins: Sequence[exp.Join], place: _Place
+    ) -> tuple[Plan, Scope]:
+        plan, scope = self._source(first, place)
+        inputs: list[Plan] = [plan]
+        conditions: list[exp.Expr] = []
+        for join in (*(first.args.get("joins") or []), *joins):
+            right, right_scope = self._source(join.this, place)
+            inputs.append(right)
+            scope = self._join_scope(join, scope, right_scope, conditions)
+        if len(inputs) == 1:
+            return plan, scope
+        return Join(tuple(inputs), tuple(conditions)), scope
+
+    def _join_scope(
+        self, join: exp.Join, left: Scope, right: Scope, conditions: list[exp.Expr]
+    ) -> Scope:
+        side, kind = (join.args.get(a) or "" for a in ("side", "kind"))
+        if side or kind not in ("", "INNER", "CROSS"):
+            name = " ".join(part for part in (side, kind, "JOIN") if part)
+            raise NotPlanned(
+                name, "Use an inner join, or IN over a maintained view, where that is enough."
+            )
+        self._only(join, {"this", "on", "kind", "using", "hint", "method"}, "a modified join")
+        if len({len(right.sources)} - {1}) and (join.args.get("using") or join.args.get("method")):
+            raise NotPlanned("USING over a nested join", "Write the condition with ON.")
+        using = [i.name for i in join.args.get("using") or []]
+        if join.args.get("method") == "NATURAL":
+            using = [name for name, _ in left.star(()) if right.position((name,)) is not None]
+        elif join.args.get("method"):
+            raise NotPlanned(f"{join.args['method']} JOIN", "Use an inner join.")
+        moved = tuple(
+            Source(
+                s.qualifier,
+                s.names,
+                s.start + left.width,
+                s.hidden | {name.lower() for name in using},
+            )
+            for s in right.sources
+        )
+        scope = Scope((*left.sources, *moved), (*left.shared, *(n for n in using)))
+        for name in using:
+            conditions.append(_using(name, left, right))
+        if (on := join.args.get("on")) is not None:
+            for part in _conjuncts(on):
+                _refuse_nested(part)
+                conditions.append(scope.resolve(part))
+        return scope
+
+    def _source(self, node: exp.Expr, place: _Place) -> tuple[Plan, Scope]:
+        match node:
+            case exp.Table():
+                return self._table(node, place)
+            case exp.Subquery() if (
+                isinstance(node.this, exp.Table | exp.Subquery) and not node.alias
+            ):
+                self._only(node, {"this", "joins"}, "a modified subquery")
+                return self._joined(node.this, [], place)
+            case exp.Subquery() | exp.Values():
+                self._only(
+                    node, {"this", "alias", "with_", "joins", "expressions"}, "a modified subquery"
+                )
+                named = self.query(node, place)
+                return _aliased(named, node, ())
+            case _:
+                raise NotPlanned(f"{node.key} in FROM", "Use a table, a view or a subquery.")
+
+    def _table(self, node: exp.Table, place: _Place) -> tuple[Plan, Scope]:
+        self._only(node, {"this", "db", "catalog", "alias", "joins"}, "a modified table")
+        if not isinstance(node.this, exp.Identifier):
+            query = exp.select("*").from_(exp.Table(this=node.this.copy()))
+            return _aliased(self._constant(query), node, ())
+        parts = tuple(part.name for part in node.parts)
+        cte = place.ctes.get(parts[0].lower()) if len(parts) == 1 else None
+        if cte is not None:
+            return _aliased(cte, node, parts)
+        match self._resolve(parts, place.namespace):
+            case ResolvedRelation(global_id, desc):
+                plan = Collection(global_id, desc.names, positional(desc))
+                return _aliased(_Named(plan, desc.names), node, parts)
+            case ResolvedView(text, namespace, columns):
+                named = self.query(parse_query(text), _Place({}, namespace))
+                return _aliased(_Named(named.plan, columns or named.names), node, parts)
+
+    def _lateral(self, plan: Plan, scope: Scope, node: exp.Lateral) -> tuple[Plan, Scope]:
+        if not node.args.get("view"):
+            raise NotPlanned("a LATERAL subquery", "Use a join or LATERAL VIEW.")
+        _refuse_nested(node.this)
+        exploded = self._explode(plan, scope.resolve(node.this), bool(node.args.get("outer")))
+        alias = node.args["alias"]
+        added = len(exploded.desc.columns) - scope.width
+        names = tuple(c.name for c in alias.columns)
+        if not names:
+            types = render.generated_types(plan.desc, exploded.generator, exploded.outer)
+            names = self._types(types).names
+        if len(names) != added:
+            raise NotPlanned("LATERAL VIEW with other columns", "Name each of its columns.")
+        qualifier = (alias.name,) if alias.name else ()
+        source = Source(qualifier, names, scope.width)
+        return exploded, Scope((*scope.sources, source), scope.shared)
+
+    def _explode(self, plan: Plan, generator: exp.Expr, outer: bool) -> Explode:
+        types = self._types(render.generated_types(plan.desc, generator, outer))
+        desc = positional(RelationDesc((*plan.desc.columns, *types.columns)))
+        return Explode(plan, generator, outer, desc)
+
+    @staticmethod
+    def _only(node: exp.Expr, known: set[str], construct: str) -> None:
+        unknown = [name for name, value in node.args.items() if value and name not in known]
+        if unknown:
+            raise NotPlanned(f"{construct}: {', '.join(unknown)}", "Leave it out.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One expression of the SELECT list, and its name ("" if Spark makes one up)."""
+
+    value: exp.Expr
+    name: str
+
+
+def _items(node: exp.Select, scope: Scope) -> list[_Item]:
+    items: list[_Item] = []
+    for written in node.expressions:
+        star = written.this if isinstance(written, exp.Column) else written
+        if isinstance(star, exp.Star):
+            if any(star.args.values()):
+                raise NotPlanned("* EXCEPT", "List the columns.")
+            qualifier = [p.name for p in written.parts[:-1]] if star is not written else []
+            items.extend(_Item(column(i), name) for name, i in scope.star(qualifier))
+        elif isinstance(written, exp.Alias):
+            items.append(_Item(written.this, written.alias))
+        elif isinstance(written, exp.Column | exp.Dot):
+            items.append(_Item(written, written.name))
+        elif isinstance(written, exp.Aliases):
+            raise NotPlanned("a generator of several columns in SELECT", "Use LATERAL VIEW.")
+        else:
+            items.append(_Item(written, "col" if is_generator(written) else ""))
+    return items
+
+
+def _aliased(named: _Named, node: exp.Expr, parts: tuple[str, ...]) -> tuple[Plan, Scope]:
+    alias = node.args.get("alias")
+    names = tuple(c.name for c in alias.columns) if alias is not None else ()
+    qualifier = (alias.name,) if alias is not None and alias.name else parts
+    if any(is_reserved(name) for name in names or named.names):
+        raise NotPlanned("a column with a reserved name", "Rename the columns __c0, __c1, ...")
+    return named.plan, Scope((Source(qualifier, names or named.names, 0),))
+
+
+def _using(name: str, left: Scope, right: Scope) -> exp.Expr:
+    of_left, of_right = left.position((name,)), right.position((name,))
+    if of_left is None or of_right is None:
+        raise NotPlanned(f"USING ({name})", "Write the condition with ON.")
+    return exp.EQ(this=column(of_left[0]), expression=column(of_right[0] + left.width))
+
+
+def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    if isinstance(condition, exp.And):
+        return [*_conjuncts(condition.left), *_conjuncts(condition.right)]
+    if isinstance(condition, exp.Paren):
+        return _conjuncts(condition.this)
+    return [condition]
+
+
+def _refuse_nested(expression: exp.Expr) -> None:
+    if expression.find(exp.Window) is not None:
+        raise NotPlanned("a window function", "Compute window functions when reading the view.")
+    if expression.find(exp.Query, exp.Exists) is not None:
+        raise NotPlanned("a subquery in an expression", "Join with the subquery instead.")
+    if expression.find(exp.Star) is not None and expression.find(exp.Count) is None:
+        raise NotPlanned("* in an expression", "List the columns.")
+
+
+def _refuse_shadowed(having: exp.Expr, items: Sequence[_Item], scope: Scope) -> None:
+    """HAVING prefers names of the SELECT list, aggregates inside it those of the FROM clause."""
+    renamed = {
+        item.name.lower()
+        for item in items
+        if not isinstance(item.value, exp.Column) and scope.position((item.name,)) is not None
+    }
+    if any(c.name.lower() in renamed for c in having.find_all(exp.Column)):
+        raise NotPlanned(
+            "a name in HAVING that means a column and an alias", "Give the alias another name."
+        )
+
+
+def _has_aggregate(expression: exp.Expr) -> bool:
+    return any(is_aggregate(node) for node in expression.walk())
+
+
+def _has_generator(expression: exp.Expr) -> bool:
+    return any(is_generator(node) for node in expression.walk())
+
+
+def _keys(group: exp.Group | None, items: Sequence[_Item], scope: Scope) -> list[exp.Expr]:
+    if group is None:
+        return []
+    if any(group.args.get(a) for a in ("grouping_sets", "cube", "rollup", "totals")):
+        raise NotPlanned("GROUPING SETS, CUBE or ROLLUP", "Use one view for each grouping.")
+    if group.args.get("all"):
+        return [scope.resolve(i.value) for i in items if not _has_aggregate(i.value)]
+    return [_key(written, items, scope) for written in group.expressions]
+
+
+def _key(written: exp.Expr, items: Sequence[_Item], scope: Scope) -> exp.Expr:
+    if isinstance(written, exp.GroupingSets | exp.Cube | exp.Rollup | exp.Tuple):
+        raise NotPlanned("GROUPING SETS, CUBE or ROLLUP", "Use one view for each grouping.")
+    if isinstance(written, exp.Literal) and not written.is_string:
+        return scope.resolve(items[int(written.name) - 1].value)
+    _refuse_nested(written)
+    aliases: dict[str, exp.Expr] = {}
+    for item in items:
+        if item.name and not _has_aggregate(item.value):
+            aliases.setdefault(item.name.lower(), scope.resolve_with(item.value, aliases))
+    return scope.resolve_with(written, aliases)
+
+
+def _calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The distinct aggregate calls of the expressions, FILTER included."""
+    found: list[exp.Expr] = []
+    for expression in expressions:
+        for node in expression.find_all(exp.Func, exp.Filter):
+            if not is_aggregate(node):
+                continue
+            parent = node.parent
+            call = parent if isinstance(parent, exp.Filter) and parent.this is node else node
+            inner = [n for n in call.walk() if n is not node and is_aggregate(n)]
+            if inner:
+                raise NotPlanned("an aggregate of an aggregate", "Use a derived table.")
+            if call not in found:
+                found.append(call)
+    return found
+
+
+def _above(
+    expression: exp.Expr,
+    keys: Sequence[exp.Expr],
+    calls: Sequence[exp.Expr],
+    results: Sequence[exp.Expr],
+) -> exp.Expr:
+    """`expression` over the columns of the group's state.
+
+    Raises NotPlanned if it speaks of a column that is neither a key nor aggregated.
+    """
+
+    def visit(node: exp.Expr) -> exp.Expr:
+        if node in calls:
+            return exp.paren(results[calls.index(node)].copy())
+        if node in keys:
+            return column(keys.index(node))
+        if position_of(node) is not None:
+            raise NotPlanned("a column that is not grouped", "Add it to GROUP BY.")
+        for name, child in list(node.args.items()):
+            if isinstance(child, list):
+                node.set(name, [visit(c) if isinstance(c, exp.Expr) else c for c in child])
+            elif isinstance(child, exp.Expr):
+                node.set(name, visit(child))
+        return node
+
+    return visit(expression.copy())

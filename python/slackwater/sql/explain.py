@@ -1,0 +1,75 @@
+"""The rows of EXPLAIN INCREMENTAL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slackwater.sql.plan import (
+    Aggregate,
+    Collection,
+    Constant,
+    Explode,
+    Filter,
+    Join,
+    Opaque,
+    Plan,
+    Project,
+    UnionAll,
+    ViewPlan,
+    children,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRow:
+    """One operator. `parent` is the id of its consumer, None for the root.
+
+    `maintenance`: linear, bilinear, accumulable, keyed or recompute. `reason` and `advice` say
+    why an operator is not maintained in steps, and what helps; else the reason says what it costs.
+    """
+
+    id: int
+    parent: int | None
+    operator: str
+    maintenance: str
+    reason: str | None
+    advice: str | None
+
+
+def explain(view: ViewPlan) -> tuple[ExplainRow, ...]:
+    """The operators of the plan, the root first, each before its inputs."""
+    rows: list[ExplainRow] = []
+
+    def visit(node: Plan, parent: int | None) -> None:
+        operator, maintenance, reason, advice = _described(node)
+        own = len(rows)
+        rows.append(ExplainRow(own, parent, operator, maintenance, reason, advice))
+        for child in children(node):
+            visit(child, own)
+
+    visit(view.root, None)
+    return tuple(rows)
+
+
+def _described(node: Plan) -> tuple[str, str, str | None, str | None]:
+    match node:
+        case Collection():
+            return f"Collection {node.global_id}", "linear", None, None
+        case Constant():
+            return "Constant", "linear", "It never changes.", None
+        case Project():
+            return "Project", "linear", None, None
+        case Filter():
+            return "Filter", "linear", None, None
+        case Explode():
+            return "Explode", "linear", None, None
+        case UnionAll():
+            return "UnionAll", "linear", None, None
+        case Join():
+            reason = "Each input's changes are joined with the contents of the others."
+            return f"Join of {len(node.inputs)}", "bilinear", reason, None
+        case Aggregate():
+            operator = "Aggregate" if node.accumulators else "Distinct"
+            return operator, "accumulable", "Only the groups that changed are touched.", None
+        case Opaque():
+            return "Recompute", "recompute", node.reason, node.advice

@@ -1,0 +1,285 @@
+"""Small worked cases of each delta rule, compared at every time with a recomputation by DuckDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+
+import duckdb
+import pytest
+
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.relation import RelationDesc
+from tests.incremental import Bench, canonical, contents_of
+from tests.spark_engine import SparkEngine, new_session
+
+pytestmark = pytest.mark.spark
+
+A = RelationDesc.of(k="integer", v="long", p="decimal(12,2)", s="string")
+B = RelationDesc.of(k="integer", w="long")
+DUCK = {
+    "a": "CREATE TABLE a (k INTEGER, v BIGINT, p DECIMAL(12, 2), s VARCHAR)",
+    "b": "CREATE TABLE b (k INTEGER, w BIGINT)",
+}
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = new_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def bench(spark, tmp_path):
+    made = Bench(tmp_path, SparkEngine(spark))
+    made.table("a", A)
+    made.table("b", B)
+    yield made
+    made.close()
+    assert made.fatal == []
+
+
+def a(k, v=1, p="1.50", s="x"):
+    return (k, v, None if p is None else Decimal(p), s)
+
+
+HISTORY = {
+    "a": [
+        # insert, duplicates, NULL keys
+        (a(1), 1, 1),
+        (a(1), 1, 2),
+        (a(None, 5), 1, 1),
+        (a(2, None, None), 2, 1),
+        # update, and two times in one interval
+        (a(2, None, None), 4, -1),
+        (a(2, 7, "2.25"), 4, 1),
+        (a(2, 7, "2.25"), 5, -1),
+        # delete and insert again
+        (a(None, 5), 5, -1),
+        (a(None, 5), 6, 1),
+        # a group goes and comes back
+        (a(1), 7, -3),
+        (a(1), 9, 1),
+    ],
+    "b": [
+        ((1, 10), 2, 1),
+        ((1, 11), 4, 1),
+        ((2, 20), 4, 2),
+        ((None, 9), 5, 1),
+        ((1, 10), 8, -1),
+        ((2, 20), 9, -1),
+    ],
+}
+LAST = 10
+VIEWS = [
+    "SELECT k, v + 1 AS v, s FROM a WHERE v > 0",
+    "SELECT * FROM a",
+    "SELECT a.k, a.v, b.w FROM a JOIN b ON a.k = b.k",
+    "SELECT k, v, w FROM a JOIN b USING (k)",
+    "SELECT x.k, y.v, b.w FROM a x, a y, b WHERE x.k = y.k AND b.k = y.k",
+    "SELECT a.k, b.w FROM a CROSS JOIN b WHERE a.v < b.w",
+    "SELECT k, v FROM a UNION ALL SELECT k, w FROM b",
+    "SELECT k FROM a UNION SELECT k FROM b",
+    "SELECT DISTINCT k, s FROM a",
+    "SELECT k, count(*) AS n, count(v) AS nv, sum(v) AS sv, sum(p) AS sp FROM a GROUP BY k",
+    "SELECT count(*) AS n, sum(v) AS sv FROM a",
+    "SELECT count(*) AS n, sum(w) AS sv FROM b WHERE w > 1000",
+    "SELECT k % 2 AS g, sum(v) FILTER (WHERE v > 1) AS sv FROM a GROUP BY 1 HAVING count(*) > 1",
+    "SELECT k AS key, count(*) + 1 AS n FROM a GROUP BY key",
+    "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM a GROUP BY k) q GROUP BY n",
+    "WITH t AS (SELECT k, sum(w) AS w FROM b GROUP BY k) SELECT a.k, a.v, t.w FROM a JOIN t ON a.k = t.k",
+    "SELECT k, v FROM a WHERE k IN (SELECT k FROM b)",
+    "SELECT a.k, b.w FROM a LEFT JOIN b ON a.k = b.k",
+    "SELECT k, max(v) AS m FROM a GROUP BY k",
+    "SELECT k, v FROM a WHERE v > (SELECT count(*) FROM b)",
+]
+
+
+def expected(query, time):
+    with duckdb.connect() as duck:
+        for name, create in DUCK.items():
+            duck.execute(create)
+            rows = contents_of(HISTORY[name], time)
+            if rows:
+                marks = ", ".join("?" * len(rows[0]))
+                duck.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+        return Counter(canonical(row) for row in duck.execute(query).fetchall())
+
+
+def run(bench, boundaries):
+    for upper in boundaries:
+        lower = bench.client.tables_upper()
+        bench.commit(
+            upper, {n: [u for u in h if lower <= u[1] < upper] for n, h in HISTORY.items()}
+        )
+        for name in bench.flows:
+            bench.wait(name, upper - 1)
+
+
+@pytest.mark.parametrize(
+    ("as_of", "boundaries"), [(0, (1, 3, 6, 10, 11)), (0, tuple(range(1, 12))), (3, (11,))]
+)
+def test_views_are_exact_at_every_time(bench, as_of, boundaries):
+    names = {f"v{i}": query for i, query in enumerate(VIEWS)}
+    for name, query in names.items():
+        bench.view(name, query, as_of)
+    run(bench, boundaries)
+    for name, query in names.items():
+        for time in range(as_of, LAST + 1):
+            assert bench.rows(name, time) == expected(query, time), (query, time)
+
+
+@pytest.mark.parametrize("query", VIEWS[:-3])
+def test_what_the_rules_cover_is_not_recomputed(bench, query):
+    assert not bench.plan(query).is_opaque
+
+
+def test_views_on_views_and_a_diamond(bench):
+    bench.view("sums", "SELECT k, sum(v) AS sv FROM a GROUP BY k")
+    bench.view("wide", "SELECT sums.k, sv, w FROM sums JOIN b ON sums.k = b.k")
+    bench.view("both", "SELECT wide.k, wide.w, sums.sv FROM wide JOIN sums ON wide.k = sums.k")
+    run(bench, (2, 7, 11))
+    sums = "(SELECT k, sum(v) AS sv FROM a GROUP BY k)"
+    wide = f"(SELECT q.k, sv, w FROM {sums} q JOIN b ON q.k = b.k)"
+    both = f"SELECT x.k, x.w, y.sv FROM {wide} x JOIN {sums} y ON x.k = y.k"
+    for time in range(LAST + 1):
+        assert bench.rows("both", time) == expected(both, time), time
+
+
+def test_nothing_changed_runs_no_query(bench):
+    bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k")
+    bench.commit(5, {"a": [(a(1), 1, 1)]})
+    bench.wait("n", 4)
+    before = len(bench.engine.queries)
+    bench.commit(500)
+    bench.wait("n", 499)
+    bench.commit(600, {"b": [((1, 1), 550, 1)]})
+    bench.wait("n", 599)
+    assert len(bench.engine.queries) == before
+
+
+def test_a_worker_that_starts_again_continues(bench):
+    bench.view("n", "SELECT k, count(*) AS n, sum(p) AS p FROM a GROUP BY k")
+    run(bench, (5,))
+    bench.worker.stop()
+    bench.worker = bench.new_worker("again")
+    bench.worker.add(bench.flows["n"])
+    run(bench, (11,))
+    for time in range(LAST + 1):
+        query = "SELECT k, count(*) AS n, sum(p) AS p FROM a GROUP BY k"
+        assert bench.rows("n", time) == expected(query, time)
+
+
+def test_two_workers_race_for_the_same_output(bench):
+    other = bench.new_worker("other")
+    flow = bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k")
+    other.add(flow)
+    try:
+        for upper in range(1, 12):
+            lower = upper - 1
+            bench.commit(upper, {"a": [u for u in HISTORY["a"] if lower <= u[1] < upper]})
+            other.wake()
+            bench.wait("n", upper - 1)
+    finally:
+        other.stop()
+    for time in range(LAST + 1):
+        query = "SELECT k, count(*) AS n FROM a GROUP BY k"
+        assert bench.rows("n", time) == expected(query, time)
+
+
+def test_a_data_error_stalls_its_view_alone_until_the_row_is_corrected(bench):
+    bad = bench.view("bad", "SELECT k, 10 DIV v AS q FROM a")
+    bench.view("good", "SELECT k, count(*) AS n FROM a GROUP BY k")
+    bench.commit(4, {"a": [(a(1, 2), 1, 1), (a(2, 0), 3, 1)]})
+    bench.wait("good", 3)
+    with pytest.raises(SlackwaterError) as caught:
+        bench.wait("bad", 3)
+    assert caught.value.condition == "SLACKWATER_DATA_ERROR"
+    assert caught.value.sqlstate == "22012"
+    assert bench.client.state(bad.output_shard).upper == 3
+    assert bench.rows("bad", 2) == Counter({(1, 5): 1})
+    bench.commit(8, {"a": [(a(2, 0), 6, -1), (a(2, 5), 6, 1)]})
+    bench.wait("good", 7)
+    bench.worker.wake()
+    for _ in range(3):
+        try:
+            bench.wait("bad", 7)
+            break
+        except SlackwaterError:
+            bench.progress.clear()
+            bench.progress.wait(5)
+    assert bench.rows("bad", 7) == Counter({(1, 5): 1, (2, 2): 1})
+
+
+def test_a_removed_view_is_not_maintained(bench):
+    flow = bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k")
+    bench.commit(3)
+    bench.wait("n", 2)
+    bench.worker.remove(flow.global_id)
+    bench.view("m", "SELECT k FROM a")
+    bench.commit(9, {"a": [(a(1), 5, 1)]})
+    bench.wait("m", 8)
+    assert bench.client.state(flow.output_shard).upper == 3
+
+
+def test_large_results_are_written_as_files(bench, monkeypatch):
+    monkeypatch.setattr("slackwater.compute.tick.COLLECT_LIMIT_ROWS", 2)
+    query = "SELECT k, count(*) AS n, sum(v) AS v FROM a GROUP BY k"
+    bench.view("n", query)
+    run(bench, (5, 11))
+    for time in range(LAST + 1):
+        assert bench.rows("n", time) == expected(query, time)
+
+
+def test_sums_of_doubles_take_back_what_they_added(spark, tmp_path):
+    bench = Bench(tmp_path, SparkEngine(spark))
+    try:
+        bench.table("d", RelationDesc.of(k="integer", x="double"))
+        bench.view("s", "SELECT k, sum(x) AS s, avg(x) AS a FROM d GROUP BY k")
+        nan, inf = float("nan"), float("inf")
+        bench.commit(
+            9,
+            {
+                "d": [
+                    ((1, 0.1), 1, 1),
+                    ((1, 0.2), 2, 1),
+                    ((1, 1e15), 3, 1),
+                    ((1, 1e15), 4, -1),
+                    ((1, nan), 5, 1),
+                    ((1, nan), 6, -1),
+                    ((1, inf), 7, 1),
+                    ((1, -inf), 8, 1),
+                ]
+            },
+        )
+        bench.wait("s", 8)
+        assert bench.rows("s", 4) == bench.rows("s", 6) == bench.rows("s", 2)
+        assert bench.rows("s", 2) == Counter({(1, 0.3, 0.15): 1})
+        assert bench.rows("s", 5) == bench.rows("s", 8) == Counter({(1, "NaN", "NaN"): 1})
+        assert bench.rows("s", 7) == Counter({(1, inf, inf): 1})
+    finally:
+        bench.close()
+
+
+def test_wide_decimals_are_exact(spark, tmp_path):
+    bench = Bench(tmp_path, SparkEngine(spark))
+    try:
+        bench.table("d", RelationDesc.of(x="decimal(38,18)", y="decimal(15,2)"))
+        query = "SELECT sum(x) AS x, avg(y) AS a, sum(y * y * (1 + y)) AS y, avg(x) AS ax FROM d"
+        bench.view("s", query)
+        x, y = Decimal("12345678901234.000000000000000001"), Decimal("123456.78")
+        bench.commit(5, {"d": [((x, y), 1, 3), ((x, y), 3, -1)]})
+        bench.wait("s", 4)
+        assert bench.rows("s", 0) == Counter({(None, None, None, None): 1})
+        for time, count in ((1, 3), (3, 2)):
+            [found] = bench.rows("s", time)
+            assert found[0] == x * count
+            assert found[1] == y
+            assert found[2] == y * y * (1 + y) * count
+            spark.createDataFrame([(x, y)] * count, "x decimal(38,18), y decimal(15,2)")
+            frame = spark.createDataFrame([(x, y)] * count, "x decimal(38,18), y decimal(15,2)")
+            frame.createOrReplaceTempView("d")
+            assert found == tuple(spark.sql(query).collect()[0])
+    finally:
+        bench.close()

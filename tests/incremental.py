@@ -1,0 +1,152 @@
+"""Tables with histories, and views over them that a real worker maintains with a real Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from slackwater.compute.dataflow import Dataflow, Input
+from slackwater.compute.worker import Worker
+from slackwater.persist.client import PersistClient, TablesAppend
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.sql.build import build_plan
+from slackwater.sql.plan import ViewPlan
+from slackwater.sql.resolution import ResolvedRelation
+from tests.persistence import new_environment
+from tests.spark_engine import SparkEngine
+
+Row = tuple
+Update = tuple[Row, int, int]
+
+
+class Bench:
+    """An environment with tables `name` -> columns; `worker` maintains views over them."""
+
+    def __init__(self, directory: Path, engine: SparkEngine) -> None:
+        self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
+        self.client: PersistClient = self.environment.lead()
+        self.engine = engine
+        self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}
+        self.flows: dict[str, Dataflow] = {}
+        self.fatal: list[BaseException] = []
+        self.progress = threading.Event()
+        self.worker = self.new_worker("w")
+
+    def new_worker(self, name: str) -> Worker:
+        worker = Worker(
+            self.client,
+            self.engine,
+            on_progress=lambda _: self.progress.set(),
+            on_fatal=self.fatal.append,
+            name=name,
+        )
+        worker.start()
+        return worker
+
+    def close(self) -> None:
+        self.worker.stop()
+        self.environment.engine.dispose()
+
+    def table(self, name: str, desc: RelationDesc) -> None:
+        self._create(name, desc, None, True)
+
+    def _create(self, name: str, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
+        made: list[int] = []
+        self.client.transact(
+            lambda conn: made.append(
+                self.client.create_shard(conn, desc, Timestamp(0), upper, grouped)
+            )
+        )
+        self.relations[name] = (GlobalId(f"u{len(self.relations)}"), made[0], desc)
+        return made[0]
+
+    def commit(self, upper: int, updates: Mapping[str, Sequence[Update]] = {}) -> None:
+        """Writes updates of tables and moves their upper."""
+        parts = {}
+        for name, rows in updates.items():
+            _, shard, desc = self.relations[name]
+            if rows:
+                parts[shard] = self.client.new_parts(shard, table_of(desc, rows))
+        lower = self.client.tables_upper()
+        self.client.commit((), tables=TablesAppend(lower, Timestamp(upper), parts))
+        self.worker.wake()
+
+    def resolve(self, parts, namespace):
+        global_id, _, desc = self.relations[parts[-1].lower()]
+        return ResolvedRelation(global_id, desc)
+
+    def output_of(self, query: str) -> RelationDesc:
+        """The schema that Spark gives the query."""
+        for name, (_, _, desc) in self.relations.items():
+            if "." not in name:
+                self.engine.empty_view(name, desc)
+        return self.engine.schema_of(query)
+
+    def plan(self, query: str) -> ViewPlan:
+        output = self.output_of(query)
+        return build_plan(query, output, self.resolve, self.engine.schema_of)
+
+    def view(self, name: str, query: str, as_of: int = 0) -> Dataflow:
+        """Creates the view and lets the worker maintain it."""
+        plan = self.plan(query)
+        by_id = {g: Input(shard, desc) for g, shard, desc in self.relations.values()}
+        inputs = {g: by_id[g] for g in plan.collections}
+        output = self._create(name, plan.output, as_of, False)
+        states = tuple(
+            self._create(f"{name}.{n}", desc, as_of, False) for n, desc in enumerate(plan.states)
+        )
+        flow = Dataflow(
+            self.relations[name][0], name, plan, inputs, output, states, Timestamp(as_of)
+        )
+        self.flows[name] = flow
+        self.worker.add(flow)
+        return flow
+
+    def wait(self, name: str, time: int) -> None:
+        assert self.worker.wait_for(self.flows[name].global_id, Timestamp(time), 60_000), (
+            self.worker.trouble(self.flows[name].global_id)
+        )
+
+    def rows(self, name: str, time: int) -> Counter:
+        """The contents at a time, as a multiset."""
+        _, shard, _ = self.relations[name]
+        table = self.client.snapshot(shard, Timestamp(time))
+        return Counter(canonical(row.values()) for row in table.to_pylist())
+
+    def updates(self, name: str) -> list[tuple]:
+        """The recorded updates (columns, time, diff), sorted."""
+        _, shard, desc = self.relations[name]
+        upper = self.client.state(shard).upper
+        parts = self.client.parts_between(shard, Timestamp(0), upper)
+        rows = self.client.read(parts, desc).to_pylist()
+        return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def canonical(values) -> tuple:
+    """A row that compares as Spark groups: NaN equals NaN, -0.0 equals 0.0."""
+    return tuple("NaN" if v != v else v + 0.0 if isinstance(v, float) else v for v in values)
+
+
+def table_of(desc: RelationDesc, updates: Sequence[Update]) -> pa.Table:
+    schema = desc.update_schema()
+    names = schema.names
+    rows = [dict(zip(names, (*row, time, diff), strict=True)) for row, time, diff in updates]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def contents_of(updates: Sequence[Update], time: int) -> list[Row]:
+    """The rows at a time, as often as they occur."""
+    counts: Counter = Counter()
+    for row, at, diff in updates:
+        if at <= time:
+            counts[row] += diff
+    return [row for row, count in counts.items() for _ in range(count)]
+
+
+__all__ = ["Bench", "canonical", "contents_of", "table_of"]
