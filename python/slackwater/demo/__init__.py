@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,12 +58,15 @@ def _tour(
     data: Data,
     display: Display,
 ) -> None:
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from slackwater.demo.tour import Tour
     from slackwater.demo.watch import TooSlowError
     from slackwater.spark.session import configure
 
+    # Of no use to a reader of the demo: pyspark's remarks on the installed pandas.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     builder = SparkSession.builder.master("local[2]").appName("slackwater demo")
     for key, value in {**SETTINGS, **conf}.items():
         builder = builder.config(key, value)
@@ -74,5 +78,7 @@ def _tour(
         Tour(spark, data, feed, out, display).run()
     except TooSlowError as slow:
         display.check("every change becomes visible in time", False, str(slow))
+    except PySparkException as error:
+        display.check("every statement succeeds", False, str(error))
     finally:
         spark.stop()

@@ -1,8 +1,8 @@
 -- name: drop
-DROP SCHEMA IF EXISTS demo CASCADE;
+DROP SCHEMA IF EXISTS slackwater.demo CASCADE;
 
 -- name: schema
-CREATE SCHEMA demo;
+CREATE SCHEMA slackwater.demo;
 
 -- name: use
 USE slackwater.demo;
