@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from tests.persistence import new_environment
+from tests.spark_engine import SparkEngine
 
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.worker import Worker
@@ -18,8 +20,6 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.sql.build import build_plan
 from slackwater.sql.plan import ViewPlan
 from slackwater.sql.resolution import ResolvedRelation
-from tests.persistence import new_environment
-from tests.spark_engine import SparkEngine
 
 Row = tuple
 Update = tuple[Row, int, int]

@@ -32,7 +32,7 @@ def struct(**columns: str) -> dict[str, Any]:
     return {"type": "struct", "fields": fields}
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     def __init__(self, status: int, condition: str, sqlstate: str, message: str, **more: Any):
         super().__init__(message)
         self.status = status
@@ -60,15 +60,13 @@ class Catalog:
             self.objects, self.namespaces = stored["objects"], stored["namespaces"]
 
     def save(self) -> None:
-        self.path.write_text(
-            json.dumps({"objects": self.objects, "namespaces": self.namespaces})
-        )
+        self.path.write_text(json.dumps({"objects": self.objects, "namespaces": self.namespaces}))
 
     def add(self, body: dict[str, Any], kind: str, view: dict[str, Any] | None) -> dict[str, Any]:
         namespace, name = body["namespace"][0], body["name"]
         key = f"{namespace}.{name}"
         if key in self.objects and not body.get("replace"):
-            raise Refused(
+            raise RefusedError(
                 400, "SLACKWATER_TABLE_ALREADY_EXISTS", "42P07", f"The relation {key} exists."
             )
         self.objects[key] = {
@@ -93,7 +91,7 @@ def plan(body: dict[str, Any]) -> dict[str, Any]:
     text = body["text"]
     words = text.upper().split()
     if "SYNTAX" in words:
-        raise Refused(
+        raise RefusedError(
             400,
             "SLACKWATER_SYNTAX_ERROR",
             "42601",
@@ -102,7 +100,7 @@ def plan(body: dict[str, Any]) -> dict[str, Any]:
             position={"line": 1, "column": 14},
         )
     if "MISSING" in words:
-        raise Refused(
+        raise RefusedError(
             400,
             "TABLE_OR_VIEW_NOT_FOUND",
             "42P01",
@@ -130,7 +128,7 @@ def execute(body: dict[str, Any]) -> tuple[pa.Table, list[dict[str, str]]]:
     if "SLOW" in words:
         time.sleep(600)
     if "FAIL" in words:
-        raise Refused(
+        raise RefusedError(
             400,
             "SLACKWATER_DEPENDENT_OBJECTS",
             "2BP01",
@@ -194,11 +192,13 @@ def in_catalog(path: str, body: dict[str, Any]) -> dict[str, Any]:
             return {"objects": [{"name": o["name"], "kind": o["kind"]} for o in found]}
         case "load":
             if key not in CATALOG.objects:
-                raise Refused(404, "SLACKWATER_UNKNOWN_RELATION", "42P01", f"No relation {key}.")
+                raise RefusedError(
+                    404, "SLACKWATER_UNKNOWN_RELATION", "42P01", f"No relation {key}."
+                )
             return CATALOG.objects[key]
         case "create_namespace":
             if namespace in CATALOG.namespaces:
-                raise Refused(
+                raise RefusedError(
                     400, "SLACKWATER_SCHEMA_ALREADY_EXISTS", "42P06", f"{namespace} exists."
                 )
             CATALOG.namespaces.append(namespace)
@@ -208,7 +208,7 @@ def in_catalog(path: str, body: dict[str, Any]) -> dict[str, Any]:
             if not body["cascade"] and any(
                 o["schema_name"] == namespace for o in CATALOG.objects.values()
             ):
-                raise Refused(
+                raise RefusedError(
                     400, "SLACKWATER_SCHEMA_NOT_EMPTY", "2BP01", f"{namespace} holds objects."
                 )
             CATALOG.namespaces.remove(namespace)
@@ -249,7 +249,7 @@ def in_catalog(path: str, body: dict[str, Any]) -> dict[str, Any]:
             CATALOG.save()
             return {"dropped": dropped}
         case other:
-            raise Refused(404, "SLACKWATER_INTERNAL", "XX000", f"no such call {other}")
+            raise RefusedError(404, "SLACKWATER_INTERNAL", "XX000", f"no such call {other}")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -272,7 +272,7 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 found = json.dumps(answer(self.path, body)).encode()
                 self.reply(200, found, "application/json", [])
-        except Refused as refused:
+        except RefusedError as refused:
             self.reply(refused.status, json.dumps(refused.body).encode(), "application/json", [])
 
     def reply(self, status: int, body: bytes, kind: str, notices: list[dict[str, str]]) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import duckdb
 import pytest
+from tests.incremental import Bench, canonical, contents_of
+from tests.spark_engine import SparkEngine, new_session
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
-from tests.incremental import Bench, canonical, contents_of
-from tests.spark_engine import SparkEngine, new_session
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +88,8 @@ VIEWS = [
     "SELECT k % 2 AS g, sum(v) FILTER (WHERE v > 1) AS sv FROM a GROUP BY 1 HAVING count(*) > 1",
     "SELECT k AS key, count(*) + 1 AS n FROM a GROUP BY key",
     "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM a GROUP BY k) q GROUP BY n",
-    "WITH t AS (SELECT k, sum(w) AS w FROM b GROUP BY k) SELECT a.k, a.v, t.w FROM a JOIN t ON a.k = t.k",
+    "WITH t AS (SELECT k, sum(w) AS w FROM b GROUP BY k) "
+    "SELECT a.k, a.v, t.w FROM a JOIN t ON a.k = t.k",
     "SELECT k, v FROM a WHERE k IN (SELECT k FROM b)",
     "SELECT a.k, b.w FROM a LEFT JOIN b ON a.k = b.k",
     "SELECT k, max(v) AS m FROM a GROUP BY k",
@@ -117,9 +118,7 @@ def run(bench, boundaries):
             bench.wait(name, upper - 1)
 
 
-@pytest.mark.parametrize(
-    ("as_of", "boundaries"), [(0, (1, 3, 6, 10, 11)), (0, tuple(range(1, 12))), (3, (11,))]
-)
+@pytest.mark.parametrize(("as_of", "boundaries"), [(0, (3, 6, 11)), (3, (11,))])
 def test_views_are_exact_at_every_time(bench, as_of, boundaries):
     names = {f"v{i}": query for i, query in enumerate(VIEWS)}
     for name, query in names.items():
@@ -274,10 +273,9 @@ def test_wide_decimals_are_exact(spark, tmp_path):
         assert bench.rows("s", 0) == Counter({(None, None, None, None): 1})
         for time, count in ((1, 3), (3, 2)):
             [found] = bench.rows("s", time)
-            assert found[0] == x * count
-            assert found[1] == y
-            assert found[2] == y * y * (1 + y) * count
-            spark.createDataFrame([(x, y)] * count, "x decimal(38,18), y decimal(15,2)")
+            with localcontext() as exact:
+                exact.prec = 60
+                assert found[:3] == (x * count, y, y * y * (1 + y) * count)
             frame = spark.createDataFrame([(x, y)] * count, "x decimal(38,18), y decimal(15,2)")
             frame.createOrReplaceTempView("d")
             assert found == tuple(spark.sql(query).collect()[0])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.sql import statements as s
+from slackwater.sql.canonical import to_sql
 from slackwater.sql.names import QualifiedName
 from slackwater.sql.parser import parse, split_as_of
-from slackwater.sql.canonical import to_sql
 from slackwater.sql.tokens import Kind, tokenize
 
 STATEMENTS = (Path(__file__).parent / "statements" / "input.sql").read_text().splitlines()

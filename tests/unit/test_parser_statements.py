@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from slackwater.repr.errors import SlackwaterError
-from slackwater.sql.parser import parse
 from slackwater.sql.canonical import to_sql
+from slackwater.sql.parser import parse
 
 FOLDER = Path(__file__).parent / "statements"
 STATEMENTS = [line for line in (FOLDER / "input.sql").read_text().splitlines() if line]

@@ -271,6 +271,8 @@ class Coordinator:
                 None if target is None else GlobalId(target),
                 cancellation,
             )
+            if session.variable("emit_timestamp_notice") == "on" and binding["relations"]:
+                session.notify(f"The query reads at {binding['timestamp']}.")
             return {**binding, "notices": session.take_notices()}
 
         answer: dict[str, Any] = self._running(body, action)
@@ -372,6 +374,7 @@ class Coordinator:
             body["query"],
             replace_existing=bool(body.get("replace")),
             comment=body.get("comment"),
+            properties=body.get("properties") or {},
         )
         return object_json(item)
 

@@ -181,8 +181,12 @@ class Definitions:
         *,
         replace_existing: bool,
         comment: str | None,
+        properties: Mapping[str, str],
     ) -> CatalogItem:
-        """A stored query. Its names mean what they mean in `context`, for ever."""
+        """A stored query. Its names mean what they mean in `context`, for ever.
+
+        `properties` are kept and given back with the object: Spark's settings at creation, say.
+        """
         analysis = self._env.engine.analyze(query, context.catalog, context.namespace)
         self._views.refuse_foreign(f"slackwater.{schema_name}.{name}", analysis)
         item = CatalogItem(
@@ -206,6 +210,7 @@ class Definitions:
                 "query": query,
                 "catalog": context.catalog,
                 "namespace": list(context.namespace),
+                "properties": dict(properties),
             },
         )
         with self._env.ddl:
@@ -250,6 +255,7 @@ class Definitions:
             statement.query.text,
             replace_existing=statement.or_replace,
             comment=statement.comment,
+            properties={},
         )
 
     def _create_materialized_view(

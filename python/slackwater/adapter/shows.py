@@ -146,7 +146,7 @@ class Shows:
 
 
 def _like(name: str, pattern: str | None) -> bool:
-    """SHOW ... LIKE: Spark's pattern, `*` for any text and `|` between alternatives, or SQL's `%`."""
+    """SHOW ... LIKE: Spark's pattern (`*` is any text, `|` separates alternatives), or SQL's `%`."""
     if pattern is None:
         return True
     return any(

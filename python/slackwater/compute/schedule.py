@@ -71,7 +71,7 @@ HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
 """Whether an input of the flow may have updates with times in the interval."""
 
 NextChange = Callable[[GlobalId, Timestamp, Timestamp], Timestamp]
-"""The smallest upper, above the interval's lower, that a tick of the flow may have."""
+"""The first time in the interval at which an input of the flow changes; its upper if none."""
 
 
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
@@ -110,8 +110,13 @@ def plan_round(
             continue
         tick = Tick(flow.global_id, flow.as_of if first else lower, upper, first)
         planned = _after_trouble(tick, troubles.get(flow.global_id), has_data, next_change, now_ms)
-        if planned is not None:
-            ticks.append(planned)
+        match planned:
+            case Tick():
+                ticks.append(planned)
+            case int():
+                advances[flow.global_id] = reached[flow.global_id] = Timestamp(planned)
+            case None:
+                pass
     return Round(advances, tuple(ticks))
 
 
@@ -121,24 +126,29 @@ def _after_trouble(
     has_data: HasData,
     next_change: NextChange,
     now_ms: int,
-) -> Tick | None:
+) -> Tick | Timestamp | None:
+    """The tick to run instead, or the time to advance to, or None: nothing now."""
     if trouble is None or tick.lower >= trouble.upper:
         return tick
     if trouble.retry_at_ms is not None:
         return tick if now_ms >= trouble.retry_at_ms else None
     if not trouble.single:
-        return replace(
-            tick, upper=min(tick.upper, next_change(tick.global_id, tick.lower, trouble.upper))
-        )
-    if tick.upper > trouble.upper and has_data(tick.global_id, trouble.upper, tick.upper):
-        return replace(tick, collapse=True)
-    return None
+        if tick.first:
+            return replace(tick, upper=Timestamp(tick.lower + 1))
+        change = next_change(tick.global_id, tick.lower, trouble.upper)
+        if change > tick.lower:
+            return change
+        return replace(tick, upper=Timestamp(tick.lower + 1))
+    if tick.upper <= trouble.upper or not has_data(tick.global_id, trouble.upper, tick.upper):
+        return None
+    if tick.first:
+        return replace(tick, lower=Timestamp(tick.upper - 1))
+    return replace(tick, collapse=True)
 
 
-def after_data_error(tick: Tick, error: SlackwaterError, next_change: NextChange) -> Trouble:
+def after_data_error(tick: Tick, error: SlackwaterError) -> Trouble:
     """A row made the query fail: go on in smallest steps up to its time, then wait for a change."""
-    smallest = next_change(tick.global_id, tick.lower, tick.upper)
-    single = tick.collapse or tick.first or tick.upper <= smallest
+    single = tick.collapse or tick.upper <= tick.lower + 1
     return Trouble(error, tick.lower, tick.upper, single, 1, None)
 
 
@@ -166,9 +176,3 @@ def capped_upper(
         if rows > max_rows:
             return Timestamp(min(upper, max(lower, part.max_time) + 1))
     return upper
-
-
-def next_change_of(parts: Sequence[Part], lower: Timestamp, upper: Timestamp) -> Timestamp:
-    """One beyond the earliest time of an update in the interval, as far as the parts tell."""
-    times = [p.min_time if p.min_time >= lower else p.max_time for p in parts]
-    return Timestamp(min((min(t, upper - 1) + 1 for t in times), default=upper))

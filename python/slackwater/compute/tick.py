@@ -172,13 +172,20 @@ def _change(run: _Run) -> Timestamp | None:
         return tick.lower
     if tick.collapse:
         return Timestamp(tick.upper - 1)
+    return first_change(run.flow, run.shards, tick.lower, tick.upper)
+
+
+def first_change(
+    flow: Dataflow, shards: Shards, lower: Timestamp, upper: Timestamp
+) -> Timestamp | None:
+    """The first time in ``[lower, upper)`` at which an input of the dataflow has an update."""
     times: list[int] = []
-    for global_id, source in run.flow.inputs.items():
-        parts = _parts(run, global_id, tick.lower, tick.upper)
-        times.extend(part.min_time for part in parts if part.min_time >= tick.lower)
-        spanning = [part for part in parts if part.min_time < tick.lower]
+    for source in flow.inputs.values():
+        parts = shards.parts_between(source.shard_id, lower, upper)
+        times.extend(part.min_time for part in parts if part.min_time >= lower)
+        spanning = [part for part in parts if part.min_time < lower]
         if spanning:
-            updates = run.shards.read(spanning, source.desc, lower=tick.lower, upper=tick.upper)
+            updates = shards.read(spanning, source.desc, lower=lower, upper=upper)
             earliest = pc.min(updates.column(TIME_COLUMN)).as_py()
             times.extend(() if earliest is None else (earliest,))
     return Timestamp(min(times)) if times else None

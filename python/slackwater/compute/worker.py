@@ -14,7 +14,7 @@ from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
-from slackwater.compute.tick import appends_of_tick
+from slackwater.compute.tick import appends_of_tick, first_change
 from slackwater.persist.client import UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -178,6 +178,8 @@ class Worker:
         """Until there may be something to do; False: it is time to stop."""
         shared = self._shared
         with shared.changed:
+            # Another worker may have moved what somebody waits for.
+            shared.changed.notify_all()
             while not shared.awake and not shared.stopping:
                 retry_ms = schedule.next_retry_ms(shared.troubles.values())
                 if retry_ms is None:
@@ -221,11 +223,8 @@ class Worker:
             return any(self._shards.parts_between(i.shard_id, lower, upper) for i in inputs)
 
         def next_change(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> Timestamp:
-            inputs = flows[global_id].inputs.values()
-            parts = [
-                p for i in inputs for p in self._shards.parts_between(i.shard_id, lower, upper)
-            ]
-            return schedule.next_change_of(parts, lower, upper)
+            change = first_change(flows[global_id], self._shards, lower, upper)
+            return upper if change is None else change
 
         ordered = schedule.in_order(
             Flow(f.global_id, tuple(f.inputs), f.as_of) for f in flows.values()
@@ -289,14 +288,7 @@ class Worker:
                 return False
             if is_data:
                 told = _data_error(flow, error)
-                parts = [
-                    p
-                    for i in flow.inputs.values()
-                    for p in self._shards.parts_between(i.shard_id, tick.lower, tick.upper)
-                ]
-                trouble = schedule.after_data_error(
-                    tick, told, lambda _, lower, upper: schedule.next_change_of(parts, lower, upper)
-                )
+                trouble = schedule.after_data_error(tick, told)
             else:
                 earlier = self._shared.troubles.get(flow.global_id)
                 trouble = schedule.after_failure(tick, error, earlier, self._clock_ms())

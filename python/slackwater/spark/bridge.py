@@ -21,7 +21,6 @@ from slackwater.repr.errors import Position, SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql.names import CATALOG, DEFAULT_SCHEMA
 
-
 _log = structlog.get_logger("bridge")
 
 

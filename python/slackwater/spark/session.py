@@ -60,6 +60,10 @@ def configure(
     if str(jar_path()) not in jars:
         jars.append(str(jar_path()))
     builder = builder.config("spark.jars", ",".join(jars))
+    given = getattr(builder, "_options", {})
+    # The bars of the jobs that maintain views would be drawn over the user's terminal.
+    if "spark.ui.showConsoleProgress" not in given:
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
     for key, value in settings(location, metastore, **options).items():
         builder = builder.config(key, value)
     return builder

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from slackwater.repr.relation import Column, sql_type
-from slackwater.sql.scope import NotPlanned
 from slackwater.sql.plan import Accumulator, CountRows, SumValues, column
+from slackwater.sql.scope import NotPlanned
 
 DOUBLE_UNITS = 10**12
 """How many units of the fixed point sum of FLOAT and DOUBLE make 1."""

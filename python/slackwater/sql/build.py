@@ -14,10 +14,10 @@ from typing import Protocol
 from sqlglot import exp
 
 from slackwater.repr.relation import RelationDesc
-from slackwater.sql import opaque, fragments as render
+from slackwater.sql import fragments as render
+from slackwater.sql import opaque
 from slackwater.sql.aggregates import AccumulatorList, Call, call_of, result
 from slackwater.sql.functions import is_aggregate, is_generator
-from slackwater.sql.scope import NotPlanned, Scope, Source
 from slackwater.sql.plan import (
     Aggregate,
     Collection,
@@ -36,6 +36,7 @@ from slackwater.sql.plan import (
     positional,
 )
 from slackwater.sql.resolution import Resolve, ResolvedRelation, ResolvedView, parse_query
+from slackwater.sql.scope import NotPlanned, Scope, Source
 
 
 class SchemaOf(Protocol):
@@ -285,7 +286,7 @@ class _Builder:
         items: Sequence[_Item],
         having: Sequence[exp.Expr],
     ) -> _Named:
-        keys = _keys(group, items, scope)
+        keys = [key.unnest() for key in _keys(group, items, scope)]
         if any(_has_aggregate(key) or _has_generator(key) for key in keys):
             raise NotPlanned("a generator in GROUP BY", "Use LATERAL VIEW.")
         if any(_has_generator(item.value) for item in items):

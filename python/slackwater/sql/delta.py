@@ -20,6 +20,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, sql_type
 from slackwater.sql import fragments as render
+from slackwater.sql.fragments import cast, diff, named, number, quoted, select, sub, table, time
 from slackwater.sql.plan import (
     Aggregate,
     Collection,
@@ -37,7 +38,6 @@ from slackwater.sql.plan import (
     column_name,
     position_of,
 )
-from slackwater.sql.fragments import cast, diff, named, number, quoted, select, sub, table, time
 
 Leaf = GlobalId | int
 """A collection by its id, or a state by its number."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from slackwater.repr.relation import RelationDesc
-from slackwater.sql.scope import NotPlanned
 from slackwater.sql.plan import Collection, Opaque, collection_table, positional
 from slackwater.sql.resolution import Resolve, ResolvedRelation, parse_query
+from slackwater.sql.scope import NotPlanned
 
 
 def opaque(query: exp.Query, output: RelationDesc, resolve: Resolve, problem: NotPlanned) -> Opaque:
@@ -72,7 +72,7 @@ def _is_cte(table: exp.Table) -> bool:
         return False
     wanted = table.name.lower()
     node: exp.Expr = table
-    inside: exp.Expr | None = None
+    inside: exp.CTE | None = None
     while node.parent is not None:
         parent = node.parent
         if isinstance(node, exp.CTE):
@@ -83,8 +83,8 @@ def _is_cte(table: exp.Table) -> bool:
         clause = parent.args.get("with_") if isinstance(parent, exp.Expr) else None
         if clause is not None:
             for cte in clause.expressions:
-                if node is clause and cte is inside:
-                    if clause.args.get("recursive") and cte.alias.lower() == wanted:
+                if node is clause and inside is not None and cte is inside:
+                    if clause.args.get("recursive") and inside.alias.lower() == wanted:
                         return True
                     break
                 if cte.alias.lower() == wanted:

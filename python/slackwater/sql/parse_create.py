@@ -99,7 +99,7 @@ def read_create(cursor: Cursor) -> Created | None:
 
 def _advice(kind: str) -> str:
     if "CLUSTER" in kind:
-        return "Everything runs on the cluster default."
+        return "Everything runs on the cluster quickstart."
     if kind in ("CONNECTION", "SECRET"):
         return _CONNECTORS
     if "VIEW" in kind:

@@ -130,7 +130,8 @@ class Scope:
                         f"the column {'.'.join(parts)} does not come from the FROM clause",
                         "Join the relation that it belongs to.",
                     )
-                return _fields(exp.paren(alias.copy()), parts[1:])
+                plain = isinstance(alias, exp.Column)
+                return _fields(alias.copy() if plain else exp.paren(alias.copy()), parts[1:])
             position, fields = found
             return _fields(column(position), fields)
 

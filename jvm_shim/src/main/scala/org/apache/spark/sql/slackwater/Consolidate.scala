@@ -3,8 +3,7 @@ package org.apache.spark.sql.slackwater
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.Sum
-import org.apache.spark.sql.catalyst.optimizer.InsertMapSortInGroupingExpressions
+import org.apache.spark.sql.catalyst.expressions.aggregate.{First, Sum}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.types._
 
@@ -81,7 +80,8 @@ private[slackwater] object Consolidate {
 
       val passing = sources.rows(files).map(scan => Filter(Not(among(scan)), scan))
       val suspected = sources.updates(files).map { scan =>
-        Filter((likely(scan, retracted).toSeq :+ among(scan)).reduce(And), scan)
+        val columns = scan.output.take(sources.schema.length)
+        Filter((likely(columns, retracted).toSeq :+ among(scan)).reduce(And), scan)
       }
       val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
       val settled = shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))))
@@ -98,8 +98,11 @@ private[slackwater] object Consolidate {
   }
 
   /** A condition on one column that Parquet can use to leave out row groups. */
-  private def likely(scan: LogicalPlan, retracted: Seq[InlineUpdate]): Option[Expression] =
-    scan.output.iterator.zipWithIndex
+  private def likely(
+      columns: Seq[Attribute],
+      retracted: Seq[InlineUpdate]
+  ): Option[Expression] =
+    columns.iterator.zipWithIndex
       .collectFirst {
         case (a, i) if prunable(a.dataType) && retracted.forall(!_.row.isNullAt(i)) => (a, i)
       }
@@ -130,12 +133,42 @@ private[slackwater] object Consolidate {
   private def shuffled(updates: LogicalPlan): LogicalPlan = {
     val columns = updates.output.init
     val count = Alias(Sum(updates.output.last).toAggregateExpression(), Wire.DiffColumn)()
-    val sums = Aggregate(columns, columns :+ count, updates)
+    val results = columns.map { c =>
+      if (hasMap(c.dataType)) Alias(First(c, ignoreNulls = false).toAggregateExpression(), c.name)()
+      else c
+    }
+    val sums = Aggregate(columns.map(comparable), results :+ count, updates)
     val present = Filter(GreaterThan(count.toAttribute, Literal(0L)), sums)
     val copies = ArrayRepeat(Literal(true), Cast(count.toAttribute, IntegerType))
     val copy = AttributeReference("copy", BooleanType, nullable = false)()
     val repeated = Generate(Explode(copies), Nil, outer = false, None, Seq(copy), present)
-    // Maps have no order of their own; Spark's rule for grouping by them has run already.
-    InsertMapSortInGroupingExpressions(Project(columns, repeated))
+    Project(sums.output.init, repeated)
+  }
+
+  private def hasMap(dataType: DataType): Boolean =
+    dataType.existsRecursively(_.isInstanceOf[MapType])
+
+  /** `value` in a form in which equal maps are equal: arrays of entries, sorted by key.
+    *
+    * Spark's own form for grouping makes a zero of a NULL among a map's primitive values.
+    */
+  private def comparable(value: Expression): Expression = value.dataType match {
+    case map: MapType =>
+      val entries = MapEntries(value)
+      SortArray(if (hasMap(map.valueType)) each(entries) else entries, Literal.TrueLiteral)
+    case array: ArrayType if hasMap(array) => each(value)
+    case struct: StructType if hasMap(struct) =>
+      val fields = struct.fields.toIndexedSeq.zipWithIndex.flatMap { case (field, i) =>
+        Seq(Literal(field.name), comparable(GetStructField(value, i, Some(field.name))))
+      }
+      val whole = CreateNamedStruct(fields)
+      If(IsNull(value), Literal(null, whole.dataType), whole)
+    case _ => value
+  }
+
+  private def each(array: Expression): Expression = {
+    val of = array.dataType.asInstanceOf[ArrayType]
+    val element = NamedLambdaVariable("element", of.elementType, of.containsNull)
+    ArrayTransform(array, LambdaFunction(comparable(element), Seq(element)))
   }
 }

@@ -35,16 +35,19 @@ final class CoordinatorHandle private (
     .version(HttpClient.Version.HTTP_1_1)
     .proxy(HttpClient.Builder.NO_PROXY)
     .connectTimeout(Duration.ofSeconds(10))
+    .executor(Threads.pool())
     .build()
 
   private lazy val gateway: Py4JServer = {
     val server = new Py4JServer(context.conf)
-    server.start()
+    // Its threads serve the coordinator: they must not run as the session that came first.
+    Threads.start("slackwater-gateway")(server.start()).join()
     server
   }
 
   @volatile private var endpoint: Option[Endpoint] = None
   private var closed = false
+  private val sessions = ConcurrentHashMap.newKeySet[String]()
 
   override def call(path: String, body: ObjectNode): JsonNode = {
     val response = send(path, body)
@@ -70,17 +73,24 @@ final class CoordinatorHandle private (
     response.body
   }
 
+  /** Notes a session that calls; whether it is new. */
+  private[slackwater] def openSession(id: String): Boolean = sessions.add(id)
+
   /** Tells the coordinator that a session has ended. Best effort: starts nothing, raises nothing. */
-  private[slackwater] def closeSession(id: String): Unit =
+  private[slackwater] def closeSession(id: String): Unit = {
+    sessions.remove(id)
     endpoint.filter(_.isAlive).foreach { at =>
       val body = Json.obj()
       body.put("session", id)
       Try(http.send(request(at, "/v1/session/close", body, Some(closeLimit)), discarding))
     }
+  }
 
   /** Lets the coordinator end. The application is over. */
   private[slackwater] def close(): Unit = synchronized {
     closed = true
+    // A coordinator of another application goes on, and must not keep what these sessions hold.
+    if (endpoint.exists(_.process.isEmpty)) sessions.asScala.toSeq.foreach(closeSession)
     endpoint.foreach { at =>
       at.close()
       Try(gateway.shutdown())

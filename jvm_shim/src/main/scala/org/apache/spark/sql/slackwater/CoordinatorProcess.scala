@@ -51,7 +51,7 @@ final case class Launch(
     val process = run()
     val complaints = new Complaints(process.getErrorStream)
     val line = new CompletableFuture[String]
-    daemon("slackwater-coordinator-out")(passLines(process.getInputStream, line))
+    Threads.start("slackwater-coordinator-out")(passLines(process.getInputStream, line))
     val announced =
       try Option(line.get(startLimitMs, TimeUnit.MILLISECONDS))
       catch {
@@ -122,7 +122,7 @@ final case class Launch(
 
   private final class Complaints(stream: InputStream) {
     private val lines = mutable.Queue.empty[String]
-    private val reader = daemon("slackwater-coordinator-err") {
+    private val reader = Threads.start("slackwater-coordinator-err") {
       val input = new BufferedReader(new InputStreamReader(stream, UTF_8))
       try Iterator.continually(input.readLine()).takeWhile(_ != null).foreach(keep)
       catch { case _: java.io.IOException => () }
@@ -144,13 +144,6 @@ final case class Launch(
 
 object Launch {
   private val startLimitMs = 60000L
-
-  private def daemon(name: String)(body: => Unit): Thread = {
-    val thread = new Thread(() => body, name)
-    thread.setDaemon(true)
-    thread.start()
-    thread
-  }
 }
 
 /** Finds the Python that has Slackwater. */

@@ -32,7 +32,7 @@ private object Parameters {
   /** `text` with its markers replaced by the literals that they stand for. */
   def bound(text: String, context: ParameterContext): String = {
     val tokens = Lexer.tokens(text)
-    val result = new StringBuilder
+    val result = new java.lang.StringBuilder
     var copied = 0
     var next = 0
     for (index <- tokens.indices) {

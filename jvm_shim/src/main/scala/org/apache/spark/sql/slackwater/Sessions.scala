@@ -1,7 +1,6 @@
 package org.apache.spark.sql.slackwater
 
 import java.lang.ref.Cleaner
-import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.Try
 
@@ -18,7 +17,6 @@ object Sessions {
 
   private val enabledKey = "spark.slackwater.enabled"
   private val cleaner = Cleaner.create()
-  private val known = ConcurrentHashMap.newKeySet[String]()
 
   /** The session that runs on this thread. */
   def active: SparkSession = SparkSession.active
@@ -73,16 +71,11 @@ object Sessions {
   /** Spark tells nobody that a session has ended: it has when nothing refers to it any more. */
   private def watch(session: classic.SparkSession, handle: CoordinatorHandle): Unit = {
     val name = id(session)
-    if (known.add(s"${handle.location} $name")) {
-      cleaner.register(session, new SessionEnd(name, handle))
-    }
+    if (handle.openSession(name)) cleaner.register(session, new SessionEnd(name, handle))
   }
 
   /** Must not refer to the session, or it would never end. */
   private final class SessionEnd(name: String, handle: CoordinatorHandle) extends Runnable {
-    override def run(): Unit = {
-      known.remove(s"${handle.location} $name")
-      handle.closeSession(name)
-    }
+    override def run(): Unit = handle.closeSession(name)
   }
 }

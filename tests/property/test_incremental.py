@@ -1,0 +1,225 @@
+"""Random tables, histories, views and tick boundaries, compared at every time with DuckDB.
+
+EXAMPLES in the environment sets the number of histories (default: a few, for every test run).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.incremental import Bench, canonical, contents_of
+from tests.spark_engine import SparkEngine, new_session
+
+from slackwater.repr.relation import RelationDesc
+
+pytestmark = pytest.mark.spark
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "2"))
+LAST = 12
+TABLES = {
+    "r": RelationDesc.of(k="integer", v="long", d="decimal(10,2)"),
+    "q": RelationDesc.of(k="integer", v="long", d="decimal(10,2)"),
+}
+_SQL = "(k INTEGER, v BIGINT, d DECIMAL(10, 2))"
+
+keys = st.one_of(st.none(), st.integers(0, 2))
+values = st.one_of(st.none(), st.integers(-3, 3))
+decimals = st.one_of(st.none(), st.integers(-300, 300).map(lambda n: Decimal(n) / 100))
+rows = st.tuples(keys, values, decimals)
+
+
+@st.composite
+def histories(draw):
+    """Inserts and deletes of rows that are there, at random times."""
+    present: Counter = Counter()
+    updates = []
+    times = draw(st.lists(st.integers(1, LAST), max_size=8).map(sorted))
+    for time in times:
+        here = [row for row, count in present.items() if count]
+        if here and draw(st.integers(0, 2)) == 0:
+            row, diff = draw(st.sampled_from(here)), -1
+        else:
+            row, diff = draw(rows), draw(st.sampled_from([1, 1, 1, 2]))
+        present[row] += diff
+        updates.append((row, time, diff))
+    return updates
+
+
+def scalars(alias):
+    prefix = f"{alias}." if alias else ""
+    return st.sampled_from(
+        [f"{prefix}v", f"{prefix}k + 1", f"coalesce({prefix}v, 0) * 2", f"{prefix}k % 2"]
+    )
+
+
+conditions = st.sampled_from(["v > 0", "k = 1", "v IS NULL", "k IS NOT NULL AND v <> 1", "d < 1"])
+aggregates = st.sampled_from(
+    [
+        "count(*)",
+        "count(v)",
+        "sum(v)",
+        "sum(d)",
+        "sum(v) FILTER (WHERE k = 1)",
+        "count(*) FILTER (WHERE v > 0)",
+        "sum(v + 1) + count(*)",
+    ]
+)
+
+
+@st.composite
+def queries(draw, depth=2):
+    """A query with the columns k, v, d."""
+    name = st.sampled_from(sorted(TABLES))
+    if depth == 0:
+        return f"SELECT k, v, d FROM {draw(name)}"
+
+    def source():
+        plain = draw(st.booleans())
+        return draw(name) if plain else f"({draw(queries(depth=depth - 1))})"
+
+    kind = draw(
+        st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
+                         "having", "in", "three", "opaque"])
+    )  # fmt: skip
+    match kind:
+        case "map":
+            return f"SELECT k, {draw(scalars('x'))} AS v, x.d FROM {source()} AS x"
+        case "filter":
+            return f"SELECT * FROM {source()} AS x WHERE {draw(conditions)}"
+        case "join":
+            return f"SELECT x.k, y.v, x.d FROM {source()} AS x JOIN {source()} AS y ON x.k = y.k"
+        case "theta":
+            return (
+                f"SELECT x.k, x.v + y.v AS v, y.d FROM {source()} AS x, {source()} AS y "
+                "WHERE x.k < y.k OR x.v = y.v"
+            )
+        case "three":
+            return (
+                "SELECT x.k, y.v, z.d FROM r AS x JOIN q AS y ON x.k = y.k "
+                f"JOIN {source()} AS z ON z.v = y.v"
+            )
+        case "union":
+            word = draw(st.sampled_from(["UNION ALL", "UNION"]))
+            left, right = (f"SELECT k, v, d FROM {source()} AS x" for _ in range(2))
+            return f"{left} {word} {right}"
+        case "distinct":
+            return f"SELECT DISTINCT k, v, CAST(NULL AS DECIMAL(10, 2)) AS d FROM {source()} AS x"
+        case "group":
+            aggregate = draw(aggregates)
+            return (
+                f"SELECT k, CAST({aggregate} AS BIGINT) AS v, "
+                f"CAST(sum(d) AS DECIMAL(10, 2)) AS d FROM {source()} AS x GROUP BY k"
+            )
+        case "total":
+            aggregate = draw(aggregates)
+            return (
+                f"SELECT CAST(count(*) AS INT) AS k, CAST({aggregate} AS BIGINT) AS v, "
+                f"CAST(sum(d) AS DECIMAL(10, 2)) AS d FROM {source()} AS x"
+            )
+        case "having":
+            return (
+                "SELECT k, CAST(count(*) AS BIGINT) AS v, CAST(NULL AS DECIMAL(10, 2)) AS d "
+                f"FROM {source()} AS x GROUP BY k HAVING sum(v) > 0 OR count(*) > 1"
+            )
+        case "in":
+            return f"SELECT k, v, d FROM {source()} AS x WHERE k IN (SELECT k FROM {source()} AS y)"
+        case _:
+            return (
+                f"SELECT x.k, y.v, x.d FROM {source()} AS x LEFT JOIN {source()} AS y ON x.k = y.k"
+            )
+
+
+@dataclass(frozen=True)
+class Case:
+    histories: dict
+    views: list
+    boundaries: tuple
+    others: tuple
+    as_of: int
+
+
+cuts = st.sets(st.integers(1, LAST), max_size=3).map(lambda s: (*sorted(s), LAST + 1))
+cases = st.builds(
+    Case,
+    st.fixed_dictionaries({name: histories() for name in TABLES}),
+    st.lists(queries(), min_size=2, max_size=3),
+    cuts,
+    cuts,
+    st.sampled_from([0, 0, 4]),
+)
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = new_session()
+    yield session
+    session.stop()
+
+
+def maintained(spark, case, boundaries):
+    """The contents of each view, and of a view on it, at every time; and the updates."""
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory), SparkEngine(spark))
+        try:
+            for name, desc in TABLES.items():
+                bench.table(name, desc)
+            for i, query in enumerate(case.views):
+                bench.view(f"v{i}", query, case.as_of)
+            bench.view("top", "SELECT k, count(*) AS n, sum(v) AS v FROM v0 GROUP BY k", case.as_of)
+            for upper in boundaries:
+                lower = bench.client.tables_upper()
+                bench.commit(
+                    upper,
+                    {n: [u for u in h if lower <= u[1] < upper] for n, h in case.histories.items()},
+                )
+                if upper > case.as_of:
+                    for name in bench.flows:
+                        bench.wait(name, upper - 1)
+            times = range(case.as_of, LAST + 1)
+            return {name: [bench.rows(name, time) for time in times] for name in bench.flows}
+        finally:
+            bench.close()
+            assert bench.fatal == []
+
+
+def recomputed(case):
+    queries = {f"v{i}": query for i, query in enumerate(case.views)}
+    queries["top"] = f"SELECT k, count(*) AS n, sum(v) AS v FROM ({case.views[0]}) x GROUP BY k"
+    result = {name: [] for name in queries}
+    with duckdb.connect() as duck:
+        for name in TABLES:
+            duck.execute(f"CREATE TABLE {name} {_SQL}")
+        for time in range(case.as_of, LAST + 1):
+            for name, history in case.histories.items():
+                duck.execute(f"DELETE FROM {name}")
+                contents = contents_of(history, time)
+                if contents:
+                    duck.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", contents)
+            for name, query in queries.items():
+                found = duck.execute(query).fetchall()
+                result[name].append(Counter(canonical(row) for row in found))
+    return result
+
+
+@given(cases)
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize="EXAMPLES" not in os.environ,
+    print_blob=True,
+)
+def test_views_equal_a_recomputation_at_every_time(spark, case):
+    expected = recomputed(case)
+    assert maintained(spark, case, case.boundaries) == expected
+    if case.others != case.boundaries:
+        assert maintained(spark, case, case.others) == expected

@@ -1,0 +1,144 @@
+"""Which dataflows tick over which intervals."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.compute.schedule import (
+    LONGEST_BACKOFF_MS,
+    Flow,
+    Round,
+    Tick,
+    after_data_error,
+    after_failure,
+    capped_upper,
+    in_order,
+    next_retry_ms,
+    plan_round,
+)
+from slackwater.persist.parts import InlineBody, Part
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import TIMESTAMP_MAX
+
+ERROR = SlackwaterError("DIVIDE_BY_ZERO", "22012", "no", {})
+
+
+def part(min_time, max_time, rows=1):
+    return Part(1, 1, min_time, max_time + 1, InlineBody(b""), rows, min_time, max_time, False)
+
+
+def flow(name, *inputs, as_of=0):
+    return Flow(name, inputs, as_of)
+
+
+def plan(flows, uppers, data=(), troubles=None, now_ms=0):
+    """`data`: for each flow the times at which its inputs change."""
+    times = dict(data)
+
+    def has_data(name, lower, upper):
+        return any(lower <= t < upper for t in times.get(name, ()))
+
+    def next_change(name, lower, upper):
+        return min((t for t in times.get(name, ()) if lower <= t < upper), default=upper)
+
+    return plan_round(in_order(flows), uppers, troubles or {}, has_data, next_change, now_ms)
+
+
+def test_a_flow_whose_inputs_changed_ticks():
+    assert plan([flow("v", "t")], {"t": 9, "v": 4}, {"v": [5]}.items()) == Round(
+        {}, (Tick("v", 4, 9, False),)
+    )
+
+
+def test_a_flow_whose_inputs_only_moved_advances_and_so_do_those_above_it():
+    flows = [flow("w", "v"), flow("v", "t")]
+    assert plan(flows, {"t": 9, "v": 4, "w": 4}) == Round({"v": 9, "w": 9}, ())
+
+
+def test_a_flow_above_one_that_ticks_waits_for_it():
+    flows = [flow("v", "t"), flow("w", "v", "t")]
+    data = {"v": [5], "w": [5]}.items()
+    assert plan(flows, {"t": 9, "v": 4, "w": 4}, data).ticks == (Tick("v", 4, 9, False),)
+    assert plan(flows, {"t": 9, "v": 9, "w": 4}, data).ticks == (Tick("w", 4, 9, False),)
+
+
+def test_independent_flows_tick_in_one_round():
+    flows = [flow("v", "t"), flow("w", "t")]
+    data = {"v": [5], "w": [5]}.items()
+    assert len(plan(flows, {"t": 9, "v": 4, "w": 4}, data).ticks) == 2
+
+
+def test_the_first_tick_is_at_the_as_of_also_without_data():
+    assert plan([flow("v", "t", as_of=5)], {"t": 9, "v": 0}).ticks == (Tick("v", 5, 9, True),)
+    assert plan([flow("v", "t", as_of=5)], {"t": 5, "v": 0}).ticks == ()
+
+
+def test_a_flow_without_inputs_is_closed():
+    assert plan([flow("v", as_of=5)], {"v": 0}).ticks == (Tick("v", 5, TIMESTAMP_MAX, True),)
+    assert plan([flow("v", as_of=5)], {"v": TIMESTAMP_MAX}) == Round({}, ())
+
+
+def test_after_a_data_error_the_flow_goes_on_in_smallest_steps():
+    trouble = after_data_error(Tick("v", 4, 9, False), ERROR)
+    assert not trouble.single
+    data = {"v": [5, 7]}.items()
+    planned = plan([flow("v", "t")], {"t": 12, "v": 4}, data, {"v": trouble})
+    assert planned == Round({"v": 5}, ())
+    planned = plan([flow("v", "t")], {"t": 12, "v": 5}, data, {"v": trouble})
+    assert planned.ticks == (Tick("v", 5, 6, False),)
+
+
+def test_a_flow_stalls_at_the_row_until_its_inputs_change():
+    trouble = after_data_error(Tick("v", 7, 8, False), ERROR)
+    assert trouble.single
+    data = {"v": [7]}
+    assert plan([flow("v", "t")], {"t": 99, "v": 7}, data.items(), {"v": trouble}).ticks == ()
+    data["v"].append(50)
+    planned = plan([flow("v", "t")], {"t": 99, "v": 7}, data.items(), {"v": trouble})
+    assert planned.ticks == (Tick("v", 7, 99, False, collapse=True),)
+
+
+def test_a_flow_that_fails_at_its_as_of_begins_after_the_correction():
+    trouble = after_data_error(Tick("v", 5, 9, True), ERROR)
+    data = {"v": [5, 20]}.items()
+    planned = plan([flow("v", "t", as_of=5)], {"t": 9, "v": 5}, data, {"v": trouble})
+    assert planned.ticks == (Tick("v", 5, 6, True),)
+    trouble = after_data_error(Tick("v", 5, 6, True), ERROR)
+    planned = plan([flow("v", "t", as_of=5)], {"t": 30, "v": 5}, data, {"v": trouble})
+    assert planned.ticks == (Tick("v", 29, 30, True),)
+
+
+def test_other_flows_go_on_while_one_is_stalled():
+    trouble = after_data_error(Tick("v", 7, 8, False), ERROR)
+    flows = [flow("v", "t"), flow("w", "t")]
+    data = {"v": [7], "w": [7]}.items()
+    planned = plan(flows, {"t": 99, "v": 7, "w": 7}, data, {"v": trouble})
+    assert [tick.global_id for tick in planned.ticks] == ["w"]
+
+
+def test_a_failure_that_may_pass_is_retried_after_growing_pauses():
+    tick = Tick("v", 4, 9, False)
+    first = after_failure(tick, ERROR, None, 1_000)
+    second = after_failure(tick, ERROR, first, 2_000)
+    assert 1_000 < first.retry_at_ms < second.retry_at_ms - 1_000
+    data = {"v": [5]}.items()
+    early = plan([flow("v", "t")], {"t": 9, "v": 4}, data, {"v": second}, 2_000)
+    assert early.ticks == ()
+    late = plan([flow("v", "t")], {"t": 9, "v": 4}, data, {"v": second}, second.retry_at_ms)
+    assert late.ticks == (tick,)
+    assert next_retry_ms([first, second]) == first.retry_at_ms
+    for _ in range(50):
+        second = after_failure(tick, ERROR, second, 0)
+    assert second.retry_at_ms == LONGEST_BACKOFF_MS
+
+
+def test_views_that_read_each_other_are_refused():
+    with pytest.raises(ValueError, match="cycle"):
+        in_order([flow("v", "w"), flow("w", "v")])
+
+
+def test_an_interval_is_cut_at_a_part():
+    parts = [part(1, 1, 10), part(3, 4, 10), part(6, 6, 10)]
+    assert capped_upper(parts, 1, 9, 100) == 9
+    assert capped_upper(parts, 1, 9, 15) == 5
+    assert capped_upper(parts, 1, 9, 5) == 2
