@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.incremental import Bench, canonical, contents_of
-from tests.spark_engine import SparkEngine, new_session
+from tests.incremental import Bench, Recomputation
+from tests.spark_engine import SparkEngine
 
 from slackwater.repr.relation import RelationDesc
 
@@ -158,13 +157,6 @@ cases = st.builds(
 )
 
 
-@pytest.fixture(scope="module")
-def spark():
-    session = new_session()
-    yield session
-    session.stop()
-
-
 def maintained(spark, case, boundaries):
     """The contents of each view, and of a view on it, at every time; and the updates."""
     with tempfile.TemporaryDirectory() as directory:
@@ -194,20 +186,12 @@ def maintained(spark, case, boundaries):
 def recomputed(case):
     queries = {f"v{i}": query for i, query in enumerate(case.views)}
     queries["top"] = f"SELECT k, count(*) AS n, sum(v) AS v FROM ({case.views[0]}) x GROUP BY k"
-    result = {name: [] for name in queries}
-    with duckdb.connect() as duck:
-        for name in TABLES:
-            duck.execute(f"CREATE TABLE {name} {_SQL}")
-        for time in range(case.as_of, LAST + 1):
-            for name, history in case.histories.items():
-                duck.execute(f"DELETE FROM {name}")
-                contents = contents_of(history, time)
-                if contents:
-                    duck.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", contents)
-            for name, query in queries.items():
-                found = duck.execute(query).fetchall()
-                result[name].append(Counter(canonical(row) for row in found))
-    return result
+    duck = Recomputation(dict.fromkeys(TABLES, _SQL), case.histories, LAST)
+    try:
+        times = range(case.as_of, LAST + 1)
+        return {name: [duck.at(query, time) for time in times] for name, query in queries.items()}
+    finally:
+        duck.close()
 
 
 @given(cases)

@@ -41,6 +41,11 @@ class Tick:
     first: bool
     collapse: bool = False
 
+    @property
+    def exact_from(self) -> Timestamp:
+        """The first time of the interval at which the tick makes the contents exact."""
+        return Timestamp(self.upper - 1) if self.collapse else self.lower
+
 
 @dataclass(frozen=True, slots=True)
 class Round:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from decimal import Decimal, localcontext
 
-import duckdb
 import pytest
-from tests.incremental import Bench, canonical, contents_of
-from tests.spark_engine import SparkEngine, new_session
+from tests.incremental import Bench, Recomputation
+from tests.spark_engine import SparkEngine
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
@@ -18,16 +17,9 @@ pytestmark = pytest.mark.spark
 A = RelationDesc.of(k="integer", v="long", p="decimal(12,2)", s="string")
 B = RelationDesc.of(k="integer", w="long")
 DUCK = {
-    "a": "CREATE TABLE a (k INTEGER, v BIGINT, p DECIMAL(12, 2), s VARCHAR)",
-    "b": "CREATE TABLE b (k INTEGER, w BIGINT)",
+    "a": "(k INTEGER, v BIGINT, p DECIMAL(12, 2), s VARCHAR)",
+    "b": "(k INTEGER, w BIGINT)",
 }
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = new_session()
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -97,15 +89,11 @@ VIEWS = [
 ]
 
 
-def expected(query, time):
-    with duckdb.connect() as duck:
-        for name, create in DUCK.items():
-            duck.execute(create)
-            rows = contents_of(HISTORY[name], time)
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                duck.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
-        return Counter(canonical(row) for row in duck.execute(query).fetchall())
+@pytest.fixture(scope="module")
+def expected():
+    recomputation = Recomputation(DUCK, HISTORY, LAST)
+    yield recomputation.at
+    recomputation.close()
 
 
 def run(bench, boundaries):
@@ -119,7 +107,7 @@ def run(bench, boundaries):
 
 
 @pytest.mark.parametrize(("as_of", "boundaries"), [(0, (3, 6, 11)), (3, (11,))])
-def test_views_are_exact_at_every_time(bench, as_of, boundaries):
+def test_views_are_exact_at_every_time(bench, expected, as_of, boundaries):
     names = {f"v{i}": query for i, query in enumerate(VIEWS)}
     for name, query in names.items():
         bench.view(name, query, as_of)
@@ -134,7 +122,7 @@ def test_what_the_rules_cover_is_not_recomputed(bench, query):
     assert not bench.plan(query).is_opaque
 
 
-def test_views_on_views_and_a_diamond(bench):
+def test_views_on_views_and_a_diamond(bench, expected):
     bench.view("sums", "SELECT k, sum(v) AS sv FROM a GROUP BY k")
     bench.view("wide", "SELECT sums.k, sv, w FROM sums JOIN b ON sums.k = b.k")
     bench.view("both", "SELECT wide.k, wide.w, sums.sv FROM wide JOIN sums ON wide.k = sums.k")
@@ -158,7 +146,7 @@ def test_nothing_changed_runs_no_query(bench):
     assert len(bench.engine.queries) == before
 
 
-def test_a_worker_that_starts_again_continues(bench):
+def test_a_worker_that_starts_again_continues(bench, expected):
     bench.view("n", "SELECT k, count(*) AS n, sum(p) AS p FROM a GROUP BY k")
     run(bench, (5,))
     bench.worker.stop()
@@ -170,7 +158,7 @@ def test_a_worker_that_starts_again_continues(bench):
         assert bench.rows("n", time) == expected(query, time)
 
 
-def test_two_workers_race_for_the_same_output(bench):
+def test_two_workers_race_for_the_same_output(bench, expected):
     other = bench.new_worker("other")
     flow = bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k")
     other.add(flow)
@@ -199,16 +187,53 @@ def test_a_data_error_stalls_its_view_alone_until_the_row_is_corrected(bench):
     assert bench.client.state(bad.output_shard).upper == 3
     assert bench.rows("bad", 2) == Counter({(1, 5): 1})
     bench.commit(8, {"a": [(a(2, 0), 6, -1), (a(2, 5), 6, 1)]})
-    bench.wait("good", 7)
-    bench.worker.wake()
-    for _ in range(3):
-        try:
-            bench.wait("bad", 7)
-            break
-        except SlackwaterError:
-            bench.progress.clear()
-            bench.progress.wait(5)
+    recovered(bench, "bad", 7)
     assert bench.rows("bad", 7) == Counter({(1, 5): 1, (2, 2): 1})
+
+
+def test_times_at_which_a_view_had_failed_cannot_be_read_after_its_recovery(bench):
+    bad = bench.view("bad", "SELECT k, 10 DIV v AS q FROM a")
+    above = bench.view("above", "SELECT count(*) AS n FROM bad")
+    beside = bench.view("beside", "SELECT k FROM a")
+    bench.commit(4, {"a": [(a(1, 2), 1, 1), (a(2, 0), 3, 1)]})
+    for name in ("bad", "above"):
+        with pytest.raises(SlackwaterError, match="SLACKWATER_DATA_ERROR"):
+            bench.wait(name, 3)
+    assert [bench.since(flow) for flow in (bad, above, beside)] == [0, 0, 0]
+    bench.commit(8, {"a": [(a(2, 0), 6, -1)]})
+    recovered(bench, "bad", 7)
+    recovered(bench, "above", 7)
+    assert [bench.since(flow) for flow in (bad, above, beside)] == [7, 7, 0]
+    assert bench.rows("bad", 7) == Counter({(1, 5): 1})
+    assert bench.rows("above", 7) == Counter({(1,): 1})
+    late = bench.view("late", "SELECT q FROM bad", 2)
+    bench.wait("late", 7)
+    assert bench.since(late) == 7
+    bench.commit(20, {"a": [(a(3, 1), 12, 1)]})
+    bench.wait("above", 19)
+    assert bench.since(above) == 7
+
+
+def test_a_view_that_fails_at_its_beginning_can_be_read_from_the_correction_on(bench):
+    bench.commit(4, {"a": [(a(2, 0), 3, 1)]})
+    bad = bench.view("bad", "SELECT k, 10 DIV v AS q FROM a", 3)
+    with pytest.raises(SlackwaterError, match="SLACKWATER_DATA_ERROR"):
+        bench.wait("bad", 3)
+    bench.commit(8, {"a": [(a(2, 0), 6, -1), (a(2, 5), 6, 1)]})
+    recovered(bench, "bad", 7)
+    assert bench.since(bad) == 7
+    assert bench.rows("bad", 7) == Counter({(2, 2): 1})
+
+
+def recovered(bench, name, time):
+    """Waits until the view got over a data error."""
+    while True:
+        bench.progress.clear()
+        try:
+            return bench.wait(name, time)
+        except SlackwaterError as error:
+            assert error.condition == "SLACKWATER_DATA_ERROR"
+            assert bench.progress.wait(60), error
 
 
 def test_a_removed_view_is_not_maintained(bench):
@@ -222,7 +247,7 @@ def test_a_removed_view_is_not_maintained(bench):
     assert bench.client.state(flow.output_shard).upper == 3
 
 
-def test_large_results_are_written_as_files(bench, monkeypatch):
+def test_large_results_are_written_as_files(bench, expected, monkeypatch):
     monkeypatch.setattr("slackwater.compute.tick.COLLECT_LIMIT_ROWS", 2)
     query = "SELECT k, count(*) AS n, sum(v) AS v FROM a GROUP BY k"
     bench.view("n", query)
