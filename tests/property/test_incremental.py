@@ -72,6 +72,9 @@ aggregates = st.sampled_from(
         "sum(v + 1) + count(*)",
     ]
 )
+keyed = st.sampled_from(
+    ["min(d)", "count(DISTINCT d)", "sum(DISTINCT v) FILTER (WHERE v > 0)", "max(d + v) + sum(v)"]
+)
 
 
 @st.composite
@@ -87,7 +90,7 @@ def queries(draw, depth=2):
 
     kind = draw(
         st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
-                         "having", "in", "three", "opaque"])
+                         "having", "in", "three", "keyed", "extremes", "opaque"])
     )  # fmt: skip
     match kind:
         case "map":
@@ -128,6 +131,16 @@ def queries(draw, depth=2):
             return (
                 "SELECT k, CAST(count(*) AS BIGINT) AS v, CAST(NULL AS DECIMAL(10, 2)) AS d "
                 f"FROM {source()} AS x GROUP BY k HAVING sum(v) > 0 OR count(*) > 1"
+            )
+        case "keyed":
+            return (
+                f"SELECT k, max(v) - min(v) AS v, CAST({draw(keyed)} AS DECIMAL(10, 2)) AS d "
+                f"FROM {source()} AS x GROUP BY k"
+            )
+        case "extremes":
+            return (
+                "SELECT CAST(count(DISTINCT k) AS INT) AS k, max(v) AS v, min(d) AS d "
+                f"FROM {source()} AS x"
             )
         case "in":
             return f"SELECT k, v, d FROM {source()} AS x WHERE k IN (SELECT k FROM {source()} AS y)"

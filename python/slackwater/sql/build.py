@@ -13,11 +13,12 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.relation import Column, RelationDesc, arrow_type
 from slackwater.sql import fragments as render
 from slackwater.sql import opaque
-from slackwater.sql.aggregates import AccumulatorList, Call, call_of, result
-from slackwater.sql.functions import is_aggregate, is_generator
+from slackwater.sql.aggregates import AccumulatorList, call_around, call_of, result
+from slackwater.sql.functions import function_name, is_aggregate, is_generator
 from slackwater.sql.plan import (
     Aggregate,
     Collection,
@@ -268,13 +269,18 @@ class _Builder:
         keys: tuple[exp.Expr, ...],
         key_types: RelationDesc,
         accumulators: AccumulatorList,
+        calls: Sequence[exp.Expr] = (),
     ) -> Aggregate:
         for key in key_types.columns:
             if '"map"' in key.type_json:
                 raise NotPlanned("grouping by a MAP", "Group by map_entries(...) of it, sorted.")
         items = tuple(accumulators.items)
-        desc = RelationDesc((*key_types.columns, *render.accumulator_columns(len(keys), items)))
-        return Aggregate(plan, keys, items, 0, desc)
+        kept = (*key_types.columns, *render.accumulator_columns(len(keys), items))
+        results = self._typed(plan, calls).columns
+        if calls:
+            _refuse_unkept(plan, calls, results)
+        desc = positional(RelationDesc((*kept, *results)))
+        return Aggregate(plan, keys, items, tuple(calls), 0, desc)
 
     # GROUP BY
 
@@ -303,10 +309,10 @@ class _Builder:
         conditions = [scope.resolve_with(condition, aliases) for condition in having]
         calls = _calls([*values, *conditions])
         state = AccumulatorList(len(keys) + 1)
-        results = self._results(plan, calls, state, column(len(keys)))
+        results, recomputed = self._results(plan, calls, state, column(len(keys)))
         above = [_above(v, keys, calls, results) for v in (*values, *conditions)]
         key_types = self._typed(plan, keys)
-        grouped: Plan = self._aggregate(plan, tuple(keys), key_types, state)
+        grouped: Plan = self._aggregate(plan, tuple(keys), key_types, state, recomputed)
         if conditions:
             grouped = Filter(grouped, exp.and_(*above[len(values) :]))
         return _Named(
@@ -316,21 +322,38 @@ class _Builder:
     def _results(
         self,
         plan: Plan,
-        calls: Sequence[exp.Expr],
+        nodes: Sequence[exp.Expr],
         state: AccumulatorList,
         rows: exp.Column,
-    ) -> list[exp.Expr]:
-        parsed: list[Call] = [call_of(node) for node in calls]
-        if not parsed:
-            return []
-        outputs = self._typed(plan, [call.function for call in parsed]).columns
-        summed = [c for c in parsed if not isinstance(c.function, exp.Count | exp.CountIf)]
+    ) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        """For each aggregate its value over the group's state, and those that are not accumulated.
+
+        The values of the latter follow the accumulators in the state.
+        """
+        calls = [call_of(node) for node in nodes]
+        found = [call for call in calls if call is not None]
+        outputs = iter(self._typed(plan, [call.function for call in found]).columns)
+        summed = [c for c in found if not isinstance(c.function, exp.Count | exp.CountIf)]
         arguments = self._typed(plan, [c.argument for c in summed]).columns
         kinds = {id(call): kind for call, kind in zip(summed, arguments, strict=True)}
-        return [
-            result(call, kinds.get(id(call)), output, state, rows)
-            for call, output in zip(parsed, outputs, strict=True)
+        values: list[exp.Expr | None] = []
+        for call in calls:
+            output = None if call is None else next(outputs)
+            try:
+                values.append(
+                    None
+                    if call is None or output is None
+                    else result(call, kinds.get(id(call)), output, state, rows)
+                )
+            except NotPlanned:
+                values.append(None)
+        first = int(position_of(rows) or 0) + 1 + len(state.items)
+        others = [node for node, value in zip(nodes, values, strict=True) if value is None]
+        results = [
+            column(first + others.index(node)) if value is None else value
+            for node, value in zip(nodes, values, strict=True)
         ]
+        return results, others
 
     # FROM
 
@@ -564,6 +587,24 @@ def _key(written: exp.Expr, items: Sequence[_Item], scope: Scope) -> exp.Expr:
     return scope.resolve_with(written, aliases)
 
 
+_OF_GROUPINGS = {"grouping", "grouping_id", "measure"}
+
+
+def _refuse_unkept(plan: Plan, calls: Sequence[exp.Expr], results: Sequence[Column]) -> None:
+    """Rows are compared and results are kept: what cannot be is left to Spark as a whole."""
+    read = {position_of(c) for call in calls for c in call.find_all(exp.Column)}
+    for i, source in enumerate(plan.desc.columns):
+        if i in read and '"map"' in source.type_json:
+            raise NotPlanned("an aggregate over a MAP", "Aggregate map_entries(...) of it.")
+    for made in results:
+        try:
+            arrow_type(made.spark_type)
+        except SlackwaterError:
+            raise NotPlanned(f"an aggregate of type {made.sql_type}", "Cast its result.") from None
+        if '"map"' in made.type_json:
+            raise NotPlanned("an aggregate that makes a MAP", "Keep its entries in an array.")
+
+
 def _calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
     """The distinct aggregate calls of the expressions, FILTER included."""
     found: list[exp.Expr] = []
@@ -571,8 +612,9 @@ def _calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
         for node in expression.find_all(exp.Func, exp.Filter):
             if not is_aggregate(node):
                 continue
-            parent = node.parent
-            call = parent if isinstance(parent, exp.Filter) and parent.this is node else node
+            call = call_around(node)
+            if function_name(node) in _OF_GROUPINGS:
+                raise NotPlanned(f"the function {function_name(node)}", "Use plain GROUP BY.")
             inner = [n for n in call.walk() if n is not node and is_aggregate(n)]
             if inner:
                 raise NotPlanned("an aggregate of an aggregate", "Use a derived table.")

@@ -135,18 +135,26 @@ Accumulator = CountRows | SumValues
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One row for each group: the keys, the number of rows, the accumulators.
+    """One row for each group: the keys, the number of rows, the accumulators, the results of
+
+    `calls`, which are aggregate functions that need all rows of a group that changed.
 
     Its rows are kept in a state collection of its own, number `state` of the plan; above it
     the plan sees that collection. Without `keys` there is always exactly one row.
-    A Distinct is an Aggregate without accumulators.
+    A Distinct is an Aggregate without accumulators and calls.
     """
 
     input: Plan
     keys: tuple[exp.Expr, ...]
     accumulators: tuple[Accumulator, ...]
+    calls: tuple[exp.Expr, ...]
     state: int
     desc: RelationDesc
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether a group that changed is computed from its rows, not from what was added."""
+        return bool(self.calls)
 
 
 @dataclass(frozen=True, slots=True)
