@@ -8,7 +8,7 @@ cover makes the whole view `Opaque`, with the reason and an advice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -16,7 +16,7 @@ from sqlglot import exp
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import Column, RelationDesc, arrow_type
 from slackwater.sql import fragments as render
-from slackwater.sql import opaque
+from slackwater.sql import opaque, outer
 from slackwater.sql.aggregates import AccumulatorList, call_around, call_of, result
 from slackwater.sql.functions import function_name, is_aggregate, is_generator
 from slackwater.sql.plan import (
@@ -109,7 +109,7 @@ class _Builder:
             case exp.Union():
                 return self._union(node, place)
             case exp.SetOperation():
-                raise NotPlanned(node.key.upper(), "Use a join with a maintained SELECT DISTINCT.")
+                return self._except_or_intersect(node, place)
             case exp.Values():
                 return self._values(node)
             case exp.Select():
@@ -139,8 +139,25 @@ class _Builder:
             (left.plan, right.plan), positional(self._types(render.union_types(descs)))
         )
         if node.args.get("distinct"):
-            plan = self._distinct(plan)
+            plan = self.distinct(plan)
         return _Named(plan, left.names)
+
+    def _except_or_intersect(self, node: exp.SetOperation, place: _Place) -> _Named:
+        modified = any(node.args.get(a) for a in ("by_name", "limit", "offset"))
+        if modified or not node.args.get("distinct"):
+            name = f"{node.key.upper()} with ALL, BY NAME or LIMIT"
+            raise NotPlanned(name, "Use it without, over SELECT DISTINCT.")
+        left, right = self.query(node.this, place), self.query(node.expression, place)
+        plans = (left.plan, right.plan)
+        desc = positional(self._types(render.union_types([plan.desc for plan in plans])))
+        width = len(desc.columns)
+        kinds = [exp.DataType.build(c.sql_type, dialect="spark") for c in desc.columns]
+        values = [exp.cast(column(i), kind, copy=False) for i, kind in enumerate(kinds)]
+        ours, theirs = (self.distinct(self.project(plan, values)) for plan in plans)
+        same = [exp.NullSafeEQ(this=column(i), expression=column(width + i)) for i in range(width)]
+        if isinstance(node, exp.Except):
+            return _Named(outer.anti(ours, theirs, same, self, "Except"), left.names)
+        return _Named(outer.semi(ours, theirs, same, self), left.names)
 
     def _values(self, node: exp.Values) -> _Named:
         copied = node.copy()
@@ -186,19 +203,18 @@ class _Builder:
                 raise NotPlanned("HAVING without GROUP BY", "Use WHERE.")
             named = self._projected(plan, scope, items)
         if node.args.get("distinct"):
-            named = _Named(self._distinct(named.plan), named.names)
+            named = _Named(self.distinct(named.plan), named.names)
         return named
 
     def _where(self, plan: Plan, scope: Scope, where: exp.Expr, place: _Place) -> Plan:
         plain: list[exp.Expr] = []
         semi: list[tuple[exp.Expr, Plan]] = []
+        partners: list[exp.Expr] = []
         for part in _conjuncts(where):
             if isinstance(part, exp.In) and part.args.get("query") is not None:
-                _refuse_nested(part.this)
-                inner = self.query(part.args["query"], place)
-                if len(inner.names) != 1:
-                    raise NotPlanned("IN over several columns", "Join with SELECT DISTINCT.")
-                semi.append((scope.resolve(part.this), self._distinct(inner.plan)))
+                semi.append(self._membership(part, scope, place))
+            elif isinstance(_positive(part), exp.Exists | exp.In):
+                partners.append(part)
             else:
                 _refuse_nested(part)
                 plain.append(scope.resolve(part))
@@ -206,7 +222,46 @@ class _Builder:
             plan = Join(plan.inputs, (*plan.conditions, *plain))
         elif plain:
             plan = Filter(plan, exp.and_(*plain))
-        return self._semi(plan, semi) if semi else plan
+        plan = self._semi(plan, semi) if semi else plan
+        for part in partners:
+            plan = self._partnered(plan, scope, part, place)
+        return plan
+
+    def _membership(self, part: exp.In, scope: Scope, place: _Place) -> tuple[exp.Expr, Plan]:
+        """The value of ``value IN (query)``, and the distinct rows of the query."""
+        _refuse_nested(part.this)
+        inner = self.query(part.args["query"], place)
+        if len(inner.names) != 1:
+            raise NotPlanned("IN over several columns", "Join with SELECT DISTINCT.")
+        return scope.resolve(part.this), self.distinct(inner.plan)
+
+    def _partnered(self, plan: Plan, scope: Scope, part: exp.Expr, place: _Place) -> Plan:
+        """The rows of `plan` that EXISTS, NOT EXISTS or NOT IN keeps."""
+        test = _positive(part)
+        if isinstance(test, exp.In):
+            value, rows = self._membership(test, scope, place)
+            return outer.not_in(plan, value, rows, self)
+        right, conditions = self._correlated(test.this, scope, place)
+        keep = outer.semi if test is part.unnest() else outer.anti
+        return keep(plan, right, conditions, self)
+
+    def _correlated(
+        self, query: exp.Expr, scope: Scope, place: _Place
+    ) -> tuple[Plan, list[exp.Expr]]:
+        """The rows of a subquery, and its conditions that speak of the rows around it as well."""
+        if not isinstance(query, exp.Select) or not _is_plain(query):
+            return self.query(query, place).plan, []
+        rows, inner = self._from(query, place)
+        within: list[exp.Expr] = []
+        across: list[exp.Expr] = []
+        where = query.args.get("where")
+        for part in _conjuncts(where.this) if where is not None else []:
+            _refuse_nested(part)
+            if scope.speaks_of(part, inner):
+                across.append(scope.resolve_around(part, inner))
+            else:
+                within.append(inner.resolve(part))
+        return (Filter(rows, exp.and_(*within)) if within else rows), across
 
     def _semi(self, plan: Plan, semi: Sequence[tuple[exp.Expr, Plan]]) -> Plan:
         """`plan` joined with distinct right sides, which can only keep or drop its rows."""
@@ -236,7 +291,7 @@ class _Builder:
             values.append(value)
             if item.name:
                 aliases.setdefault(item.name.lower(), value)
-        return _Named(self._project(plan, values), tuple(item.name for item in items))
+        return _Named(self.project(plan, values), tuple(item.name for item in items))
 
     def _generated(self, plan: Plan, scope: Scope, item: _Item) -> tuple[exp.Expr, Plan]:
         if len(plan.desc.columns) != scope.width:
@@ -249,7 +304,7 @@ class _Builder:
             raise NotPlanned("a generator of several columns in SELECT", "Use LATERAL VIEW.")
         return column(scope.width), exploded
 
-    def _project(self, plan: Plan, values: Sequence[exp.Expr]) -> Plan:
+    def project(self, plan: Plan, values: Sequence[exp.Expr]) -> Plan:
         return Project(plan, tuple(values), self._typed(plan, values))
 
     def _typed(self, plan: Plan, values: Sequence[exp.Expr]) -> RelationDesc:
@@ -257,7 +312,7 @@ class _Builder:
             return RelationDesc(())
         return positional(self._types(render.types_query(plan.desc, values)))
 
-    def _distinct(self, plan: Plan) -> Plan:
+    def distinct(self, plan: Plan) -> Plan:
         width = len(plan.desc.columns)
         keys = tuple(column(i) for i in range(width))
         grouped = self._aggregate(plan, keys, plan.desc, AccumulatorList(width + 1))
@@ -316,7 +371,7 @@ class _Builder:
         if conditions:
             grouped = Filter(grouped, exp.and_(*above[len(values) :]))
         return _Named(
-            self._project(grouped, above[: len(values)]), tuple(item.name for item in items)
+            self.project(grouped, above[: len(values)]), tuple(item.name for item in items)
         )
 
     def _results(
@@ -377,22 +432,31 @@ class _Builder:
         conditions: list[exp.Expr] = []
         for join in (*(first.args.get("joins") or []), *joins):
             right, right_scope = self._source(join.this, place)
-            inputs.append(right)
-            scope = self._join_scope(join, scope, right_scope, conditions)
+            kind = _join_kind(join)
+            if kind == "INNER":
+                inputs.append(right)
+                scope = self._join_scope(join, scope, right_scope, conditions)
+                continue
+            left = inputs[0] if len(inputs) == 1 else Join(tuple(inputs), tuple(conditions))
+            conditions = []
+            both = self._join_scope(join, scope, right_scope, conditions)
+            if kind in ("SEMI", "ANTI"):
+                keep = outer.semi if kind == "SEMI" else outer.anti
+                inputs = [keep(left, right, conditions, self)]
+            else:
+                inputs = [outer.outer(kind, left, right, conditions, self)]
+                scope = both
+            conditions = []
         if len(inputs) == 1:
-            return plan, scope
+            return inputs[0], scope
         return Join(tuple(inputs), tuple(conditions)), scope
 
     def _join_scope(
         self, join: exp.Join, left: Scope, right: Scope, conditions: list[exp.Expr]
     ) -> Scope:
-        side, kind = (join.args.get(a) or "" for a in ("side", "kind"))
-        if side or kind not in ("", "INNER", "CROSS"):
-            name = " ".join(part for part in (side, kind, "JOIN") if part)
-            raise NotPlanned(
-                name, "Use an inner join, or IN over a maintained view, where that is enough."
-            )
-        self._only(join, {"this", "on", "kind", "using", "hint", "method"}, "a modified join")
+        self._only(
+            join, {"this", "on", "kind", "side", "using", "hint", "method"}, "a modified join"
+        )
         if len({len(right.sources)} - {1}) and (join.args.get("using") or join.args.get("method")):
             raise NotPlanned("USING over a nested join", "Write the condition with ON.")
         using = [i.name for i in join.args.get("using") or []]
@@ -400,16 +464,16 @@ class _Builder:
             using = [name for name, _ in left.star(()) if right.position((name,)) is not None]
         elif join.args.get("method"):
             raise NotPlanned(f"{join.args['method']} JOIN", "Use an inner join.")
-        moved = tuple(
-            Source(
-                s.qualifier,
-                s.names,
-                s.start + left.width,
-                s.hidden | {name.lower() for name in using},
-            )
-            for s in right.sources
-        )
-        scope = Scope((*left.sources, *moved), (*left.shared, *(n for n in using)))
+        moved = tuple(replace(s, start=s.start + left.width) for s in right.sources)
+        kept = left.sources
+        match _join_kind(join):
+            case "FULL" if using:
+                raise NotPlanned("USING of a FULL JOIN", "Write the condition with ON.")
+            case "RIGHT":
+                kept = _hidden(kept, using)
+            case _:
+                moved = _hidden(moved, using)
+        scope = Scope((*kept, *moved), (*left.shared, *using))
         for name in using:
             conditions.append(_using(name, left, right))
         if (on := join.args.get("on")) is not None:
@@ -519,11 +583,48 @@ def _aliased(named: _Named, node: exp.Expr, parts: tuple[str, ...]) -> tuple[Pla
     return named.plan, Scope((Source(qualifier, names or named.names, 0),))
 
 
+def _join_kind(join: exp.Join) -> str:
+    """INNER, LEFT, RIGHT, FULL, SEMI or ANTI."""
+    side, kind = (join.args.get(a) or "" for a in ("side", "kind"))
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return kind
+    if side in ("LEFT", "RIGHT", "FULL") and kind in ("", "OUTER"):
+        return str(side)
+    if not side and kind in ("", "INNER", "CROSS"):
+        return "INNER"
+    raise NotPlanned(f"{side} {kind} JOIN".strip(), "Use an inner or an outer join.")
+
+
+def _hidden(sources: tuple[Source, ...], names: Sequence[str]) -> tuple[Source, ...]:
+    lower = {name.lower() for name in names}
+    return tuple(replace(s, hidden=s.hidden | lower) for s in sources)
+
+
 def _using(name: str, left: Scope, right: Scope) -> exp.Expr:
     of_left, of_right = left.position((name,)), right.position((name,))
     if of_left is None or of_right is None:
         raise NotPlanned(f"USING ({name})", "Write the condition with ON.")
     return exp.EQ(this=column(of_left[0]), expression=column(of_right[0] + left.width))
+
+
+def _positive(condition: exp.Expr) -> exp.Expr:
+    """A test on a subquery without the NOT in front of it; any other expression is returned."""
+    inner = condition.unnest()
+    tested = inner.this.unnest() if isinstance(inner, exp.Not) else inner
+    if isinstance(tested, exp.Exists) or (
+        isinstance(tested, exp.In) and tested.args.get("query") is not None
+    ):
+        return tested
+    return condition
+
+
+def _is_plain(query: exp.Select) -> bool:
+    """Whether the query has a row for each row of its FROM clause that WHERE keeps."""
+    known = ("expressions", "from_", "joins", "laterals", "where", "distinct")
+    clauses = [name for name, value in query.args.items() if value and name not in known]
+    return not clauses and not any(
+        _has_aggregate(e) or _has_generator(e) for e in query.expressions
+    )
 
 
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:

@@ -34,6 +34,7 @@ from slackwater.sql.plan import (
     Project,
     UnionAll,
     ViewPlan,
+    Without,
     collection_table,
     column,
     column_name,
@@ -143,6 +144,8 @@ class _Rules:
                 return self._join_delta(node)
             case UnionAll():
                 return self._union(node, self.delta)
+            case Without():
+                return self._without(node, self.delta, True)
             case Project() | Filter() | Explode():
                 below = self.delta(node.input)
                 return None if below is None else _linear(node, below)
@@ -166,6 +169,8 @@ class _Rules:
                 return self._product(node, present, 0) if len(present) == len(sides) else None
             case UnionAll():
                 return self._union(node, self.old)
+            case Without():
+                return self._without(node, self.old, False)
             case Project() | Filter() | Explode():
                 below = self.old(node.input)
                 return None if below is None else _linear(node, below)
@@ -219,6 +224,28 @@ class _Rules:
                 ]
                 queries.append(select([*values, time(), diff()], sub(query, "t")))
         return render.union_all(queries) if queries else None
+
+    def _without(
+        self, node: Without, side: Callable[[Plan], exp.Query | None], timed: bool
+    ) -> exp.Query | None:
+        """Consolidated: an expression above must not see rows that were never there."""
+        kept, removed = side(node.input), side(node.removed)
+        queries = [] if kept is None else [kept]
+        if removed is not None:
+            negated = named(exp.Neg(this=diff()), DIFF_COLUMN)
+            queries.append(select([*_columns(node.desc), time(), negated], sub(removed, "t")))
+        if not queries:
+            return None
+        both = sub(render.union_all(queries), "t")
+        values = _columns(node.desc)
+        total = named(exp.Sum(this=diff()), DIFF_COLUMN)
+        if timed:
+            values.append(time())
+            query = select([*values, total], both)
+        else:
+            before = cast(number(self._interval.lower), "BIGINT")
+            query = select([*values, named(before, TIME_COLUMN), total], both)
+        return _nonzero(render.group_by(query, [v.copy() for v in values]))
 
     def _join_delta(self, node: Join) -> exp.Query | None:
         """The sum over the changed inputs: new left of the changed one, old right of it."""

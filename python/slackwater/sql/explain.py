@@ -20,6 +20,7 @@ from slackwater.sql.plan import (
     Project,
     UnionAll,
     ViewPlan,
+    Without,
     children,
 )
 
@@ -73,8 +74,14 @@ def _described(
             return "Filter", "linear", None, None
         case Explode():
             return "Explode", "linear", None, None
+        case UnionAll(meaning=meaning) if meaning:
+            reason = "Rows without a partner come and go with the keys of the other side."
+            return meaning, "keyed", reason, None
         case UnionAll():
             return "UnionAll", "linear", None, None
+        case Without():
+            reason = "Rows come and go with the keys of the other side."
+            return node.meaning, "keyed", reason, None
         case Join():
             reason = "Each input's changes are joined with the contents of the others."
             return f"Join of {len(node.inputs)}", "bilinear", reason, None
