@@ -232,10 +232,8 @@ class Reads:
         write_target: GlobalId | None,
     ) -> Timestamp | None:
         """The time of all relations that do not state their own; the value of mz_now()."""
-        if write_target is not None:
-            when: QueryWhen = FreshestTableWrite()
-        else:
-            when = common or Immediately()
+        unasked: QueryWhen = Immediately() if write_target is None else FreshestTableWrite()
+        when = common or unasked
         transactional = is_transactional(when) and write_target is None and bool(items)
         if transactional:
             fixed = check_read(session.transaction, items[0].full_name)
