@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -24,6 +23,7 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.names import QualifiedName
+from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig, FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion, exports
@@ -32,7 +32,7 @@ from slackwater.storage.ingestion import Ingestion
 from slackwater.storage.sink_files import SinkConfig, check_config
 
 DEFAULT_INTERVAL_MS = 1000
-_SINGLE = "COUNTER"
+_SINGLE = ("COUNTER", "CLOCK")
 
 source_states = sa.Table(
     "source_states",
@@ -83,7 +83,7 @@ class Sources:
                 expectedKind="table, source or materialized view",
             )
         config = {
-            "path": local_path(statement.connector.path),
+            "path": local_path(statement.connector.path, os.getcwd()),
             "format": statement.connector.format,
             "envelope": statement.envelope.kind,
             "key": list(statement.envelope.key),
@@ -179,6 +179,12 @@ class Sources:
         statement: st.CreateSource,
         connector: st.LoadGenerator,
     ) -> list[CatalogItem]:
+        if connector.as_of_ms is not None:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="The option AS OF of a load generator",
+                advice="Leave it out: the generator begins when it is created.",
+            )
         config = GeneratorConfig(
             kind=connector.kind,
             tick_interval_ms=connector.tick_interval_ms or DEFAULT_INTERVAL_MS,
@@ -187,7 +193,7 @@ class Sources:
             max_cardinality=connector.max_cardinality,
         )
         tables = exports(connector.kind)
-        if connector.kind != _SINGLE and not connector.for_all_tables:
+        if connector.kind not in _SINGLE and not connector.for_all_tables:
             raise user_error(
                 "SLACKWATER_SYNTAX_ERROR",
                 statement="CREATE SOURCE",
@@ -200,9 +206,9 @@ class Sources:
             "interval_ms": config.tick_interval_ms,
             "retain_history_ms": statement.retain_history_ms,
         }
-        own_desc = next(iter(tables.values())) if connector.kind == _SINGLE else None
+        own_desc = next(iter(tables.values())) if connector.kind in _SINGLE else None
         source = self._item(schema, name, context, statement, own_desc, details)
-        if connector.kind == _SINGLE:
+        if connector.kind in _SINGLE:
             return [source]
         children = [
             self._child(source, export, desc, statement.retain_history_ms)
@@ -234,7 +240,7 @@ class Sources:
         connector: st.FilesSource,
     ) -> CatalogItem:
         settings: dict[str, Any] = {
-            "path": local_path(connector.path),
+            "path": local_path(connector.path, os.getcwd()),
             "kind": connector.format,
             "header": bool(connector.header),
             "delimiter": connector.delimiter or ",",
@@ -295,18 +301,6 @@ def _targets(state: CatalogState, source: CatalogItem, export: str) -> list[Cata
         for item in state.items.values()
         if item.parent == source.id and item.details.get("export") == export
     ]
-
-
-def local_path(location: str) -> str:
-    """The absolute local path that a file URI or a path means."""
-    parsed = urlparse(location)
-    if parsed.scheme in ("", "file"):
-        return os.path.abspath(unquote(parsed.path) if parsed.scheme else location)
-    raise user_error(
-        "SLACKWATER_UNSUPPORTED",
-        feature=f"A location with the scheme {parsed.scheme}",
-        advice="Use a local path or a file:// URI.",
-    )
 
 
 def _files_config(settings: Mapping[str, Any]) -> FilesConfig:
