@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Write
-from slackwater.adapter.sessions import Context
+from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.sinks import sink_config
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
@@ -22,6 +22,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.canonical import to_sql
+from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName
 from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
@@ -32,6 +33,7 @@ from slackwater.storage.ingestion import Ingestion
 from slackwater.storage.sink_files import SinkConfig, check_config
 
 DEFAULT_INTERVAL_MS = 1000
+DAY_MS = 24 * 3600 * 1000
 _SINGLE = ("COUNTER", "CLOCK")
 
 source_states = sa.Table(
@@ -108,6 +110,14 @@ class Sources:
         """Starts the ingestion of a source where its durable state says."""
         interval = int(item.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
         self._env.ingestion.add(item.id, self._ingestion(item), interval)
+
+    def wait_for_snapshot(self, session: Session, item: CatalogItem) -> None:
+        """Returns when what the source found first can be read, so that no read misses it."""
+        timeout_ms = parse_duration(session.variable("statement_timeout")) or DAY_MS
+        if not self._env.ingestion.wait_for(
+            item.id, lambda status: status.status != "starting", timeout_ms / 1000
+        ):
+            session.notify(f"{item.full_name} is still reading what it found first.")
 
     def stop(self, item: CatalogItem) -> None:
         self._env.ingestion.remove(item.id)
