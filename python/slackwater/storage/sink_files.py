@@ -22,12 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slackwater.persist.consolidate import consolidate
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 from slackwater.storage.json_lines import json_lines
-from slackwater.storage.updates import changes_by_key, consolidate
+from slackwater.storage.updates import changes_by_key
 
 Envelope = Literal["DIFF", "UPSERT", "DEBEZIUM"]
 
