@@ -36,6 +36,7 @@ WITHOUT_CASE = {
     "SLACKWATER_INTERNAL": "a defect: no statement may cause it",
     "SLACKWATER_LOCK_TIMEOUT": "needs a statement that holds a table for long: tests/unit",
     "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",
+    "SLACKWATER_NOT_NULL_VIOLATION": "Spark's own check comes first; for other clients: tests/unit",
     "SLACKWATER_NO_SPACE": "needs a full disk: tests/e2e",
     "SLACKWATER_SOURCE_BAD_ROW": "is told in mz_source_statuses: sources.slt, tests/e2e",
     "SLACKWATER_SOURCE_FILE_CHANGED": "is told in mz_source_statuses: tests/e2e",

@@ -30,7 +30,7 @@ from slackwater.storage.files_source import FilesConfig, FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion, exports
 from slackwater.storage.infer import infer
 from slackwater.storage.ingestion import Ingestion
-from slackwater.storage.sink_files import SinkConfig, check_config
+from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 
 DEFAULT_INTERVAL_MS = 1000
 DAY_MS = 24 * 3600 * 1000
@@ -76,7 +76,11 @@ class Sources:
         statement: st.CreateSink,
         written: CatalogItem,
     ) -> CatalogItem:
-        """The item of a new sink over `written`. Raises SLACKWATER_SINK_KEY and wrong kinds."""
+        """The item of a new sink over `written`.
+
+        Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
+        SLACKWATER_SINK_LOCATION_UNWRITABLE.
+        """
         if written.shard_id is None or written.desc is None:
             raise user_error(
                 "SLACKWATER_WRONG_KIND",
@@ -104,6 +108,7 @@ class Sources:
         )
         settings: SinkConfig = sink_config(item)
         check_config(settings, written.desc, item.full_name)
+        claim_location(settings, item.id)
         return item
 
     def start(self, item: CatalogItem) -> None:

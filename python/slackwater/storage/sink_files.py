@@ -141,6 +141,20 @@ def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> No
         raise refuse("a column occurs twice")
 
 
+def claim_location(
+    config: SinkConfig, sink_id: GlobalId, *, files: FileSystem | None = None
+) -> None:
+    """Makes the directory of a new sink, so that a wrong PATH is told when the sink is created.
+
+    Raises SLACKWATER_SINK_LOCATION_IN_USE when it holds another sink's files, and
+    SLACKWATER_SINK_LOCATION_UNWRITABLE.
+    """
+    file_system: FileSystem = LocalFileSystem() if files is None else files
+    _read_manifest(file_system, config, sink_id)
+    with _Refusals(config.path):
+        file_system.make_directory(config.path)
+
+
 class FilesSink:
     """An open sink. One writer at a time."""
 
