@@ -38,11 +38,13 @@ WITHOUT_CASE = {
     "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",
     "SLACKWATER_NOT_NULL_VIOLATION": "Spark's own check comes first; for other clients: tests/unit",
     "SLACKWATER_NO_SPACE": "needs a full disk: tests/e2e",
+    "SLACKWATER_SCHEMA_ALREADY_EXISTS": "Spark's own condition comes first: tests/unit",
     "SLACKWATER_SOURCE_BAD_ROW": "is told in mz_source_statuses: sources.slt, tests/e2e",
     "SLACKWATER_SOURCE_FILE_CHANGED": "is told in mz_source_statuses: tests/e2e",
     "SLACKWATER_SOURCE_FILE_UNREADABLE": "is told in mz_source_statuses: tests/unit",
     "SLACKWATER_STATEMENT_INTERRUPTED": "needs a coordinator that ends meanwhile: tests/clients",
     "SLACKWATER_STORAGE_UNAVAILABLE": "needs a location that cannot be written: tests/unit",
+    "SLACKWATER_TRANSACTION_LOST": "needs a coordinator that ends inside a block: tests/chaos",
     "SLACKWATER_UNBOUND_RELATION": "a defect: no statement may cause it",
     "SLACKWATER_WAIT_TIMEOUT": "needs a view that lags: tests/e2e",
 }
