@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
   */
 object Bridge {
   private val sessions = new ConcurrentHashMap[String, SparkSession]()
+  private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
 
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
   def analyze(text: String, catalog: String, namespace: Array[String]): String =
@@ -49,6 +50,17 @@ object Bridge {
       val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
       Wire.encode(rows.iterator, plan.schema)
     }
+  }
+
+  /** Runs a query over few updates, which `requestJson` names; the same text is planned once.
+    *
+    * Gives an Arrow IPC stream; nothing at all when a part is unknown and came without its rows.
+    */
+  def collectSmall(text: String, requestJson: String): Array[Byte] = {
+    val queries = small()
+    val request = Json.mapper.readTree(requestJson)
+    val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
+    found.fold(Array.emptyByteArray) { case (rows, schema) => Wire.encode(rows.iterator, schema) }
   }
 
   /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */
@@ -111,15 +123,31 @@ object Bridge {
       throw new IllegalStateException("the Spark application has ended")
     )
     sessions.keySet.removeIf(_ != context.applicationId)
-    sessions.computeIfAbsent(context.applicationId, _ => open())
+    sessions.computeIfAbsent(context.applicationId, _ => open(BridgeSession.settings))
   }
 
-  private def open(): SparkSession = {
+  private def small(): SmallQueries = {
+    val id = own().sparkContext.applicationId
+    smallQueries.keySet.removeIf(_ != id)
+    smallQueries.computeIfAbsent(
+      id,
+      _ => {
+        val session = open(BridgeSession.smallSettings)
+        new SmallQueries(
+          session,
+          analyzed(session, _, BridgeSession.catalog, Array(BridgeSession.namespace))
+            .queryExecution.analyzed
+        )
+      }
+    )
+  }
+
+  private def open(settings: Map[String, String]): SparkSession = {
     val session = SparkSession.getDefaultSession
       .getOrElse(SparkSession.active)
       .newSession()
       .asInstanceOf[SparkSession]
-    BridgeSession.settings.foreach { case (key, value) => session.conf.set(key, value) }
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
     session
   }
 
@@ -141,19 +169,19 @@ object Bridge {
   /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */
   private def reading[A](session: SparkSession, query: QueryExecution)(body: => A): A = {
     val scope = new BindScope(None)
+    try
+      session.withActive {
+        inPool(session)(BindScope.within(scope)(body))
+      }
+    finally scope.holds.foreach(_.release())
+  }
+
+  private def inPool[A](session: SparkSession)(body: => A): A = {
     val context = session.sparkContext
     val pool = context.getLocalProperty(BridgeSession.poolKey)
     context.setLocalProperty(BridgeSession.poolKey, BridgeSession.pool)
-    try
-      session.withActive {
-        SQLExecution.withSQLConfPropagated(session) {
-          BindScope.within(scope)(body)
-        }
-      }
-    finally {
-      context.setLocalProperty(BridgeSession.poolKey, pool)
-      scope.holds.foreach(_.release())
-    }
+    try SQLExecution.withSQLConfPropagated(session)(body)
+    finally context.setLocalProperty(BridgeSession.poolKey, pool)
   }
 }
 
@@ -161,10 +189,19 @@ private object BridgeSession {
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
 
+  val catalog = "slackwater"
+  val namespace = "default"
+
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
     "spark.sql.shuffle.partitions" -> "4",
     "spark.sql.session.timeZone" -> "UTC",
     "spark.slackwater.internal" -> "true"
+  )
+
+  /** Everything in one partition, so that nothing is shuffled or broadcast. */
+  val smallSettings: Map[String, String] = settings ++ Map(
+    "spark.sql.shuffle.partitions" -> "1",
+    "spark.sql.autoBroadcastJoinThreshold" -> "-1"
   )
 }
