@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-STEPS = 12
+STEPS = 8
 KEYS = (1, 2, 3, None)
 COLUMNS = {"a": ("id", "k", "x"), "b": ("id", "k", "x"), "c": ("id", "k", "x")}
 
@@ -25,7 +25,7 @@ VIEWS = {
     "grouped": "SELECT k, count(*) AS n, count(x) AS m, sum(x) AS x FROM a GROUP BY k",
     "global_sum": "SELECT count(*) AS n, sum(x) AS x FROM b",
     "distinct_keys": "SELECT DISTINCT k FROM a",
-    "both": "SELECT k, x FROM a UNION ALL SELECT k, x FROM b",
+    "together": "SELECT k, x FROM a UNION ALL SELECT k, x FROM b",
     "three": (
         "SELECT a.k, count(*) AS n FROM a JOIN b ON a.k = b.k JOIN c ON b.k = c.k GROUP BY a.k"
     ),

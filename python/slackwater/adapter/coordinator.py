@@ -31,7 +31,7 @@ from slackwater.adapter.statements import Statements
 from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
-from slackwater.adapter.transactions import statement_failed
+from slackwater.adapter.transactions import Failed, Idle, in_block, statement_failed
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
@@ -62,6 +62,7 @@ class Coordinator:
 
     def __init__(self, env: Environment, epoch: int, on_fatal: Callable[[str], None]) -> None:
         self.log = env.log
+        self.location = env.location
         self._env = env
         self._epoch = epoch
         self._on_fatal = on_fatal
@@ -146,10 +147,10 @@ class Coordinator:
         self._env.committer.start()
         self._env.committer.flush()
         self._env.worker.start()
+        self._started.set()
         with self._env.ddl:
             self._implications.start_all()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
-        self._started.set()
 
     def close(self) -> None:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
@@ -197,6 +198,26 @@ class Coordinator:
 
     def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
+
+    def inside_known_block(self, call: Call) -> Call:
+        """`call`, refused with SLACKWATER_TRANSACTION_LOST if it belongs to a block that this
+
+        coordinator has not seen: what the block has written went with the one before.
+        """
+
+        def guarded(body: Mapping[str, Any]) -> Any:
+            session = self._session(body)
+            if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
+                session.transaction = Failed()
+                raise user_error("SLACKWATER_TRANSACTION_LOST")
+            return call(body)
+
+        return guarded
+
+    def is_inside_block(self, session_id: str) -> bool:
+        """Whether the session is inside a transaction block, failed or not."""
+        session = self._env.sessions.find(session_id)
+        return session is not None and in_block(session.transaction)
 
     def _session(self, body: Mapping[str, Any]) -> Session:
         now_ms = self._env.now()
@@ -399,6 +420,8 @@ class Coordinator:
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING_INTERVAL_S):
             self._end_idle_sessions()
+            with self._env.ddl:
+                self._implications.retry()
             self._merge_parts()
 
     def _end_idle_sessions(self) -> None:

@@ -92,6 +92,10 @@ class Sessions:
                 session = self._sessions[session_id] = Session(session_id, now_ms)
             return session
 
+    def find(self, session_id: str) -> Session | None:
+        with self._lock:
+            return self._sessions.get(session_id)
+
     def close(self, session_id: str) -> Session | None:
         """Forgets a session and returns it, so that its holds can be released."""
         with self._lock:

@@ -3,6 +3,7 @@ package org.apache.spark.sql.slackwater
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.{SparkContext, TaskContext}
@@ -17,6 +18,10 @@ import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
   */
 object Bridge {
   private val sessions = new ConcurrentHashMap[String, SparkSession]()
+  private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
+
+  /** How many rows the files of each registered view have. */
+  private val registered = new ConcurrentHashMap[String, Long]()
 
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
   def analyze(text: String, catalog: String, namespace: Array[String]): String =
@@ -33,22 +38,37 @@ object Bridge {
     val relation = Json.mapper.readTree(relationJson)
     val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
     session.withActive(Dataset.ofRows(session, plan).createOrReplaceTempView(viewName))
+    registered.put(viewName, relation.path("files").iterator.asScala.map(_.path("rows").asLong).sum)
   }
 
   def unregister(viewNames: Array[String]): Unit = {
     val session = own()
-    viewNames.foreach(session.catalog.dropTempView)
+    viewNames.foreach { name =>
+      registered.remove(name)
+      session.catalog.dropTempView(name)
+    }
   }
 
   /** Runs a query and gives its rows as an Arrow IPC stream. */
   def collect(text: String, catalog: String, namespace: Array[String]): Array[Byte] = {
-    val session = own()
+    val session = tuned()
     val query = analyzed(session, text, catalog, namespace).queryExecution
     reading(session, query) {
       val plan = query.executedPlan
       val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
       Wire.encode(rows.iterator, plan.schema)
     }
+  }
+
+  /** Runs a query over few updates, which `requestJson` names; the same text is planned once.
+    *
+    * Gives an Arrow IPC stream; nothing at all when a part is unknown and came without its rows.
+    */
+  def collectSmall(text: String, requestJson: String): Array[Byte] = {
+    val queries = small()
+    val request = Json.mapper.readTree(requestJson)
+    val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
+    found.fold(Array.emptyByteArray) { case (rows, schema) => Wire.encode(rows.iterator, schema) }
   }
 
   /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */
@@ -58,7 +78,7 @@ object Bridge {
       namespace: Array[String],
       directory: String
   ): String = {
-    val session = own()
+    val session = tuned()
     val query = analyzed(session, text, catalog, namespace).queryExecution
     val files = reading(session, query) {
       val plan = query.executedPlan
@@ -111,15 +131,44 @@ object Bridge {
       throw new IllegalStateException("the Spark application has ended")
     )
     sessions.keySet.removeIf(_ != context.applicationId)
-    sessions.computeIfAbsent(context.applicationId, _ => open())
+    sessions.computeIfAbsent(context.applicationId, _ => open(BridgeSession.settings))
   }
 
-  private def open(): SparkSession = {
+  /** The session, set for the size of what is registered now.
+    *
+    * Another thread may change the setting meanwhile: that costs time, and changes no result.
+    */
+  private def tuned(): SparkSession = {
+    val session = own()
+    val rows = registered.values.asScala.sum
+    val small = !registered.isEmpty && rows <= BridgeSession.interpretedRows
+    val settings = if (small) BridgeSession.interpreted else BridgeSession.compiled
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
+    session
+  }
+
+  private def small(): SmallQueries = {
+    val id = own().sparkContext.applicationId
+    smallQueries.keySet.removeIf(_ != id)
+    smallQueries.computeIfAbsent(
+      id,
+      _ => {
+        val session = open(BridgeSession.smallSettings)
+        new SmallQueries(
+          session,
+          analyzed(session, _, BridgeSession.catalog, Array(BridgeSession.namespace))
+            .queryExecution.analyzed
+        )
+      }
+    )
+  }
+
+  private def open(settings: Map[String, String]): SparkSession = {
     val session = SparkSession.getDefaultSession
       .getOrElse(SparkSession.active)
       .newSession()
       .asInstanceOf[SparkSession]
-    BridgeSession.settings.foreach { case (key, value) => session.conf.set(key, value) }
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
     session
   }
 
@@ -141,19 +190,19 @@ object Bridge {
   /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */
   private def reading[A](session: SparkSession, query: QueryExecution)(body: => A): A = {
     val scope = new BindScope(None)
+    try
+      session.withActive {
+        inPool(session)(BindScope.within(scope)(body))
+      }
+    finally scope.holds.foreach(_.release())
+  }
+
+  private def inPool[A](session: SparkSession)(body: => A): A = {
     val context = session.sparkContext
     val pool = context.getLocalProperty(BridgeSession.poolKey)
     context.setLocalProperty(BridgeSession.poolKey, BridgeSession.pool)
-    try
-      session.withActive {
-        SQLExecution.withSQLConfPropagated(session) {
-          BindScope.within(scope)(body)
-        }
-      }
-    finally {
-      context.setLocalProperty(BridgeSession.poolKey, pool)
-      scope.holds.foreach(_.release())
-    }
+    try SQLExecution.withSQLConfPropagated(session)(body)
+    finally context.setLocalProperty(BridgeSession.poolKey, pool)
   }
 }
 
@@ -161,10 +210,33 @@ private object BridgeSession {
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
 
+  val catalog = "slackwater"
+  val namespace = "default"
+
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
-    "spark.sql.shuffle.partitions" -> "4",
     "spark.sql.session.timeZone" -> "UTC",
     "spark.slackwater.internal" -> "true"
+  )
+
+  /** Up to here a tick is done sooner than its generated code would be compiled. */
+  val interpretedRows = 500000L
+
+  val interpreted: Map[String, String] = Map(
+    "spark.sql.codegen.wholeStage" -> "false",
+    "spark.sql.codegen.factoryMode" -> "NO_CODEGEN",
+    "spark.sql.shuffle.partitions" -> "1"
+  )
+
+  val compiled: Map[String, String] = Map(
+    "spark.sql.codegen.wholeStage" -> "true",
+    "spark.sql.codegen.factoryMode" -> "FALLBACK",
+    "spark.sql.shuffle.partitions" -> "4"
+  )
+
+  /** Everything in one partition, so that nothing is shuffled or broadcast. */
+  val smallSettings: Map[String, String] = settings ++ Map(
+    "spark.sql.shuffle.partitions" -> "1",
+    "spark.sql.autoBroadcastJoinThreshold" -> "-1"
   )
 }
