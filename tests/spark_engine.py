@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from slackwater.compute.engine import WrittenFile
+from slackwater.compute.relations import relation_json
 from slackwater.persist.blobs import file_uri, local_path
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -84,6 +85,21 @@ class SparkEngine:
             return self._spark.sql(sql).toArrow()
         except PySparkException as error:
             raise _translated(error) from None
+
+    def collect_small(self, sql, views):
+        for view in views:
+            relation = relation_json(
+                view.parts,
+                view.desc,
+                lower=view.lower,
+                upper=view.upper,
+                advance_to=view.advance_to,
+            )
+            self.register(view.name, view.desc, relation)
+        try:
+            return self.collect(sql)
+        finally:
+            self.unregister([view.name for view in views])
 
     def write(self, sql, directory, catalog=None, namespace=None):
         self.queries.append(sql)

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from slackwater.persist.parts import NewPart, Part
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
 
@@ -37,6 +39,21 @@ class WrittenFile:
     has_retractions: bool
 
 
+@dataclass(frozen=True, slots=True)
+class NamedUpdates:
+    """The updates in `parts` with ``lower <= __time < upper``, for a query to read by `name`.
+
+    Times below `advance_to` are raised to it.
+    """
+
+    name: str
+    desc: RelationDesc
+    parts: tuple[Part | NewPart, ...]
+    lower: Timestamp | None = None
+    upper: Timestamp | None = None
+    advance_to: Timestamp | None = None
+
+
 class Engine(Protocol):
     """Spark, with temporary views over updates.
 
@@ -57,6 +74,12 @@ class Engine(Protocol):
     def collect(
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
     ) -> pa.Table: ...
+
+    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table:
+        """Runs a query over few updates, which stay in memory for the next queries.
+
+        The same text over the same names and columns is planned once. `sql` reads `views` alone.
+        """
 
     def write(
         self,

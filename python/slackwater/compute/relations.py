@@ -33,19 +33,10 @@ def relation_json(
     inline: list[str] = []
     for part in chosen:
         match part.body:
-            case FileBody(uri, size_bytes, modified_ms, uniform):
-                files.append(
-                    {
-                        "uri": uri,
-                        "size_bytes": size_bytes,
-                        "modified_ms": modified_ms,
-                        "rows": part.rows,
-                        "time": None if uniform is None else uniform.time,
-                        "diff": None if uniform is None else uniform.diff,
-                    }
-                )
+            case FileBody():
+                files.append(file_json(part, part.body))
             case InlineBody(ipc):
-                inline.append(base64.b64encode(_with_columns(part, ipc, desc)).decode())
+                inline.append(inline_text(part, ipc, desc))
     return {
         "files": files,
         "inline": inline,
@@ -55,6 +46,23 @@ def relation_json(
         "upper": upper,
         "advance_to": advance_to,
     }
+
+
+def file_json(part: Part | NewPart, body: FileBody) -> dict[str, Any]:
+    """A file of the protocol, section 2."""
+    return {
+        "uri": body.uri,
+        "size_bytes": body.size_bytes,
+        "modified_ms": body.modified_ms,
+        "rows": part.rows,
+        "time": None if body.uniform is None else body.uniform.time,
+        "diff": None if body.uniform is None else body.uniform.diff,
+    }
+
+
+def inline_text(part: Part | NewPart, ipc: bytes, desc: RelationDesc) -> str:
+    """The rows of an inline part with the columns of `desc`, as text of the protocol."""
+    return base64.b64encode(_with_columns(part, ipc, desc)).decode()
 
 
 def _with_columns(part: Part | NewPart, ipc: bytes, desc: RelationDesc) -> bytes:

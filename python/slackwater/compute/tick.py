@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.compute.dataflow import Dataflow, Shards
-from slackwater.compute.engine import Engine
+from slackwater.compute.engine import Engine, NamedUpdates
 from slackwater.compute.relations import relation_json
 from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.persist import blobs, reading
@@ -25,14 +25,19 @@ from slackwater.sql.delta import (
     Interval,
     Leaf,
     UpdatesQuery,
+    UpdatesView,
     opaque_delta,
     output_delta,
     state_delta,
 )
-from slackwater.sql.plan import Opaque
+from slackwater.sql.plan import Aggregate, Opaque, ViewPlan
 
 COLLECT_LIMIT_ROWS = 50_000
 """From so many rows of input on, results are written by executors and not collected."""
+
+SMALL_LIMIT_ROWS = 200_000
+SMALL_LIMIT_BYTES = 8 * 1024 * 1024
+"""A query that reads less than both is computed from rows in memory, without jobs."""
 
 BROADCAST_LIMIT_ROWS = 20_000
 """Up to so many rows a delta is broadcast to its joins."""
@@ -68,19 +73,73 @@ class _Run:
     tick: Tick
     shards: Shards
     engine: Engine
-    prefix: str
+    queries: TickQueries
     deltas: dict[Leaf, _Delta] = field(default_factory=dict)
 
 
+class TickQueries:
+    """The queries of one dataflow's ticks: made once for each kind of tick. Not thread-safe.
+
+    `prefix` makes the names that the queries read, of letters, digits and underscores; while one
+    of them runs, nothing else with these names may.
+    """
+
+    def __init__(self, plan: ViewPlan, prefix: str) -> None:
+        self.prefix = prefix
+        self._plan = plan
+        self._steady: dict[tuple[int | None, Inputs], UpdatesQuery | None] = {}
+
+    def state(
+        self, aggregate: Aggregate, interval: Interval, inputs: Inputs
+    ) -> UpdatesQuery | None:
+        """See `slackwater.sql.delta.state_delta`."""
+        return self._kept(
+            (aggregate.state, inputs),
+            interval,
+            lambda: state_delta(aggregate, interval, inputs, self.prefix),
+        )
+
+    def output(self, interval: Interval, inputs: Inputs) -> UpdatesQuery | None:
+        """See `slackwater.sql.delta.output_delta`."""
+        return self._kept(
+            (None, inputs),
+            interval,
+            lambda: output_delta(self._plan, interval, inputs, self.prefix),
+        )
+
+    def recomputed(self, recorded: bool) -> UpdatesQuery:
+        """See `slackwater.sql.delta.opaque_delta`; all its updates have the time 0."""
+        inputs = Inputs(frozenset(), frozenset())
+        key = (int(recorded), inputs)
+        kept = self._steady.get(key)
+        if kept is None:
+            kept = opaque_delta(self._plan, Timestamp(0), recorded, self.prefix)
+            self._steady[key] = kept
+        return kept
+
+    def _kept(
+        self,
+        key: tuple[int | None, Inputs],
+        interval: Interval,
+        make: Callable[[], UpdatesQuery | None],
+    ) -> UpdatesQuery | None:
+        # Only in the first interval the text speaks of a time.
+        if interval.first:
+            return make()
+        if key not in self._steady:
+            self._steady[key] = make()
+        return self._steady[key]
+
+
 def appends_of_tick(
-    flow: Dataflow, tick: Tick, shards: Shards, engine: Engine, prefix: str
+    flow: Dataflow, tick: Tick, shards: Shards, engine: Engine, queries: TickQueries
 ) -> tuple[Append, ...]:
     """Computes the tick. Its appends may end before ``tick.upper``: another tick does the rest.
 
-    Nothing is committed. `prefix` makes the names of temporary views, of letters, digits and
-    underscores; they are gone afterwards. Raises what the engine and the shards raise.
+    Nothing is committed. `queries` are those of the dataflow. Raises what the engine and the
+    shards raise.
     """
-    run = _Run(flow, tick, shards, engine, prefix)
+    run = _Run(flow, tick, shards, engine, queries)
     if isinstance(flow.plan.root, Opaque):
         return _recompute(run)
     return _maintain(run)
@@ -104,12 +163,12 @@ def _maintain(run: _Run) -> tuple[Append, ...]:
     for number, (aggregate, shard) in enumerate(
         zip(flow.plan.aggregates, flow.state_shards, strict=True)
     ):
-        query = state_delta(aggregate, interval, _inputs(run), run.prefix)
+        query = run.queries.state(aggregate, interval, _inputs(run))
         parts = _updates(run, query, shard, aggregate.desc)
         if parts:
             run.deltas[number] = _Delta(parts, aggregate.desc, None, None)
         states.append(parts)
-    query = output_delta(flow.plan, interval, _inputs(run), run.prefix)
+    query = run.queries.output(interval, _inputs(run))
     output = _updates(run, query, flow.output_shard, flow.plan.output)
     shards = (flow.output_shard, *flow.state_shards)
     return tuple(
@@ -121,7 +180,7 @@ def _maintain(run: _Run) -> tuple[Append, ...]:
 def _inputs(run: _Run) -> Inputs:
     small = {leaf for leaf, delta in run.deltas.items() if delta.rows <= BROADCAST_LIMIT_ROWS}
     retracted = {leaf for leaf, delta in run.deltas.items() if delta.retractions}
-    return Inputs(run.deltas.keys(), small, retracted)
+    return Inputs(frozenset(run.deltas), frozenset(small), frozenset(retracted))
 
 
 def _input_delta(run: _Run, global_id: GlobalId, upper: Timestamp) -> _Delta:
@@ -142,10 +201,14 @@ def _input_delta(run: _Run, global_id: GlobalId, upper: Timestamp) -> _Delta:
 
 def _collapsed(updates: pa.Table, time: Timestamp) -> tuple[NewPart, ...]:
     """What is left of the updates when all of them happen at `time`."""
+    moved = consolidate(_at(updates, time))
+    return (blobs.inline_part(moved),) if moved.num_rows else ()
+
+
+def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
     position = updates.schema.get_field_index(TIME_COLUMN)
     times = pa.repeat(pa.scalar(time, pa.int64()), updates.num_rows)
-    moved = consolidate(updates.set_column(position, updates.schema.field(position), times))
-    return (blobs.inline_part(moved),) if moved.num_rows else ()
+    return updates.set_column(position, updates.schema.field(position), times)
 
 
 # Recomputed
@@ -161,8 +224,12 @@ def _recompute(run: _Run) -> tuple[Append, ...]:
     for global_id, source in flow.inputs.items():
         parts = run.shards.parts_at(source.shard_id, at)
         run.deltas[global_id] = _Delta(parts, source.desc, None, Timestamp(at + 1))
-    query = opaque_delta(flow.plan, at, not tick.first, run.prefix)
-    output = _updates(run, query, shard, flow.plan.output)
+    if _is_large(run):
+        query = opaque_delta(flow.plan, at, not tick.first, run.queries.prefix)
+        output = _updates(run, query, shard, flow.plan.output)
+    else:
+        query = run.queries.recomputed(not tick.first)
+        output = _updates(run, query, shard, flow.plan.output, at)
     return (Append(shard, _from(run, shard), Timestamp(at + 1), output),)
 
 
@@ -195,55 +262,87 @@ def first_change(
 
 
 def _updates(
-    run: _Run, query: UpdatesQuery | None, shard: int, desc: RelationDesc
+    run: _Run,
+    query: UpdatesQuery | None,
+    shard: int,
+    desc: RelationDesc,
+    at: Timestamp | None = None,
 ) -> tuple[NewPart, ...]:
-    """The result of the query as parts for the shard."""
+    """The result of the query as parts for the shard; all of it at the time `at`, if given."""
     if query is None:
         return ()
-    with _views(run, query):
-        if sum(delta.rows for delta in run.deltas.values()) > COLLECT_LIMIT_ROWS:
-            directory = run.shards.shard_directory(shard)
-            return tuple(
-                NewPart(
-                    FileBody(file.uri, file.size_bytes, file.modified_ms, None),
-                    file.rows,
-                    Timestamp(file.min_time),
-                    Timestamp(file.max_time),
-                    file.has_retractions,
-                )
-                for file in run.engine.write(query.text, directory)
-                if file.rows
-            )
-        collected = run.engine.collect(query.text)
+    views = [_named(run, view) for view in sorted(query.reads, key=lambda v: (str(v.leaf), v.old))]
+    if _is_large(run):
+        return _written(run, query, views, shard)
+    if _is_small(views):
+        collected = run.engine.collect_small(query.text, views)
+    else:
+        with _registered(run, views):
+            collected = run.engine.collect(query.text)
     if collected.num_rows == 0:
         return ()
     conformed = reading.read([blobs.inline_part(collected)], desc)
-    return run.shards.new_parts(shard, conformed)
+    return run.shards.new_parts(shard, conformed if at is None else _at(conformed, at))
+
+
+def _is_large(run: _Run) -> bool:
+    return sum(delta.rows for delta in run.deltas.values()) > COLLECT_LIMIT_ROWS
+
+
+def _is_small(views: Sequence[NamedUpdates]) -> bool:
+    parts = [part for view in views for part in view.parts]
+    size = sum(part.body.size_bytes for part in parts if isinstance(part.body, FileBody))
+    return sum(part.rows for part in parts) <= SMALL_LIMIT_ROWS and size <= SMALL_LIMIT_BYTES
+
+
+def _written(
+    run: _Run, query: UpdatesQuery, views: Sequence[NamedUpdates], shard: int
+) -> tuple[NewPart, ...]:
+    with _registered(run, views):
+        files = run.engine.write(query.text, run.shards.shard_directory(shard))
+    return tuple(
+        NewPart(
+            FileBody(file.uri, file.size_bytes, file.modified_ms, None),
+            file.rows,
+            Timestamp(file.min_time),
+            Timestamp(file.max_time),
+            file.has_retractions,
+        )
+        for file in files
+        if file.rows
+    )
+
+
+def _named(run: _Run, view: UpdatesView) -> NamedUpdates:
+    delta = _old(run, view.leaf) if view.old else run.deltas[view.leaf]
+    return NamedUpdates(
+        view.name(run.queries.prefix),
+        delta.desc,
+        delta.parts,
+        delta.lower,
+        delta.upper,
+        delta.advance_to,
+    )
 
 
 @contextmanager
-def _views(run: _Run, query: UpdatesQuery) -> Iterator[None]:
+def _registered(run: _Run, views: Sequence[NamedUpdates]) -> Iterator[None]:
     names: list[str] = []
     try:
-        for view in sorted(query.reads, key=str):
-            delta = _old(run, view.leaf) if view.old else _delta(run, view.leaf)
+        for view in views:
             relation = relation_json(
-                delta.parts,
-                delta.desc,
-                lower=delta.lower,
-                upper=delta.upper,
-                advance_to=delta.advance_to,
+                view.parts,
+                view.desc,
+                lower=view.lower,
+                upper=view.upper,
+                advance_to=view.advance_to,
             )
-            names.append(view.name(run.prefix))
-            run.engine.register(names[-1], delta.desc, relation)
+            names.append(view.name)
+            run.engine.register(view.name, view.desc, relation)
         yield
     finally:
         if names:
             run.engine.unregister(names)
-
-
-def _delta(run: _Run, leaf: Leaf) -> _Delta:
-    return run.deltas[leaf]
 
 
 def _old(run: _Run, leaf: Leaf) -> _Delta:

@@ -14,7 +14,7 @@ from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
-from slackwater.compute.tick import appends_of_tick, first_change
+from slackwater.compute.tick import TickQueries, appends_of_tick, first_change
 from slackwater.persist.client import UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -74,7 +74,7 @@ class Worker:
         self._clock_ms = clock_ms
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
-        self._ticks = 0
+        self._queries: dict[GlobalId, tuple[Dataflow, TickQueries]] = {}
 
     # Any thread
 
@@ -199,6 +199,7 @@ class Worker:
                 return False
             flows = dict(self._shared.flows)
             troubles = dict(self._shared.troubles)
+        self._queries = {g: known for g, known in self._queries.items() if g in flows}
         try:
             planned = self._plan(flows, troubles)
             moved = self._advance(flows, planned)
@@ -253,10 +254,9 @@ class Worker:
 
     def _tick(self, flow: Dataflow, tick: Tick) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""
-        self._ticks += 1
-        prefix = f"__sw_{self._name}_{self._ticks}"
         try:
-            appends = appends_of_tick(flow, tick, self._shards, self._engine, prefix)
+            queries = self._queries_of(flow)
+            appends = appends_of_tick(flow, tick, self._shards, self._engine, queries)
             with self._shared.changed:
                 if self._shared.flows.get(flow.global_id) is not flow:
                     return True
@@ -278,6 +278,13 @@ class Worker:
                 del self._shared.troubles[flow.global_id]
         self._report({flow.global_id: appends[0].upper})
         return True
+
+    def _queries_of(self, flow: Dataflow) -> TickQueries:
+        known = self._queries.get(flow.global_id)
+        if known is None or known[0] is not flow:
+            prefix = f"__sw_{self._name}_{flow.global_id}"
+            known = self._queries[flow.global_id] = (flow, TickQueries(flow.plan, prefix))
+        return known[1]
 
     def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
         if not isinstance(error, SlackwaterError):

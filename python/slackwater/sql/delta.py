@@ -137,7 +137,7 @@ class _Rules:
             case Aggregate():
                 return self._state_view(node, False)
             case Constant():
-                return self._constant(node) if self._interval.first else None
+                return self._constant(node, self._interval.lower) if self._interval.first else None
             case Join():
                 return self._join_delta(node)
             case UnionAll():
@@ -158,7 +158,7 @@ class _Rules:
             case Aggregate():
                 return self._state_view(node, True)
             case Constant():
-                return self._constant(node)
+                return self._constant(node, Timestamp(0))
             case Join():
                 sides = [self.old(child) for child in node.inputs]
                 present = [side for side in sides if side is not None]
@@ -197,11 +197,11 @@ class _Rules:
             return None
         return self._view(node.state, node.desc.names, old)
 
-    def _constant(self, node: Constant) -> exp.Select:
+    def _constant(self, node: Constant, since: Timestamp) -> exp.Select:
         names = [exp.to_identifier(c.name) for c in node.desc.columns]
         alias = exp.TableAlias(this=exp.to_identifier("t"), columns=names)
         source = exp.Subquery(this=node.query.copy(), alias=alias)
-        at = named(cast(number(self._interval.lower), "BIGINT"), TIME_COLUMN)
+        at = named(cast(number(since), "BIGINT"), TIME_COLUMN)
         once = named(cast(number(1), "BIGINT"), DIFF_COLUMN)
         return select([*_columns(node.desc), at, once], source)
 

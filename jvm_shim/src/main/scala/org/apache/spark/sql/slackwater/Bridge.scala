@@ -18,6 +18,7 @@ import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
   */
 object Bridge {
   private val sessions = new ConcurrentHashMap[String, SparkSession]()
+  private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
 
   /** How many rows the files of each registered view have. */
   private val registered = new ConcurrentHashMap[String, Long]()
@@ -57,6 +58,17 @@ object Bridge {
       val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
       Wire.encode(rows.iterator, plan.schema)
     }
+  }
+
+  /** Runs a query over few updates, which `requestJson` names; the same text is planned once.
+    *
+    * Gives an Arrow IPC stream; nothing at all when a part is unknown and came without its rows.
+    */
+  def collectSmall(text: String, requestJson: String): Array[Byte] = {
+    val queries = small()
+    val request = Json.mapper.readTree(requestJson)
+    val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
+    found.fold(Array.emptyByteArray) { case (rows, schema) => Wire.encode(rows.iterator, schema) }
   }
 
   /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */
@@ -119,7 +131,7 @@ object Bridge {
       throw new IllegalStateException("the Spark application has ended")
     )
     sessions.keySet.removeIf(_ != context.applicationId)
-    sessions.computeIfAbsent(context.applicationId, _ => open())
+    sessions.computeIfAbsent(context.applicationId, _ => open(BridgeSession.settings))
   }
 
   /** The session, set for the size of what is registered now.
@@ -135,12 +147,28 @@ object Bridge {
     session
   }
 
-  private def open(): SparkSession = {
+  private def small(): SmallQueries = {
+    val id = own().sparkContext.applicationId
+    smallQueries.keySet.removeIf(_ != id)
+    smallQueries.computeIfAbsent(
+      id,
+      _ => {
+        val session = open(BridgeSession.smallSettings)
+        new SmallQueries(
+          session,
+          analyzed(session, _, BridgeSession.catalog, Array(BridgeSession.namespace))
+            .queryExecution.analyzed
+        )
+      }
+    )
+  }
+
+  private def open(settings: Map[String, String]): SparkSession = {
     val session = SparkSession.getDefaultSession
       .getOrElse(SparkSession.active)
       .newSession()
       .asInstanceOf[SparkSession]
-    BridgeSession.settings.foreach { case (key, value) => session.conf.set(key, value) }
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
     session
   }
 
@@ -162,25 +190,28 @@ object Bridge {
   /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */
   private def reading[A](session: SparkSession, query: QueryExecution)(body: => A): A = {
     val scope = new BindScope(None)
+    try
+      session.withActive {
+        inPool(session)(BindScope.within(scope)(body))
+      }
+    finally scope.holds.foreach(_.release())
+  }
+
+  private def inPool[A](session: SparkSession)(body: => A): A = {
     val context = session.sparkContext
     val pool = context.getLocalProperty(BridgeSession.poolKey)
     context.setLocalProperty(BridgeSession.poolKey, BridgeSession.pool)
-    try
-      session.withActive {
-        SQLExecution.withSQLConfPropagated(session) {
-          BindScope.within(scope)(body)
-        }
-      }
-    finally {
-      context.setLocalProperty(BridgeSession.poolKey, pool)
-      scope.holds.foreach(_.release())
-    }
+    try SQLExecution.withSQLConfPropagated(session)(body)
+    finally context.setLocalProperty(BridgeSession.poolKey, pool)
   }
 }
 
 private object BridgeSession {
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
+
+  val catalog = "slackwater"
+  val namespace = "default"
 
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
@@ -201,5 +232,11 @@ private object BridgeSession {
     "spark.sql.codegen.wholeStage" -> "true",
     "spark.sql.codegen.factoryMode" -> "FALLBACK",
     "spark.sql.shuffle.partitions" -> "4"
+  )
+
+  /** Everything in one partition, so that nothing is shuffled or broadcast. */
+  val smallSettings: Map[String, String] = settings ++ Map(
+    "spark.sql.shuffle.partitions" -> "1",
+    "spark.sql.autoBroadcastJoinThreshold" -> "-1"
   )
 }

@@ -109,6 +109,7 @@ private[slackwater] final case class InlineRowsExec(
 private[slackwater] object DataStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case InlineRows(label, output, rows) => Seq(InlineRowsExec(label, output, rows))
+    case SlotRows(name, output)          => Seq(SlotRowsExec(name, output))
     case DataSourceV2Relation(Ours(table), _, _, _, _, _) => throw DataErrors.unbound(table.name)
     case scan: DataSourceV2ScanRelation                   =>
       scan.relation.table match {
