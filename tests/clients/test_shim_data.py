@@ -1,15 +1,12 @@
-"""Reading and writing collections in a real Spark session, above a coordinator of plain parts."""
+"""Reading collections in a real Spark session, above a coordinator of plain parts."""
 
 from __future__ import annotations
 
-import datetime as dt
 import gc
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from decimal import Decimal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,125 +16,25 @@ from parts_coordinator import (
     Json,
     PartsCoordinator,
     Table,
-    from_ipc,
     schema,
 )
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.functions import lit
-
-JARS = sorted(
-    (Path(__file__).parents[2] / "python/slackwater/jars").glob("slackwater-spark_4.2_*.jar")
+from parts_values import (
+    EVERYTHING,
+    KV,
+    T_ROWS,
+    VALUES,
+    bag,
+    everything,
+    jobs,
+    kv,
+    of,
+    plan_of,
+    updates,
 )
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Row, SparkSession
 
 pytestmark = pytest.mark.spark
-
-KV = schema(k="integer", v="string")
-
-
-def kv(*rows: tuple[int | None, str | None]) -> pa.Table:
-    return pa.table(
-        {
-            "k": pa.array([r[0] for r in rows], pa.int32()),
-            "v": pa.array([r[1] for r in rows], pa.string()),
-        }
-    )
-
-
-def updates(*rows: tuple[int | None, str | None, int, int]) -> pa.Table:
-    """Rows with their times and diffs."""
-    return (
-        kv(*[(k, v) for k, v, _, _ in rows])
-        .append_column(TIME, pa.array([r[2] for r in rows], pa.int64()))
-        .append_column(DIFF, pa.array([r[3] for r in rows], pa.int64()))
-    )
-
-
-def bag(rows: list[Row]) -> Counter[str]:
-    return Counter(repr(tuple(row)) for row in rows)
-
-
-def of(*rows: tuple[Any, ...]) -> Counter[str]:
-    return Counter(repr(row) for row in rows)
-
-
-def diffs(write: Json) -> Counter[str]:
-    assert write["mode"] == "diff"
-    counted: Counter[str] = Counter()
-    for stream in write["inline"]:
-        for row in from_ipc(stream).to_pylist():
-            diff = row.pop(DIFF)
-            counted[repr((tuple(row.values()), diff))] += 1
-    return counted
-
-
-@pytest.fixture(scope="module")
-def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PartsCoordinator]:
-    served = PartsCoordinator(tmp_path_factory.mktemp("environment"))
-    yield served
-    served.close()
-
-
-@pytest.fixture(scope="module")
-def base(
-    coordinator: PartsCoordinator, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSession]:
-    assert JARS, "make jar builds it"
-    folder = tmp_path_factory.mktemp("spark")
-    script = folder / "python"
-    script.write_text(f"#!/bin/sh\ncat <<'END'\n{coordinator.announcement()}\nEND\n")
-    script.chmod(0o755)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars", str(JARS[0]))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "America/New_York")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.slackwater.python", str(script))
-        .config("spark.slackwater.location", str(coordinator.location))
-        .getOrCreate()
-    )
-    session.sql("USE slackwater")
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def env(coordinator: PartsCoordinator) -> PartsCoordinator:
-    coordinator.reset()
-    return coordinator
-
-
-@pytest.fixture
-def spark(base: SparkSession, env: PartsCoordinator) -> SparkSession:
-    return base
-
-
-@pytest.fixture
-def t(env: PartsCoordinator, tmp_path: Path) -> Table:
-    """Three rows in a file at 10, one inline at 20."""
-    table = env.create("t", KV)
-    table.put_file(tmp_path / "t.parquet", kv((1, "a"), (2, "b"), (None, None)), 10, 1)
-    table.put_inline(kv((5, "e")), 20)
-    return table
-
-
-T_ROWS = of((1, "a"), (2, "b"), (None, None), (5, "e"))
-
-
-def plan_of(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().executedPlan().toString())
-
-
-def jobs(spark: SparkSession, action: Callable[[], object]) -> int:
-    spark.sparkContext.setJobGroup("counted", "counted")
-    try:
-        before = len(spark.sparkContext.statusTracker().getJobIdsForGroup("counted"))
-        action()
-        return len(spark.sparkContext.statusTracker().getJobIdsForGroup("counted")) - before
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
 
 
 # --- reading
@@ -153,103 +50,6 @@ def test_an_empty_collection(spark: SparkSession, env: PartsCoordinator) -> None
     env.create("e", KV)
     assert spark.sql("SELECT * FROM e").collect() == []
     assert spark.sql("SELECT count(*), max(v) FROM e").collect() == [Row(0, None)]
-
-
-EVERYTHING = schema(
-    b="boolean",
-    i8="byte",
-    i16="short",
-    i32=["integer"],
-    i64="long",
-    f="float",
-    d="double",
-    s="string",
-    bin="binary",
-    day="date",
-    ts="timestamp",
-    ntz="timestamp_ntz",
-    dec="decimal(12,3)",
-    wide="decimal(38,10)",
-    vc="varchar(10)",
-    ch="char(4)",
-    arr={"type": "array", "elementType": "integer", "containsNull": True},
-    m={"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
-    st={
-        "type": "struct",
-        "fields": [
-            {"name": "x", "type": "integer", "nullable": True, "metadata": {}},
-            {
-                "name": "y",
-                "type": {"type": "array", "elementType": "string", "containsNull": True},
-                "nullable": True,
-                "metadata": {},
-            },
-        ],
-    },
-)
-ARROW = pa.schema(
-    [
-        ("b", pa.bool_()),
-        ("i8", pa.int8()),
-        ("i16", pa.int16()),
-        pa.field("i32", pa.int32(), False),
-        ("i64", pa.int64()),
-        ("f", pa.float32()),
-        ("d", pa.float64()),
-        ("s", pa.string()),
-        ("bin", pa.binary()),
-        ("day", pa.date32()),
-        ("ts", pa.timestamp("us", tz="UTC")),
-        ("ntz", pa.timestamp("us")),
-        ("dec", pa.decimal128(12, 3)),
-        ("wide", pa.decimal128(38, 10)),
-        ("vc", pa.string()),
-        ("ch", pa.string()),
-        ("arr", pa.list_(pa.field("element", pa.int32()))),
-        ("m", pa.map_(pa.string(), pa.int64())),
-        (
-            "st",
-            pa.struct([("x", pa.int32()), ("y", pa.list_(pa.field("element", pa.string())))]),
-        ),
-    ]
-)
-MOMENT = dt.datetime(2024, 3, 10, 2, 30, 0, 123456)
-VALUES: list[Json] = [
-    {
-        "b": True,
-        "i8": -8,
-        "i16": 16,
-        "i32": 32,
-        "i64": 2**62,
-        "f": 1.5,
-        "d": float("nan"),
-        "s": "ü",
-        "bin": b"\x00\xff",
-        "day": dt.date(1969, 12, 31),
-        "ts": MOMENT.replace(tzinfo=dt.timezone.utc),
-        "ntz": MOMENT,
-        "dec": Decimal("-1.250"),
-        "wide": Decimal("12345678901234567890.0123456789"),
-        "vc": "abc",
-        "ch": "x   ",
-        "arr": [1, None, 3],
-        "m": [("a", 1), ("b", None)],
-        "st": {"x": 1, "y": ["p", None]},
-    },
-    {name: (7 if name == "i32" else None) for name in ARROW.names},
-    {
-        **dict.fromkeys(ARROW.names),
-        "i32": 8,
-        "d": -0.0,
-        "arr": [],
-        "m": [],
-        "st": {"x": None, "y": None},
-    },
-]
-
-
-def everything() -> pa.Table:
-    return pa.Table.from_pylist(VALUES, ARROW)
 
 
 @pytest.mark.parametrize("kind", ["file", "inline", "both", "consolidated", "timed file"])
@@ -631,6 +431,18 @@ def test_a_lazy_result_keeps_its_hold(spark: SparkSession, env: PartsCoordinator
     )
 
 
+def test_rows_that_are_still_pulled_keep_their_hold(
+    spark: SparkSession, env: PartsCoordinator, t: Table
+) -> None:
+    rows = spark.table("t").toLocalIterator()
+    next(rows)
+    hold = env.last_hold
+    spark.sql("SELECT count(*) FROM t").collect()
+    assert env.released(env.last_hold)
+    assert not env.released(hold, limit_s=0)
+    assert len(list(rows)) == 3
+
+
 def test_a_write_takes_its_hold(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
     spark.sql("INSERT INTO t SELECT * FROM t")
     assert [w["hold"] for w in env.seen("/v1/write")] == [env.last_hold]
@@ -642,366 +454,3 @@ def test_a_write_takes_its_hold(spark: SparkSession, env: PartsCoordinator, t: T
         spark.sql("UPDATE t SET v = raise_error(v) WHERE k = 1")
     assert env.released(env.last_hold)
     assert len(env.seen("/v1/write")) == 1
-
-
-# --- writing
-
-
-def written(env: PartsCoordinator) -> Json:
-    [write] = env.seen("/v1/write")
-    return write
-
-
-def test_insert_values(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
-    action = lambda: spark.sql("INSERT INTO t (v, k) VALUES ('x', 9), (NULL, 10L)").collect()  # noqa: E731
-    assert jobs(spark, action) == 0
-    write = written(env)
-    assert (write["mode"], write["hold"], write["files"]) == ("append", None, [])
-    [stream] = write["inline"]
-    assert from_ipc(stream).to_pylist() == [{"k": 9, "v": "x"}, {"k": 10, "v": None}]
-    assert from_ipc(stream).schema.types == [pa.int32(), pa.string()]
-    assert bag(spark.table("t").collect()) == T_ROWS + of((9, "x"), (10, None))
-
-
-def test_insert_of_all_types_comes_back(
-    spark: SparkSession, env: PartsCoordinator, tmp_path: Path
-) -> None:
-    env.create("a", EVERYTHING).put_file(tmp_path / "a.parquet", everything(), 10, 1)
-    env.create("b", EVERYTHING)
-    env.create("c", EVERYTHING)
-    spark.sql("INSERT INTO b SELECT * FROM a")
-    spark.sql("INSERT INTO c SELECT a.* FROM a CROSS JOIN range(10000)")
-    assert bag(spark.table("b").collect()) == bag(spark.table("a").collect())
-    assert env.tables["c"].inline == []
-    assert len(env.tables["c"].files) >= 1
-    expected = bag(spark.table("a").collect())
-    assert bag(spark.table("c").collect()) == Counter({r: n * 10000 for r, n in expected.items()})
-
-
-def test_overwrites(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
-    spark.sql("INSERT OVERWRITE t VALUES (1, 'only')")
-    assert written(env)["mode"] == "overwrite"
-    assert bag(spark.table("t").collect()) == of((1, "only"))
-    spark.sql("INSERT OVERWRITE t SELECT k + 1, v FROM t")
-    assert bag(spark.table("t").collect()) == of((2, "only"))
-    spark.sql("TRUNCATE TABLE t")
-    assert spark.table("t").collect() == []
-
-
-def test_frames_write(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
-    name = "slackwater.default.t"
-    frame = spark.createDataFrame([(8, "h")], "k INT, v STRING")
-    frame.writeTo(name).append()
-    frame.write.insertInto(name)
-    frame.write.mode("append").saveAsTable(name)
-    assert bag(spark.table("t").collect()) == T_ROWS + of(*[(8, "h")] * 3)
-    frame.writeTo(name).overwrite(lit(True))
-    assert bag(spark.table("t").collect()) == of((8, "h"))
-    frame.write.mode("overwrite").insertInto(name)
-    assert bag(spark.table("t").collect()) == of((8, "h"))
-    with pytest.raises(PySparkException):
-        frame.writeTo(name).overwrite(frame.k == 8)
-
-
-def test_large_writes_become_files(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
-    spark.sql("INSERT INTO t SELECT CAST(id AS INT), 'r' || id FROM range(0, 60000, 1, 2)")
-    write = written(env)
-    assert write["inline"] == []
-    assert sum(f["rows"] for f in write["files"]) == 60000
-    for file in write["files"]:
-        path = Path(file["uri"].removeprefix("file://"))
-        assert path.stat().st_size == file["size_bytes"]
-        assert int(path.stat().st_mtime * 1000) == file["modified_ms"]
-    assert spark.sql("SELECT count(*), count(DISTINCT v) FROM t").collect() == [Row(60004, 60003)]
-
-
-def test_small_results_of_many_tasks_become_one_file(
-    spark: SparkSession, env: PartsCoordinator, t: Table
-) -> None:
-    spark.sql("INSERT INTO t SELECT CAST(id AS INT), 'r' FROM range(0, 30000, 1, 3)")
-    write = written(env)
-    assert (write["inline"], [f["rows"] for f in write["files"]]) == ([], [30000])
-
-
-def test_not_null_and_defaults_are_sparks(spark: SparkSession, env: PartsCoordinator) -> None:
-    columns = schema(k=["integer"], v="string")
-    columns["fields"][1]["metadata"] = {"CURRENT_DEFAULT": "'d'", "EXISTS_DEFAULT": "'d'"}
-    env.create("n", columns)
-    with pytest.raises(PySparkException):
-        spark.sql("INSERT INTO n VALUES (CAST(NULL AS INT), 'x')")
-    assert env.seen("/v1/write") == []
-    spark.sql("INSERT INTO n (k) VALUES (1)")
-    spark.sql("INSERT INTO n VALUES (2, DEFAULT)")
-    assert bag(spark.table("n").collect()) == of((1, "d"), (2, "d"))
-
-
-def test_each_write_has_its_own_id(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
-    for _ in range(2):
-        spark.sql("INSERT INTO t VALUES (1, 'x')")
-    ids = [w["write_id"] for w in env.seen("/v1/write")]
-    assert len(set(ids)) == 2
-
-
-READ_ONLY = [
-    "INSERT INTO s VALUES (1, 'a')",
-    "INSERT OVERWRITE s VALUES (1, 'a')",
-    "UPDATE s SET v = 'x'",
-    "DELETE FROM s WHERE k = 1",
-    "DELETE FROM s",
-    "TRUNCATE TABLE s",
-    "MERGE INTO s USING t ON s.k = t.k WHEN MATCHED THEN DELETE",
-    "MERGE INTO s USING t ON s.k = t.k WHEN NOT MATCHED THEN INSERT *",
-]
-
-
-@pytest.mark.parametrize("kind", ["source", "materialized-view", "system-table"])
-@pytest.mark.parametrize("statement", READ_ONLY)
-def test_read_only_relations(
-    spark: SparkSession, env: PartsCoordinator, t: Table, kind: str, statement: str
-) -> None:
-    env.create("s", KV, kind)
-    with pytest.raises(AnalysisException) as error:
-        spark.sql(statement).collect()
-    assert error.value.getCondition() == "SLACKWATER_READ_ONLY_RELATION"
-    assert error.value.getSqlState() == "42809"
-    with pytest.raises(AnalysisException):
-        spark.table("t").writeTo("slackwater.default.s").append()
-    assert env.seen("/v1/write") == []
-
-
-# --- row-level operations
-
-
-@pytest.fixture
-def u(env: PartsCoordinator, tmp_path: Path) -> Table:
-    """Duplicates and NULLs, in a file and inline."""
-    table = env.create("u", KV)
-    table.put_file(tmp_path / "u.parquet", kv((1, "a"), (1, "a"), (2, None), (None, "n")), 10, 1)
-    table.put_inline(kv((1, "a"), (3, "c")), 20)
-    return table
-
-
-def test_update(spark: SparkSession, env: PartsCoordinator, u: Table) -> None:
-    assert spark.sql("UPDATE u SET v = v || '!', k = k + 10 WHERE k = 1").collect() == []
-    write = written(env)
-    assert diffs(write) == Counter({"((1, 'a'), -1)": 3, "((11, 'a!'), 1)": 3})
-    assert write["hold"] == env.last_hold
-    assert env.seen("/v1/bind")[0]["write_target"] == u.id
-    expected = of(*[(11, "a!")] * 3, (2, None), (None, "n"), (3, "c"))
-    assert bag(spark.table("u").collect()) == expected
-
-
-def test_delete(spark: SparkSession, env: PartsCoordinator, u: Table) -> None:
-    spark.sql("DELETE FROM u WHERE k IS NULL OR v IS NULL OR k = 3")
-    expected = {"((None, 'n'), -1)": 1, "((2, None), -1)": 1, "((3, 'c'), -1)": 1}
-    assert diffs(written(env)) == Counter(expected)
-    assert bag(spark.table("u").collect()) == of(*[(1, "a")] * 3)
-
-
-def test_delete_by_subquery(spark: SparkSession, env: PartsCoordinator, u: Table) -> None:
-    spark.sql("DELETE FROM u WHERE k = (SELECT max(k) FROM u)")
-    assert diffs(written(env)) == Counter({"((3, 'c'), -1)": 1})
-
-
-def test_delete_without_condition(spark: SparkSession, env: PartsCoordinator, u: Table) -> None:
-    spark.sql("DELETE FROM u")
-    write = written(env)
-    assert (write["mode"], write["inline"], write["files"]) == ("overwrite", [], [])
-    assert spark.table("u").collect() == []
-
-
-def test_merge(spark: SparkSession, env: PartsCoordinator, u: Table) -> None:
-    env.create("s", KV).put_inline(kv((1, "new"), (3, "gone"), (9, "in"), (10, "skip")), 20)
-    spark.sql(
-        "MERGE INTO u USING s ON u.k = s.k WHEN MATCHED AND s.v = 'gone' THEN DELETE "
-        "WHEN MATCHED THEN UPDATE SET v = s.v "
-        "WHEN NOT MATCHED AND s.v = 'in' THEN INSERT * "
-        "WHEN NOT MATCHED BY SOURCE AND u.k IS NULL THEN UPDATE SET v = 'nobody'"
-    )
-    assert diffs(written(env)) == Counter(
-        {
-            "((1, 'a'), -1)": 3,
-            "((1, 'new'), 1)": 3,
-            "((3, 'c'), -1)": 1,
-            "((9, 'in'), 1)": 1,
-            "((None, 'n'), -1)": 1,
-            "((None, 'nobody'), 1)": 1,
-        }
-    )
-    expected = of(*[(1, "new")] * 3, (2, None), (9, "in"), (None, "nobody"))
-    assert bag(spark.table("u").collect()) == expected
-
-
-def test_merge_refuses_two_sources_for_one_row(
-    spark: SparkSession, env: PartsCoordinator, u: Table
-) -> None:
-    env.create("s", KV).put_inline(kv((3, "x"), (3, "y")), 20)
-    with pytest.raises(PySparkException) as error:
-        spark.sql("MERGE INTO u USING s ON u.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v")
-    assert "MERGE_CARDINALITY_VIOLATION" in str(error.value)
-    assert env.seen("/v1/write") == []
-    assert env.released(env.last_hold)
-
-
-def test_merge_that_only_inserts(spark: SparkSession, env: PartsCoordinator, u: Table) -> None:
-    env.create("s", KV).put_inline(kv((3, "x"), (4, "y")), 20)
-    spark.sql("MERGE INTO u USING s ON u.k = s.k WHEN NOT MATCHED THEN INSERT *")
-    write = written(env)
-    assert (write["mode"], write["hold"]) == ("append", env.last_hold)
-    assert [from_ipc(s).to_pylist() for s in write["inline"]] == [[{"k": 4, "v": "y"}]]
-
-
-def test_a_large_update_becomes_files(
-    spark: SparkSession, env: PartsCoordinator, tmp_path: Path
-) -> None:
-    table = env.create("big", schema(k="long", v="string"))
-    rows = pa.table({"k": pa.array(range(40_000), pa.int64()), "v": ["x"] * 40_000})
-    table.put_file(tmp_path / "big.parquet", rows, 10, 1)
-    spark.sql("UPDATE big SET v = 'y' WHERE k % 2 = 0")
-    write = written(env)
-    assert sum(f["rows"] for f in write["files"]) == 40_000
-    assert spark.sql("SELECT v, count(*), sum(k) FROM big GROUP BY v ORDER BY v").collect() == [
-        Row("x", 20_000, sum(range(1, 40_000, 2))),
-        Row("y", 20_000, sum(range(0, 40_000, 2))),
-    ]
-
-
-def test_update_of_all_types(spark: SparkSession, env: PartsCoordinator, tmp_path: Path) -> None:
-    env.create("a", EVERYTHING).put_file(tmp_path / "a.parquet", everything(), 10, 1)
-    before = spark.table("a").collect()
-    spark.sql("UPDATE a SET i64 = 1, st = named_struct('x', 5, 'y', array('q')) WHERE i32 > 7")
-    after = {row.i32: row for row in spark.table("a").collect()}
-    assert len(after) == len(before)
-    for row in before:
-        for name in ARROW.names:
-            if row.i32 == 7 or name not in ("i64", "st", "d"):
-                assert after[row.i32][name] == row[name], name
-        if row.i32 > 7:
-            assert (after[row.i32].i64, after[row.i32].st) == (1, Row(x=5, y=["q"]))
-
-
-# --- the bridge
-
-
-class Bridge:
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self.scala = spark._jvm.org.apache.spark.sql.slackwater.Bridge
-
-    def strings(self, *values: str) -> Any:
-        array = self.spark.sparkContext._gateway.new_array(
-            self.spark._jvm.java.lang.String, len(values)
-        )
-        for i, value in enumerate(values):
-            array[i] = value
-        return array
-
-    def analyze(self, text: str) -> Json:
-        found: Json = json.loads(self.scala.analyze(text, "slackwater", self.strings("default")))
-        return found
-
-    def collect(self, text: str) -> pa.Table:
-        stream = self.scala.collect(text, "slackwater", self.strings("default"))
-        return pa.ipc.open_stream(stream).read_all()
-
-    def register(self, name: str, table: Table, **bounds: int) -> None:
-        relation = {
-            "id": table.id,
-            "files": table.files,
-            "inline": table.inline,
-            "lower": bounds.get("lower"),
-            "upper": bounds.get("upper"),
-            "advance_to": bounds.get("advance_to"),
-        }
-        self.scala.register(name, json.dumps(table.schema), json.dumps(relation))
-
-
-@pytest.fixture
-def bridge(spark: SparkSession) -> Bridge:
-    return Bridge(spark)
-
-
-def test_analyze(bridge: Bridge, env: PartsCoordinator, t: Table) -> None:
-    view = env.create("w", schema(k="integer"), "view")
-    view.view = {
-        "query": "SELECT k FROM t WHERE k > 1",
-        "catalog": "slackwater",
-        "namespace": ["default"],
-    }
-    found = bridge.analyze("SELECT w.k, mz_now() n, rand() r FROM w JOIN t USING (k)")
-    assert [f["name"] for f in found["schema"]["fields"]] == ["k", "n", "r"]
-    assert (found["relations"], found["views"], found["foreign"]) == ([t.id], [view.id], [])
-    assert (found["nondeterministic"], found["uses_mz_now"]) == (["rand"], True)
-    assert env.seen("/v1/bind") == []
-    assert bridge.analyze("SELECT now() FROM range(3)")["nondeterministic"] == ["now"]
-
-
-def test_analyze_names_foreign_relations(bridge: Bridge, spark: SparkSession, t: Table) -> None:
-    spark.sql("CREATE TABLE IF NOT EXISTS spark_catalog.default.other (k INT) USING parquet")
-    found = bridge.analyze("SELECT * FROM t JOIN spark_catalog.default.other USING (k)")
-    assert [name.split(".")[-1] for name in found["foreign"]] == ["other"]
-
-
-def test_analyze_gives_sparks_errors(bridge: Bridge, t: Table) -> None:
-    error = bridge.analyze("SELECT nothing FROM t")["error"]
-    assert error["condition"] == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
-    assert error["sqlstate"] == "42703"
-    assert error["position"] == {"line": 1, "column": 7}
-    assert "SQLSTATE" not in error["message"]
-    assert not error["message"].startswith("[")
-    assert bridge.analyze("SELECT 1 +")["error"]["sqlstate"] == "42601"
-
-
-def test_registered_updates(
-    bridge: Bridge, env: PartsCoordinator, t: Table, tmp_path: Path
-) -> None:
-    t.put_file(tmp_path / "more.parquet", updates((7, "g", 11, 1), (7, "g", 21, -1)), None, None)
-    bridge.register("every", t)
-    bridge.register("some", t, lower=11, upper=21)
-    bridge.register("late", t, upper=21, advance_to=15)
-    rows = bridge.collect("SELECT * FROM every ORDER BY __time, k NULLS FIRST").to_pylist()
-    assert [tuple(r.values()) for r in rows] == [
-        (None, None, 10, 1),
-        (1, "a", 10, 1),
-        (2, "b", 10, 1),
-        (7, "g", 11, 1),
-        (5, "e", 20, 1),
-        (7, "g", 21, -1),
-    ]
-    some = bridge.collect("SELECT k, __time, __diff FROM some ORDER BY k").to_pylist()
-    assert [tuple(r.values()) for r in some] == [(5, 20, 1), (7, 11, 1)]
-    late = bridge.collect("SELECT __time, sum(__diff) FROM late GROUP BY 1 ORDER BY 1")
-    assert [tuple(r.values()) for r in late.to_pylist()] == [(15, 4), (20, 1)]
-    both = bridge.collect("SELECT count(*) c FROM every a JOIN every b ON a.k = b.k")
-    assert both.to_pylist() == [{"c": 7}]
-    assert env.seen("/v1/bind") == []
-    bridge.scala.unregister(bridge.strings("every", "some", "late"))
-    with pytest.raises(PySparkException):
-        bridge.collect("SELECT * FROM every")
-
-
-def test_collect_reads_collections_and_releases(
-    bridge: Bridge, env: PartsCoordinator, t: Table
-) -> None:
-    table = bridge.collect("SELECT count(*) c FROM t AS OF 15")
-    assert table.to_pylist() == [{"c": 3}]
-    assert env.released(env.last_hold)
-
-
-def test_write_describes_its_files(
-    bridge: Bridge, env: PartsCoordinator, t: Table, tmp_path: Path
-) -> None:
-    t.put_inline(kv((5, "e")), 30, -1)
-    bridge.register("all_of_t", t)
-    found = json.loads(
-        bridge.scala.write(
-            "SELECT /*+ COALESCE(1) */ * FROM all_of_t",
-            "slackwater",
-            bridge.strings("default"),
-            (tmp_path / "out").as_uri(),
-        )
-    )
-    [file] = found
-    assert (file["rows"], file["min_time"], file["max_time"]) == (5, 10, 30)
-    assert file["has_retractions"] is True
-    assert Path(file["uri"].removeprefix("file://")).stat().st_size == file["size_bytes"]

@@ -3,6 +3,7 @@
 import json
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -327,3 +328,10 @@ def test_ids_are_never_reused(store):
     given += reopen(store).allocate_ids(2)
     assert len(set(given)) == 105
     assert catalog.state.schema("default").id not in given
+
+
+@pytest.mark.parametrize("name", ["__time", "__diff", "__TIME"])
+def test_columns_of_updates_are_reserved(name: str) -> None:
+    table = replace(item(10, "t"), desc=RelationDesc.of(**{name: "integer"}))
+    with refused("SLACKWATER_RESERVED_NAME", "42939"):
+        apply(base(), [CreateItem(table)])

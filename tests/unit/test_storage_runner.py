@@ -4,11 +4,9 @@ import threading
 
 import pytest
 
-from slackwater.repr.errors import SlackwaterError, user_error
-from slackwater.storage.file_formats import Format
+from slackwater.repr.errors import user_error
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import IngestionRunner
-from slackwater.storage.options import files_config, generator_config, interval_ms, sink_config
 
 WAIT_S = 10
 
@@ -152,38 +150,3 @@ def test_a_passing_error_leaves_the_status_that_was(runner_of):
     assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
     runner.wake()
     assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
-
-
-def test_intervals():
-    assert interval_ms("500ms") == 500
-    assert interval_ms("1 hour 30 minutes") == 5_400_000
-    assert interval_ms("0.5s") == 500
-    for text in ("", "5", "s", "1 fortnight", "1s!"):
-        assert interval_ms(text) is None
-
-
-def test_options():
-    config = generator_config("counter", {"TICK INTERVAL": "1ms", "UP TO": "9"})
-    assert config == GeneratorConfig("COUNTER", tick_interval_ms=1, up_to=9)
-    files = files_config(
-        {"PATH": "d/*.csv", "FORMAT": "csv", "HEADER": "true", "DELIMITER": "\\t", "NULL": "NA"},
-        "/base",
-    )
-    assert (files.path, files.format) == ("/base/d/*.csv", Format("CSV", True, "\t", "NA"))
-    assert sink_config({"PATH": "o", "FORMAT": "json"}, "/base").path == "/base/o"
-
-
-@pytest.mark.parametrize(
-    ("condition", "make"),
-    [
-        ("SLACKWATER_UNKNOWN_OPTION", lambda: generator_config("CLOCK", {"SEEDS": "1"})),
-        ("SLACKWATER_INVALID_OPTION", lambda: generator_config("COUNTER", {"UP TO": "x"})),
-        ("SLACKWATER_UNSUPPORTED", lambda: generator_config("TPCH", {})),
-        ("SLACKWATER_INVALID_OPTION", lambda: files_config({"FORMAT": "CSV"}, "/")),
-        ("SLACKWATER_INVALID_OPTION", lambda: sink_config({"PATH": "x", "FORMAT": "CSV"}, "/")),
-    ],
-)
-def test_options_are_refused(condition, make):
-    with pytest.raises(SlackwaterError) as failed:
-        make()
-    assert failed.value.condition == condition

@@ -31,7 +31,7 @@ from slackwater.adapter.statements import Statements
 from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
-from slackwater.adapter.transactions import statement_failed
+from slackwater.adapter.transactions import Failed, Idle, in_block, statement_failed
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
@@ -45,7 +45,8 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
 from slackwater.storage.ingestion import IngestionRunner
 
-MERGE_INTERVAL_S = 5.0
+HOUSEKEEPING_INTERVAL_S = 5.0
+IDLE_SESSION_MS = 24 * 3600 * 1000
 
 Call = Callable[[Mapping[str, Any]], Any]
 
@@ -61,6 +62,7 @@ class Coordinator:
 
     def __init__(self, env: Environment, epoch: int, on_fatal: Callable[[str], None]) -> None:
         self.log = env.log
+        self.location = env.location
         self._env = env
         self._epoch = epoch
         self._on_fatal = on_fatal
@@ -145,10 +147,10 @@ class Coordinator:
         self._env.committer.start()
         self._env.committer.flush()
         self._env.worker.start()
+        self._started.set()
         with self._env.ddl:
             self._implications.start_all()
-        threading.Thread(target=self._merge_parts, name="merge-parts", daemon=True).start()
-        self._started.set()
+        threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
 
     def close(self) -> None:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
@@ -197,20 +199,52 @@ class Coordinator:
     def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
+    def inside_known_block(self, call: Call) -> Call:
+        """`call`, refused with SLACKWATER_TRANSACTION_LOST if it belongs to a block that this
+
+        coordinator has not seen: what the block has written went with the one before.
+        """
+
+        def guarded(body: Mapping[str, Any]) -> Any:
+            session = self._session(body)
+            if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
+                session.transaction = Failed()
+                raise user_error("SLACKWATER_TRANSACTION_LOST")
+            return call(body)
+
+        return guarded
+
+    def is_inside_block(self, session_id: str) -> bool:
+        """Whether the session is inside a transaction block, failed or not."""
+        session = self._env.sessions.find(session_id)
+        return session is not None and in_block(session.transaction)
+
     def _session(self, body: Mapping[str, Any]) -> Session:
-        session = self._env.sessions.get(body["session"], self._env.now())
+        now_ms = self._env.now()
+        session = self._env.sessions.get(body["session"], now_ms)
+        session.used_ms = now_ms
         if "context" in body:
             session.user = Context.from_json(body).user
         return session
 
+    def application_gone(self, application_id: str) -> None:
+        """Ends the sessions of an application that has joined and is not there any more."""
+        _log.info("application gone", application=application_id)
+        for session in self._env.sessions.all():
+            if session.session_id.startswith(f"{application_id}/"):
+                self._end_session(session.session_id)
+
     def _close_session(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        session = self._env.sessions.close(body["session"])
+        self._end_session(body["session"])
+        return {}
+
+    def _end_session(self, session_id: str) -> None:
+        session = self._env.sessions.close(session_id)
         if session is not None:
             for cursor in session.cursors.values():
                 cursor.close()
             for hold in list(session.holds):
                 self._reads.release(hold)
-        return {}
 
     def _cancel(self, body: Mapping[str, Any]) -> dict[str, Any]:
         running = self._session(body).running.get(str(body.get("execution")))
@@ -381,23 +415,35 @@ class Coordinator:
     def _item(self, body: Mapping[str, Any]) -> CatalogItem:
         return self._env.state.get(_schema(body["namespace"]), body["name"])
 
-    # Maintenance of parts
+    # Housekeeping
+
+    def _keep_house(self) -> None:
+        while not self._closing.wait(HOUSEKEEPING_INTERVAL_S):
+            self._end_idle_sessions()
+            with self._env.ddl:
+                self._implications.retry()
+            self._merge_parts()
+
+    def _end_idle_sessions(self) -> None:
+        oldest_ms = self._env.now() - IDLE_SESSION_MS
+        for session in self._env.sessions.all():
+            if session.used_ms < oldest_ms and not session.running:
+                self._end_session(session.session_id)
 
     def _merge_parts(self) -> None:
-        while not self._closing.wait(MERGE_INTERVAL_S):
-            changed, self._changed_shards = self._changed_shards, set()
-            ids = set(self._env.persist.shard_ids())
-            views = {
-                shard_id
-                for item in self._env.state.items.values()
-                if item.kind is ItemKind.MATERIALIZED_VIEW
-                for shard_id in (item.shard_id, *(item.details.get("states") or ()))
-            }
-            for shard_id in (changed | views) & ids:
-                try:
-                    self._env.persist.merge_inline(shard_id)
-                except Exception:
-                    _log.exception("merging parts failed", shard=shard_id)
+        changed, self._changed_shards = self._changed_shards, set()
+        ids = set(self._env.persist.shard_ids())
+        views = {
+            shard_id
+            for item in self._env.state.items.values()
+            if item.kind is ItemKind.MATERIALIZED_VIEW
+            for shard_id in (item.shard_id, *(item.details.get("states") or ()))
+        }
+        for shard_id in (changed | views) & ids:
+            try:
+                self._env.persist.merge_inline(shard_id)
+            except Exception:
+                _log.exception("merging parts failed", shard=shard_id)
 
 
 def schema_text(schema: Any) -> str:

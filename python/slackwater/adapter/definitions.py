@@ -289,6 +289,7 @@ class Definitions:
         items = self._sources.draft(schema, name, context, statement)
         with self._env.ddl:
             self._change(self._with_grouped_shards(items), context.user)
+        self._sources.wait_for_snapshot(session, items[0])
 
     def _create_sink(self, session: Session, context: Context, statement: st.CreateSink) -> None:
         written = find_item(self._env.state, statement.from_name, context)
@@ -426,6 +427,8 @@ class Definitions:
             for item in diff.dropped:
                 for shard_id in shards_of(item):
                     self._env.persist.drop_shard(conn, shard_id)
+                if item.kind is ItemKind.SOURCE:
+                    self._sources.forget(conn, item.id)
             return made
 
         _, diff = self._env.catalog.transact(make, user=user)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.persist.consolidate import consolidate
-from slackwater.persist.holds import Hold
+from slackwater.persist.holds import Hold, HoldRegistry
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -44,6 +44,24 @@ class Feed(Protocol):
         ...
 
 
+class FeedHold:
+    """The hold of a feed on what it reads, which moves forward with it."""
+
+    def __init__(self, holds: HoldRegistry, shards: frozenset[int], as_of: Timestamp) -> None:
+        self._holds = holds
+        self._hold: Hold | None = holds.acquire(shards, as_of) if shards else None
+
+    def release(self, time: Timestamp | None) -> None:
+        """Moves the hold to `time`, or ends it; afterwards nothing has an effect."""
+        if self._hold is None:
+            return
+        if time is None:
+            self._holds.release(self._hold)
+            self._hold = None
+        else:
+            self._hold = self._holds.downgrade(self._hold, time)
+
+
 class CollectionFeed:
     """The feed of a stored collection, read from its parts."""
 
@@ -54,7 +72,7 @@ class CollectionFeed:
         self._item = item
         self._shard_id = item.shard_id
         self._desc = item.desc
-        self._hold: Hold | None = env.holds.acquire(frozenset({item.shard_id}), as_of)
+        self._hold = FeedHold(env.holds, frozenset({item.shard_id}), as_of)
 
     @property
     def desc(self) -> RelationDesc:
@@ -74,13 +92,7 @@ class CollectionFeed:
         return consolidate(table).sort_by(TIME_COLUMN)
 
     def release(self, time: Timestamp | None) -> None:
-        if self._hold is None:
-            return
-        if time is None:
-            self._env.holds.release(self._hold)
-            self._hold = None
-        else:
-            self._env.holds.downgrade(self._hold, time)
+        self._hold.release(time)
 
 
 class QueryFeed:
@@ -105,7 +117,7 @@ class QueryFeed:
         shards = frozenset(
             item.shard_id for item in map(env.item, inputs) if item.shard_id is not None
         )
-        self._hold: Hold | None = env.holds.acquire(shards, as_of) if shards else None
+        self._hold = FeedHold(env.holds, shards, as_of)
         self._known: tuple[Timestamp, pa.Table] | None = None
 
     @property
@@ -139,13 +151,7 @@ class QueryFeed:
         return pa.concat_tables(found)
 
     def release(self, time: Timestamp | None) -> None:
-        if self._hold is None:
-            return
-        if time is None:
-            self._env.holds.release(self._hold)
-            self._hold = None
-        else:
-            self._env.holds.downgrade(self._hold, time)
+        self._hold.release(time)
 
     def _answer_before(self, time: Timestamp) -> pa.Table:
         if self._known is not None and self._known[0] < time:

@@ -7,13 +7,18 @@ Source: spec coordinator 1.7, trap 11.
 
 from __future__ import annotations
 
+import structlog
+
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sinks import SinkRunner
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
-from slackwater.repr.errors import FatalError
+from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.ids import GlobalId
+
+_log = structlog.get_logger("implications")
 
 
 class Implications:
@@ -24,6 +29,7 @@ class Implications:
         self._views = views
         self._sources = sources
         self._sinks = sinks
+        self._waiting: dict[GlobalId, str] = {}
 
     def apply(self, diff: CatalogDiff) -> None:
         """To be called after the transaction, with the ddl lock held."""
@@ -36,9 +42,24 @@ class Implications:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
     def start_all(self) -> None:
-        """Starts what the catalog holds, inputs first."""
+        """Starts what the catalog holds, inputs first. What cannot start now is tried again."""
         for item in self._env.state.topological():
+            self._try(item)
+
+    def retry(self) -> None:
+        """Tries again what could not start: Spark may not have been there, say."""
+        for global_id in tuple(self._waiting):
+            item = self._env.state.items.get(global_id)
+            self._waiting.pop(global_id)
+            if item is not None:
+                self._try(item)
+
+    def _try(self, item: CatalogItem) -> None:
+        try:
             self._start(item)
+        except SlackwaterError as error:
+            self._waiting[item.id] = str(error)
+            _log.warning("cannot start", object=item.id, error=str(error))
 
     def _start(self, item: CatalogItem) -> None:
         match item.kind:

@@ -6,8 +6,8 @@ Source: spec coordinator 2 (timestamp selection), architecture section 5 (bindin
 from __future__ import annotations
 
 import base64
-import itertools
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +59,6 @@ class Reads:
         self._system = system
         self._lock = threading.Lock()
         self._open: dict[str, OpenHold] = {}
-        self._numbers = itertools.count(1)
 
     def bind(
         self,
@@ -78,12 +77,13 @@ class Reads:
         if write_target is not None:
             check_outside_block(session.transaction, "A write that reads relations")
         items = [self._readable(GlobalId(relation["id"])) for relation in relations]
-        token = f"h{next(self._numbers)}"
+        token = uuid.uuid4().hex
         own = [_when(relation.get("as_of")) for relation in relations]
         common = _when(as_of)
         shared = [item for item, when in zip(items, own, strict=True) if when is None]
         hold = self._acquire(token, session, items, write_target)
         try:
+            self._env.persist.confirm_leadership()
             timestamp = self._statement_time(session, shared, common, write_target)
             times = [
                 timestamp if when is None else self.determination(session, [item], when).timestamp
@@ -107,7 +107,7 @@ class Reads:
 
     def lock_for_write(self, session: Session, table: GlobalId) -> str:
         """A hold that reads nothing and keeps other writes away from `table`."""
-        token = f"h{next(self._numbers)}"
+        token = uuid.uuid4().hex
         self._acquire(token, session, (), table)
         return token
 
@@ -122,6 +122,11 @@ class Reads:
         if opened.locked:
             self._env.committer.release(token)
         opened.session.holds.discard(token)
+
+    def is_open(self, token: str) -> bool:
+        """Whether the hold still keeps what it was given for."""
+        with self._lock:
+            return token in self._open
 
     def read_times(self, token: str) -> Mapping[GlobalId, Timestamp]:
         """The times at which the statement with this hold reads."""
@@ -232,10 +237,8 @@ class Reads:
         write_target: GlobalId | None,
     ) -> Timestamp | None:
         """The time of all relations that do not state their own; the value of mz_now()."""
-        if write_target is not None:
-            when: QueryWhen = FreshestTableWrite()
-        else:
-            when = common or Immediately()
+        unasked: QueryWhen = Immediately() if write_target is None else FreshestTableWrite()
+        when = common or unasked
         transactional = is_transactional(when) and write_target is None and bool(items)
         if transactional:
             fixed = check_read(session.transaction, items[0].full_name)

@@ -53,6 +53,7 @@ class Session:
 
     session_id: str
     connected_ms: int
+    used_ms: int = 0
     user: str = "anonymous"
     values: dict[str, str] = field(default_factory=dict)
     transaction: Transaction[BufferedWrite] = field(default_factory=Idle)
@@ -90,6 +91,10 @@ class Sessions:
             if session is None:
                 session = self._sessions[session_id] = Session(session_id, now_ms)
             return session
+
+    def find(self, session_id: str) -> Session | None:
+        with self._lock:
+            return self._sessions.get(session_id)
 
     def close(self, session_id: str) -> Session | None:
         """Forgets a session and returns it, so that its holds can be released."""

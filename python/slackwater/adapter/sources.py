@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -15,7 +14,7 @@ from sqlalchemy import Connection
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Write
-from slackwater.adapter.sessions import Context
+from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.sinks import sink_config
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
@@ -23,16 +22,19 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.canonical import to_sql
+from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName
+from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig, FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion, exports
 from slackwater.storage.infer import infer
 from slackwater.storage.ingestion import Ingestion
-from slackwater.storage.sink_files import SinkConfig, check_config
+from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 
 DEFAULT_INTERVAL_MS = 1000
-_SINGLE = "COUNTER"
+DAY_MS = 24 * 3600 * 1000
+_SINGLE = ("COUNTER", "CLOCK")
 
 source_states = sa.Table(
     "source_states",
@@ -74,7 +76,11 @@ class Sources:
         statement: st.CreateSink,
         written: CatalogItem,
     ) -> CatalogItem:
-        """The item of a new sink over `written`. Raises SLACKWATER_SINK_KEY and wrong kinds."""
+        """The item of a new sink over `written`.
+
+        Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
+        SLACKWATER_SINK_LOCATION_UNWRITABLE.
+        """
         if written.shard_id is None or written.desc is None:
             raise user_error(
                 "SLACKWATER_WRONG_KIND",
@@ -83,7 +89,7 @@ class Sources:
                 expectedKind="table, source or materialized view",
             )
         config = {
-            "path": local_path(statement.connector.path),
+            "path": local_path(statement.connector.path, os.getcwd()),
             "format": statement.connector.format,
             "envelope": statement.envelope.kind,
             "key": list(statement.envelope.key),
@@ -102,12 +108,21 @@ class Sources:
         )
         settings: SinkConfig = sink_config(item)
         check_config(settings, written.desc, item.full_name)
+        claim_location(settings, item.id)
         return item
 
     def start(self, item: CatalogItem) -> None:
         """Starts the ingestion of a source where its durable state says."""
         interval = int(item.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
         self._env.ingestion.add(item.id, self._ingestion(item), interval)
+
+    def wait_for_snapshot(self, session: Session, item: CatalogItem) -> None:
+        """Returns when what the source found first can be read, so that no read misses it."""
+        timeout_ms = parse_duration(session.variable("statement_timeout")) or DAY_MS
+        if not self._env.ingestion.wait_for(
+            item.id, lambda status: status.status != "starting", timeout_ms / 1000
+        ):
+            session.notify(f"{item.full_name} is still reading what it found first.")
 
     def stop(self, item: CatalogItem) -> None:
         self._env.ingestion.remove(item.id)
@@ -179,6 +194,12 @@ class Sources:
         statement: st.CreateSource,
         connector: st.LoadGenerator,
     ) -> list[CatalogItem]:
+        if connector.as_of_ms is not None:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="The option AS OF of a load generator",
+                advice="Leave it out: the generator begins when it is created.",
+            )
         config = GeneratorConfig(
             kind=connector.kind,
             tick_interval_ms=connector.tick_interval_ms or DEFAULT_INTERVAL_MS,
@@ -187,7 +208,7 @@ class Sources:
             max_cardinality=connector.max_cardinality,
         )
         tables = exports(connector.kind)
-        if connector.kind != _SINGLE and not connector.for_all_tables:
+        if connector.kind not in _SINGLE and not connector.for_all_tables:
             raise user_error(
                 "SLACKWATER_SYNTAX_ERROR",
                 statement="CREATE SOURCE",
@@ -200,9 +221,9 @@ class Sources:
             "interval_ms": config.tick_interval_ms,
             "retain_history_ms": statement.retain_history_ms,
         }
-        own_desc = next(iter(tables.values())) if connector.kind == _SINGLE else None
+        own_desc = next(iter(tables.values())) if connector.kind in _SINGLE else None
         source = self._item(schema, name, context, statement, own_desc, details)
-        if connector.kind == _SINGLE:
+        if connector.kind in _SINGLE:
             return [source]
         children = [
             self._child(source, export, desc, statement.retain_history_ms)
@@ -234,7 +255,7 @@ class Sources:
         connector: st.FilesSource,
     ) -> CatalogItem:
         settings: dict[str, Any] = {
-            "path": local_path(connector.path),
+            "path": local_path(connector.path, os.getcwd()),
             "kind": connector.format,
             "header": bool(connector.header),
             "delimiter": connector.delimiter or ",",
@@ -295,18 +316,6 @@ def _targets(state: CatalogState, source: CatalogItem, export: str) -> list[Cata
         for item in state.items.values()
         if item.parent == source.id and item.details.get("export") == export
     ]
-
-
-def local_path(location: str) -> str:
-    """The absolute local path that a file URI or a path means."""
-    parsed = urlparse(location)
-    if parsed.scheme in ("", "file"):
-        return os.path.abspath(unquote(parsed.path) if parsed.scheme else location)
-    raise user_error(
-        "SLACKWATER_UNSUPPORTED",
-        feature=f"A location with the scheme {parsed.scheme}",
-        advice="Use a local path or a file:// URI.",
-    )
 
 
 def _files_config(settings: Mapping[str, Any]) -> FilesConfig:

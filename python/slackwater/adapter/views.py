@@ -42,6 +42,7 @@ class Views:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
+        self._planned: dict[GlobalId, ViewPlan] = {}
 
     def draft(
         self,
@@ -88,6 +89,7 @@ class Views:
             },
         )
         plan = self.plan(item)
+        self._planned[item_id] = plan
         maintenance = "recompute" if plan.is_opaque else "incremental"
         notices: tuple[str, ...] = ()
         if isinstance(plan.root, Opaque):
@@ -117,7 +119,7 @@ class Views:
         """The dataflow that maintains the view."""
         if item.shard_id is None:
             raise AssertionError(f"the view {item.id} has no shard")
-        plan = self.plan(item)
+        plan = self._planned.pop(item.id, None) or self.plan(item)
         return Dataflow(
             global_id=item.id,
             name=item.full_name,

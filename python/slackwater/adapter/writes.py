@@ -51,6 +51,8 @@ class Writes:
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
         try:
+            if hold is not None and not self._reads.is_open(hold):
+                return self._of_an_earlier_coordinator(write_id)
             item = self._table(GlobalId(body["table"]))
             buffered = self._buffered(item, body)
             if in_block(session.transaction):
@@ -101,6 +103,13 @@ class Writes:
         if not rows.num_rows:
             return lambda _: ()
         return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
+
+    def _of_an_earlier_coordinator(self, write_id: str) -> dict[str, int]:
+        """A write whose reads nobody protects any more: done already, or refused."""
+        earlier = self._env.persist.written(write_id)
+        if earlier is None:
+            raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="What this statement read")
+        return _answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)

@@ -122,7 +122,7 @@ def _described(updates: pa.Table, body: InlineBody | FileBody) -> NewPart:
         rows=updates.num_rows,
         min_time=Timestamp(times["min"]),
         max_time=Timestamp(times["max"]),
-        has_retractions=pc.min(updates.column(DIFF_COLUMN)).as_py() < 0,
+        has_retractions=pc.any(pc.not_equal(updates.column(DIFF_COLUMN), 1)).as_py(),
     )
 
 

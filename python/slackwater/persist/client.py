@@ -252,6 +252,19 @@ class PersistClient:
 
             self._transaction(write, *steps, remember, effect=apply)
 
+    def confirm_leadership(self) -> None:
+        """Raises `Fenced` when another application leads.
+
+        When it returns, no write of a later leader was acknowledged before the call. To be asked
+        by reads that must see all of them.
+        """
+        statement = select(environment.c.epoch)
+        epoch = query(
+            self._engine, lambda conn: conn.execute(statement).scalar_one(), patience=self._patience
+        )
+        if epoch != self._epoch:
+            raise Fenced(self._epoch, epoch)
+
     def advance(self, uppers: Mapping[int, Timestamp]) -> None:
         """Moves the uppers of shards that have their own, without data, in one transaction.
 

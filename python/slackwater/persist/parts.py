@@ -47,7 +47,10 @@ class FileBody:
 
 @dataclass(frozen=True, slots=True)
 class NewPart:
-    """A part to be committed. `min_time` and `max_time` are inclusive bounds of its times."""
+    """A part to be committed. `min_time` and `max_time` are inclusive bounds of its times.
+
+    `has_retractions`: a diff is not +1, so that who reads the part has to consolidate.
+    """
 
     body: InlineBody | FileBody
     rows: int

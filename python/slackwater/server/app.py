@@ -22,10 +22,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from slackwater.adapter.coordinator import Coordinator
+from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 THREADS = 400
+STOP_AFTER_S = 0.2
+OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/session/close", "/v1/cancel"})
+"""Calls that belong to no statement, and say nothing about the session's transaction."""
 
 _log = structlog.get_logger("server")
 
@@ -36,14 +40,31 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
     """The ASGI application. `stop(reason)` ends the process after a broken invariant."""
     expected = f"Bearer {token}"
 
-    def answer(call: Call, body: Mapping[str, Any]) -> Response:
+    def end(reason: str) -> None:
+        """Stops the process once the answer to this call is out."""
+        timer = threading.Timer(STOP_AFTER_S, stop, args=(reason,))
+        timer.daemon = True
+        timer.start()
+
+    def answer(path: str, call: Call, body: Mapping[str, Any]) -> Response:
+        if "session" not in body or path in OUTSIDE_BLOCKS:
+            return attempt(call, body)
+        response = attempt(coordinator.inside_known_block(call), body)
+        inside = coordinator.is_inside_block(body["session"])
+        response.headers["X-Slackwater-Transaction"] = "open" if inside else "none"
+        return response
+
+    def attempt(call: Call, body: Mapping[str, Any]) -> Response:
         try:
             return _response(call(body))
+        except Fenced as error:
+            end(str(error))
+            return _error(user_error("SLACKWATER_FENCED", location=coordinator.location))
         except SlackwaterError as error:
             return _error(error)
         except FatalError as error:
             _log.error("invariant broken", error=str(error))
-            threading.Thread(target=stop, args=(str(error),), daemon=True).start()
+            end(str(error))
             return _error(user_error("SLACKWATER_INTERNAL", reason=str(error), log=coordinator.log))
         except Exception as error:
             _log.exception("call failed", call=getattr(call, "__name__", str(call)))
@@ -55,21 +76,35 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
                 )
             )
 
+    def authorized(request: Request) -> bool:
+        given = request.headers.get("authorization", "")
+        return hmac.compare_digest(given.encode(), expected.encode())
+
     def route(path: str, call: Call) -> Route:
         async def endpoint(request: Request) -> Response:
-            given = request.headers.get("authorization", "")
-            if not hmac.compare_digest(given.encode(), expected.encode()):
+            if not authorized(request):
                 return Response(status_code=401)
             raw = await request.body()
             body = json.loads(raw) if raw else {}
-            return await run_in_threadpool(answer, call, body)
+            return await run_in_threadpool(answer, path, call, body)
 
         return Route(path, endpoint, methods=["POST"])
+
+    async def attend(request: Request) -> Response:
+        """Stays open as long as an application that has joined lives."""
+        if not authorized(request):
+            return Response(status_code=401)
+        application_id = str(json.loads(await request.body())["application"])
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        await run_in_threadpool(coordinator.application_gone, application_id)
+        return Response(status_code=204)
 
     async def widen() -> None:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
 
-    app = Starlette(routes=[route(path, call) for path, call in coordinator.calls().items()])
+    routes = [route(path, call) for path, call in coordinator.calls().items()]
+    app = Starlette(routes=[*routes, Route("/v1/attend", attend, methods=["POST"])])
     app.state.widen = widen
     return app
 

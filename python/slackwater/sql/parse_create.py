@@ -47,10 +47,10 @@ _REFUSED = (
     "REPLACEMENT MATERIALIZED VIEW",
     "METRIC SINK",
 )
-_CONNECTORS = "Sources read LOAD GENERATOR COUNTER, LOAD GENERATOR AUCTION and FILES."
+_CONNECTORS = "Sources read LOAD GENERATOR COUNTER, CLOCK or AUCTION, and FILES."
 _OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "WEBHOOK", "CHANGEFEED", "DELTA")
 _OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
-_OTHER_GENERATORS = ("TPCH", "KEY VALUE", "CLOCK", "MARKETING")
+_OTHER_GENERATORS = ("TPCH", "KEY VALUE", "MARKETING")
 _ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
 
 
@@ -312,18 +312,20 @@ def _load_generator(cursor: Cursor) -> LoadGenerator:
         "AS OF": integer,
         "UP TO": integer,
     }
-    kind: Literal["COUNTER", "AUCTION"]
+    kind: Literal["COUNTER", "AUCTION", "CLOCK"]
     if cursor.accept("COUNTER"):
         kind, known["MAX CARDINALITY"] = "COUNTER", integer
+    elif cursor.accept("CLOCK"):
+        kind = "CLOCK"
     elif cursor.accept("AUCTION"):
         kind, known["SEED"] = "AUCTION", integer
     else:
-        raise cursor.syntax_error("COUNTER or AUCTION")
+        raise cursor.syntax_error("COUNTER, CLOCK or AUCTION")
     options = read_options(cursor, known) if cursor.token.is_symbol("(") else {}
     for_all_tables = cursor.looking_at("FOR", "ALL", "TABLES")
     if for_all_tables:
-        if kind == "COUNTER":
-            raise cursor.unsupported("FOR ALL TABLES of LOAD GENERATOR COUNTER", "Leave it out.")
+        if kind != "AUCTION":
+            raise cursor.unsupported(f"FOR ALL TABLES of LOAD GENERATOR {kind}", "Leave it out.")
         cursor.expect("FOR", "ALL", "TABLES")
     return LoadGenerator(
         kind,

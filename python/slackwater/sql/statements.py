@@ -107,7 +107,7 @@ class CreateMaterializedView:
 class LoadGenerator:
     """Rows that are made up. `tick_interval_ms` None: the default of the generator."""
 
-    kind: Literal["COUNTER", "AUCTION"]
+    kind: Literal["COUNTER", "AUCTION", "CLOCK"]
     tick_interval_ms: int | None = None
     as_of_ms: int | None = None
     up_to_ms: int | None = None

@@ -22,12 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slackwater.persist.consolidate import consolidate
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 from slackwater.storage.json_lines import json_lines
-from slackwater.storage.updates import changes_by_key, consolidate
+from slackwater.storage.updates import changes_by_key
 
 Envelope = Literal["DIFF", "UPSERT", "DEBEZIUM"]
 
@@ -138,6 +139,20 @@ def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> No
             raise refuse(f"the relation has no column {name}")
     if len(set(config.key)) < len(config.key):
         raise refuse("a column occurs twice")
+
+
+def claim_location(
+    config: SinkConfig, sink_id: GlobalId, *, files: FileSystem | None = None
+) -> None:
+    """Makes the directory of a new sink, so that a wrong PATH is told when the sink is created.
+
+    Raises SLACKWATER_SINK_LOCATION_IN_USE when it holds another sink's files, and
+    SLACKWATER_SINK_LOCATION_UNWRITABLE.
+    """
+    file_system: FileSystem = LocalFileSystem() if files is None else files
+    _read_manifest(file_system, config, sink_id)
+    with _Refusals(config.path):
+        file_system.make_directory(config.path)
 
 
 class FilesSink:

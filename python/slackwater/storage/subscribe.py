@@ -17,10 +17,11 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.persist.consolidate import consolidate
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, Column, RelationDesc
-from slackwater.storage.updates import KeyChanges, changes_by_key, codes, consolidate
+from slackwater.storage.updates import KeyChanges, changes_by_key, codes
 
 
 @dataclass(frozen=True, slots=True)

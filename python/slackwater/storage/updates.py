@@ -1,4 +1,4 @@
-"""Arithmetic on tables of updates: consolidation, and grouping by key for the envelopes.
+"""Arithmetic on tables of updates: grouping by key for the envelopes.
 
 Rows are compared through codes: equal values of a column have equal codes, NULL included, so
 columns of any type (nested ones too) can be grouped.
@@ -13,24 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.repr.relation import DIFF_COLUMN
-
-
-def consolidate(updates: pa.Table) -> pa.Table:
-    """Equal rows (but for ``__diff``) become one with the sum of their diffs; sums of 0 go.
-
-    Rows stay in the order of their first occurrence.
-    """
-    if len(updates) == 0:
-        return updates
-    rows = updates.drop_columns([DIFF_COLUMN])
-    grouped = _grouped(
-        rows, list(rows.column_names), {"diff": (updates.column(DIFF_COLUMN), "sum")}
-    )
-    grouped = grouped.filter(pc.not_equal(grouped["diff_sum"], 0)).sort_by("position_min")
-    consolidated = rows.take(grouped["position_min"])
-    field = pa.field(DIFF_COLUMN, pa.int64(), False)
-    at = updates.schema.get_field_index(DIFF_COLUMN)
-    return consolidated.add_column(at, field, grouped["diff_sum"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@ package org.apache.spark.sql.slackwater
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.{SparkContext, TaskContext}
@@ -19,6 +20,9 @@ object Bridge {
   private val sessions = new ConcurrentHashMap[String, SparkSession]()
   private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
 
+  /** How many rows the files of each registered view have. */
+  private val registered = new ConcurrentHashMap[String, Long]()
+
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
   def analyze(text: String, catalog: String, namespace: Array[String]): String =
     try {
@@ -34,16 +38,20 @@ object Bridge {
     val relation = Json.mapper.readTree(relationJson)
     val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
     session.withActive(Dataset.ofRows(session, plan).createOrReplaceTempView(viewName))
+    registered.put(viewName, relation.path("files").iterator.asScala.map(_.path("rows").asLong).sum)
   }
 
   def unregister(viewNames: Array[String]): Unit = {
     val session = own()
-    viewNames.foreach(session.catalog.dropTempView)
+    viewNames.foreach { name =>
+      registered.remove(name)
+      session.catalog.dropTempView(name)
+    }
   }
 
   /** Runs a query and gives its rows as an Arrow IPC stream. */
   def collect(text: String, catalog: String, namespace: Array[String]): Array[Byte] = {
-    val session = own()
+    val session = tuned()
     val query = analyzed(session, text, catalog, namespace).queryExecution
     reading(session, query) {
       val plan = query.executedPlan
@@ -70,7 +78,7 @@ object Bridge {
       namespace: Array[String],
       directory: String
   ): String = {
-    val session = own()
+    val session = tuned()
     val query = analyzed(session, text, catalog, namespace).queryExecution
     val files = reading(session, query) {
       val plan = query.executedPlan
@@ -124,6 +132,19 @@ object Bridge {
     )
     sessions.keySet.removeIf(_ != context.applicationId)
     sessions.computeIfAbsent(context.applicationId, _ => open(BridgeSession.settings))
+  }
+
+  /** The session, set for the size of what is registered now.
+    *
+    * Another thread may change the setting meanwhile: that costs time, and changes no result.
+    */
+  private def tuned(): SparkSession = {
+    val session = own()
+    val rows = registered.values.asScala.sum
+    val small = !registered.isEmpty && rows <= BridgeSession.interpretedRows
+    val settings = if (small) BridgeSession.interpreted else BridgeSession.compiled
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
+    session
   }
 
   private def small(): SmallQueries = {
@@ -194,9 +215,23 @@ private object BridgeSession {
 
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
-    "spark.sql.shuffle.partitions" -> "4",
     "spark.sql.session.timeZone" -> "UTC",
     "spark.slackwater.internal" -> "true"
+  )
+
+  /** Up to here a tick is done sooner than its generated code would be compiled. */
+  val interpretedRows = 500000L
+
+  val interpreted: Map[String, String] = Map(
+    "spark.sql.codegen.wholeStage" -> "false",
+    "spark.sql.codegen.factoryMode" -> "NO_CODEGEN",
+    "spark.sql.shuffle.partitions" -> "1"
+  )
+
+  val compiled: Map[String, String] = Map(
+    "spark.sql.codegen.wholeStage" -> "true",
+    "spark.sql.codegen.factoryMode" -> "FALLBACK",
+    "spark.sql.shuffle.partitions" -> "4"
   )
 
   /** Everything in one partition, so that nothing is shuffled or broadcast. */

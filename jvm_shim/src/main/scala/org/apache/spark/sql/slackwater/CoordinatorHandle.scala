@@ -48,6 +48,8 @@ final class CoordinatorHandle private (
   @volatile private var endpoint: Option[Endpoint] = None
   private var closed = false
   private val sessions = ConcurrentHashMap.newKeySet[String]()
+  // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
+  private val openBlocks = ConcurrentHashMap.newKeySet[String]()
 
   override def call(path: String, body: ObjectNode): JsonNode = {
     val response = send(path, body)
@@ -79,6 +81,7 @@ final class CoordinatorHandle private (
   /** Tells the coordinator that a session has ended. Best effort: starts nothing, raises nothing. */
   private[slackwater] def closeSession(id: String): Unit = {
     sessions.remove(id)
+    openBlocks.remove(id)
     endpoint.filter(_.isAlive).foreach { at =>
       val body = Json.obj()
       body.put("session", id)
@@ -112,6 +115,7 @@ final class CoordinatorHandle private (
       val at = running()
       try {
         val found = http.send(request(at, path, body, None), receiving)
+        noteBlock(body, found)
         // Somebody else listens there now, and has not looked at the call.
         if (found.statusCode == 401 && attempt < attempts) lost(at) else response = Some(found)
       } catch {
@@ -137,6 +141,9 @@ final class CoordinatorHandle private (
       body: ObjectNode,
       limit: Option[Duration]
   ): HttpRequest = {
+    val session = body.path("session").asText
+    if (openBlocks.contains(session)) body.put("transaction", "open")
+    else body.remove("transaction")
     val builder = HttpRequest
       .newBuilder(URI.create(at.address + path))
       .header("Authorization", s"Bearer ${at.token}")
@@ -146,6 +153,13 @@ final class CoordinatorHandle private (
     builder.build()
   }
 
+  /** Every answer to a session says whether the session is inside a transaction block. */
+  private def noteBlock(body: ObjectNode, response: HttpResponse[Array[Byte]]): Unit =
+    response.headers.firstValue("X-Slackwater-Transaction").ifPresent { state =>
+      val session = body.path("session").asText
+      if (state == "open") openBlocks.add(session) else openBlocks.remove(session)
+    }
+
   /** The living endpoint; starts the process, or finds the leader, when there is none. */
   private def running(): Endpoint = endpoint.filter(_.isAlive).getOrElse(start())
 
@@ -154,8 +168,18 @@ final class CoordinatorHandle private (
       if (closed) throw unavailable("the Spark application has ended")
       val started = launch().start()
       endpoint = Some(started)
+      if (started.process.isEmpty) attend(started)
       started
     }
+  }
+
+  /** Keeps a call open at a leader that is not ours: when it breaks, this application is gone, and
+    * what its sessions hold there is released.
+    */
+  private def attend(at: Endpoint): Unit = {
+    val body = Json.obj()
+    body.put("application", applicationId)
+    http.sendAsync(request(at, "/v1/attend", body, None), discarding)
   }
 
   private def launch(): Launch = Launch(

@@ -39,12 +39,13 @@ private[slackwater] object Holds extends Logging {
   )
   private val waiting = new LinkedBlockingQueue[Hold]()
   private lazy val sender = Executors.newSingleThreadExecutor { task =>
-    val thread = new Thread(task, "slackwater-release")
+    // A thread inherits the active session, and would keep it for ever.
+    val thread = new Thread(null, task, "slackwater-release", 0L, false)
     thread.setDaemon(true)
     thread
   }
 
-  /** Results that are pulled after their execution has ended. */
+  /** Results that are pulled after their execution has ended. PySpark's have no name at all. */
   private val lazyActions = Set("toLocalIterator")
 
   /** Ends `hold` with the running SQL execution, or, outside of one, when its plan is collected. */
@@ -80,7 +81,7 @@ private[slackwater] object Holds extends Logging {
       case end: SparkListenerSQLExecutionEnd =>
         val holds = running.remove(end.executionId)
         if (holds != null) {
-          val pulled = end.executionName.exists(lazyActions.contains)
+          val pulled = end.executionName.forall(lazyActions.contains)
           holds.forEach(hold => if (pulled) releaseWhenCollected(hold) else hold.release())
         }
       case _ =>

@@ -29,10 +29,10 @@ private[slackwater] final case class WrittenFile(
     times: Option[TimeRange]
 )
 
-/** The least and greatest time of a file's updates, and whether one of them retracts. */
+/** The least and greatest time of a file's updates, and whether a diff is not +1. */
 private[slackwater] final case class TimeRange(min: Long, max: Long, retracts: Boolean) {
   def including(time: Long, diff: Long): TimeRange =
-    TimeRange(math.min(min, time), math.max(max, time), retracts || diff < 0)
+    TimeRange(math.min(min, time), math.max(max, time), retracts || diff != 1)
 }
 
 /** What one task wrote: few rows as an Arrow IPC stream, many as a file. */

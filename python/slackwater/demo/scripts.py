@@ -1,0 +1,29 @@
+"""The demo's SQL: named statements in a file, with ``${placeholders}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from string import Template
+
+_HEADER = "-- name: "
+
+
+def read_script(name: str) -> Mapping[str, str]:
+    """The statements of ``<name>.sql`` beside this module, by their names, without semicolons."""
+    text = resources.files(__package__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    statements = {}
+    for block in text.split(_HEADER)[1:]:
+        title, _, body = block.partition("\n")
+        statements[title.strip()] = body.strip().removesuffix(";")
+    return statements
+
+
+def fill(statement: str, /, **values: object) -> str:
+    """The statement with its placeholders replaced. Raises KeyError when one has no value."""
+    return Template(statement).substitute({key: str(value) for key, value in values.items()})
+
+
+def literal(text: str) -> str:
+    """`text` as the inside of a string literal of Spark SQL."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,332 @@
+"""Checks of an installation, with advice: what `slackwater doctor` prints.
+
+Checks run in order. One that needs an earlier one which failed is reported as not checked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from sqlalchemy import inspect
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from slackwater.repr.errors import SlackwaterError
+from slackwater.spark import session as spark_session
+
+Outcome = Literal["ok", "warn", "FAIL", "skip"]
+
+DEFAULT_LOCATION = "slackwater-environment"
+SUPPORTED_JAVA = (17, 21)
+SUPPORTED_SPARK = "4.2"
+LEAST_FREE_BYTES = 100 * 2**20
+ADVISED_FREE_BYTES = 2**30
+JAVA_TIMEOUT_S = 20
+WAIT_MS = 2_000
+NAME_WIDTH = 12
+TEXT_WIDTH = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found. `advice` says what to do when the outcome is not ok."""
+
+    name: str
+    outcome: Outcome
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What is examined. `url` is the metastore's."""
+
+    location: Path
+    url: str
+    metastore: str | None
+    conf: Mapping[str, str]
+
+
+def examine(location: str | None, metastore: str | None, conf: Mapping[str, str]) -> int:
+    """Prints every check and returns the exit status: 1 if one failed, else 0.
+
+    Nothing is made at a location that does not exist yet: the session is then tried in a
+    temporary folder. `conf` are settings for Spark.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    findings: list[Finding] = []
+    for finding in _findings(location, metastore, conf):
+        findings.append(finding)
+        console.print(_line(finding))
+    failed = sum(finding.outcome == "FAIL" for finding in findings)
+    console.print("everything is in order" if failed == 0 else f"{failed} checks failed")
+    return 1 if failed else 0
+
+
+def _findings(
+    location: str | None, metastore: str | None, conf: Mapping[str, str]
+) -> Iterator[Finding]:
+    place = Path(location or conf.get("spark.slackwater.location") or DEFAULT_LOCATION).absolute()
+    store = metastore or conf.get("spark.slackwater.metastore")
+    with tempfile.TemporaryDirectory(
+        prefix="slackwater-doctor-", ignore_cleanup_errors=True
+    ) as tmp:
+        first = [_python(), _java(), _spark(), _jar(), *_location(place)]
+        yield from first
+        used = place if place.exists() else Path(tmp) / "environment"
+        url = store or f"sqlite:///{used}/metastore.sqlite"
+        installation = Installation(used, url, store, conf)
+        metastore_findings = list(_metastore(installation))
+        yield from metastore_findings
+        if any(finding.outcome == "FAIL" for finding in [*first, *metastore_findings]):
+            yield Finding("session", "skip", "not checked: correct what failed above first")
+            return
+        yield from _session(installation)
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return Finding("python", "ok", f"{version} ({sys.executable})")
+
+
+def _java() -> Finding:
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = "install a JDK 17 or 21 and let JAVA_HOME or PATH name it"
+    if program is None or not Path(program).exists():
+        return Finding("java", "FAIL", f"no java at {program or 'PATH'}", advice)
+    try:
+        answer = subprocess.run(
+            [program, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=JAVA_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("java", "FAIL", f"{program} does not run: {error}", advice)
+    found = java_major(answer.stderr + answer.stdout)
+    if found not in SUPPORTED_JAVA:
+        return Finding("java", "FAIL", f"version {found or 'unknown'} ({program})", advice)
+    return Finding("java", "ok", f"{found} ({program})")
+
+
+def java_major(text: str) -> int | None:
+    """The major version in the output of ``java -version``; None when it names none."""
+    quoted = re.search(r'version "(\d+)(?:\.(\d+))?', text)
+    if quoted is None:
+        return None
+    major = int(quoted[1])
+    return int(quoted[2]) if major == 1 and quoted[2] else major
+
+
+def _spark() -> Finding:
+    try:
+        version = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return Finding(
+            "spark", "FAIL", "pyspark is not installed", f"install pyspark {SUPPORTED_SPARK}"
+        )
+    if not version.startswith(f"{SUPPORTED_SPARK}."):
+        return Finding(
+            "spark",
+            "FAIL",
+            f"pyspark {version} is not supported",
+            f"install pyspark {SUPPORTED_SPARK}",
+        )
+    return Finding("spark", "ok", f"pyspark {version}")
+
+
+def _jar() -> Finding:
+    try:
+        jar = spark_session.jar_path()
+    except (FileNotFoundError, metadata.PackageNotFoundError) as error:
+        return Finding("shim", "FAIL", "no jar for this Spark", str(error))
+    return Finding("shim", "ok", f"{jar.name}, built for Spark {spark_session.spark_minor()}")
+
+
+def _location(place: Path) -> Sequence[Finding]:
+    nearest = place
+    while not nearest.exists():
+        nearest = nearest.parent
+    suffix = "" if place.exists() else ", does not exist yet"
+    try:
+        with tempfile.NamedTemporaryFile(dir=nearest, prefix=".slackwater-doctor-") as file:
+            file.write(b"slackwater")
+            file.flush()
+    except OSError as error:
+        text = f"{place}: cannot write in {nearest}: {error.strerror}"
+        return [Finding("location", "FAIL", text, "give a folder you may write: --location")]
+    free = shutil.disk_usage(nearest).free
+    return [Finding("location", "ok", f"{place}{suffix}"), _space(free, nearest)]
+
+
+def _space(free: int, folder: Path) -> Finding:
+    text = f"{free / 2**30:.1f} GiB free at {folder}"
+    if free < LEAST_FREE_BYTES:
+        return Finding("space", "FAIL", text, "free some space, or use another location")
+    if free < ADVISED_FREE_BYTES:
+        return Finding("space", "warn", text, "writes fail cleanly when it ends")
+    return Finding("space", "ok", text)
+
+
+def _metastore(installation: Installation) -> Iterator[Finding]:
+    try:
+        url = make_url(installation.url)
+    except SQLAlchemyError:
+        yield Finding("metastore", "FAIL", "the URL is not one", "give an SQLAlchemy URL")
+        return
+    shown = url.render_as_string(hide_password=True)
+    embedded = url.get_backend_name() == "sqlite"
+    if embedded and not Path(url.database or "").exists():
+        yield Finding("metastore", "ok", f"{shown}, made on first use")
+        return
+    advice = "remove what holds the file" if embedded else "check that the server runs"
+    try:
+        leader = _probe(installation.url, embedded)
+    except (SlackwaterError, SQLAlchemyError, sqlite3.Error) as error:
+        reason = error.message if isinstance(error, SlackwaterError) else type(error).__name__
+        yield Finding("metastore", "FAIL", f"{shown}: {_first_line(reason)}", advice)
+        return
+    yield Finding("metastore", "ok", shown)
+    if leader is not None:
+        yield Finding("leader", "ok", leader)
+
+
+def _probe(url: str, embedded: bool) -> str | None:
+    """Reads the metastore and, if it is a file, takes its write lock; says who leads."""
+    from slackwater.persist.leadership import current_leader
+    from slackwater.persist.metastore import Patience, connect
+
+    engine = connect(url)
+    try:
+        if embedded:
+            _take_write_lock(engine)
+        if not inspect(engine).has_table("environment"):
+            return None
+        leader = current_leader(engine, patience=Patience(wait_ms=WAIT_MS))
+    finally:
+        engine.dispose()
+    if leader is None:
+        return None
+    return f"epoch {leader.epoch}, application {leader.application}, {leader.address}"
+
+
+def _take_write_lock(engine: Any) -> None:
+    connection = engine.raw_connection()
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {WAIT_MS}")
+        connection.rollback()
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
+    finally:
+        connection.close()
+
+
+def _session(installation: Installation) -> Iterator[Finding]:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[1]").appName("slackwater doctor")
+    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", **installation.conf}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    builder = spark_session.configure(
+        builder, location=str(installation.location), metastore=installation.metastore
+    )
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        yield Finding("session", "FAIL", _first_line(str(error)), "see Spark's output above")
+        return
+    try:
+        for name, check, advice in _SESSION_CHECKS:
+            try:
+                yield Finding(name, "ok", check(spark))
+            except _WrongError as wrong:
+                yield Finding(name, "FAIL", str(wrong), advice)
+            except PySparkException as error:
+                yield Finding(name, "FAIL", _first_line(str(error)), advice)
+    finally:
+        spark.stop()
+
+
+class _WrongError(Exception):
+    """A check of the session did not find what must be there; the text says what it found."""
+
+
+def _extension(spark: Any) -> str:
+    """Walks the chain of parsers: each wraps the next in a field named `delegate`."""
+    found = []
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    while parser is not None:
+        found.append(parser.getClass().getSimpleName())
+        parser = _delegate(parser)
+    ours = [name for name in found if name.startswith("Slackwater")]
+    if len(ours) != 1:
+        raise _WrongError(f"the parsers are {', '.join(found)}: ours {len(ours)} times")
+    place = "outermost parser" if found[0] == ours[0] else f"behind {found[0]}"
+    return f"active, applied once, {place}"
+
+
+def _delegate(parser: Any) -> Any:
+    for declared in parser.getClass().getDeclaredFields():
+        if declared.getName() == "delegate":
+            declared.setAccessible(True)
+            return declared.get(parser)
+    return None
+
+
+def _parameters(spark: Any) -> str:
+    rows = spark.sql("SELECT :a AS b", args={"a": 41}).collect()
+    if [row["b"] for row in rows] != [41]:
+        raise _WrongError(f"SELECT :a gave {rows}")
+    return "SELECT :a bound through all parsers"
+
+
+def _catalog(spark: Any) -> str:
+    schemas = [row[0] for row in spark.sql("SHOW SCHEMAS IN slackwater").collect()]
+    if "default" not in schemas:
+        raise _WrongError(f"the schemas are {', '.join(schemas)}: default is missing")
+    count = spark.sql("SELECT count(*) FROM slackwater.mz_catalog.mz_objects").collect()[0][0]
+    return f"slackwater loaded, {len(schemas)} schemas, {count} objects"
+
+
+def _coordinator(spark: Any) -> str:
+    began = time.monotonic()
+    spark.sql("SELECT name FROM slackwater.mz_catalog.mz_databases").collect()
+    return f"answers a query in {(time.monotonic() - began) * 1000:.0f} ms"
+
+
+_SESSION_CHECKS: Sequence[tuple[str, Callable[[Any], str], str]] = (
+    ("extension", _extension, "start the session with slackwater.configure, or with the jar"),
+    ("parameters", _parameters, "another parser extension of this session drops parameters"),
+    ("catalog", _catalog, "leave spark.sql.catalog.slackwater unset"),
+    ("coordinator", _coordinator, "see log/coordinator.jsonl below the location"),
+)
+
+
+def _line(finding: Finding) -> str:
+    mark = {"ok": "green", "warn": "yellow", "FAIL": "red", "skip": "dim"}[finding.outcome]
+    advice = f"  {finding.advice}" if finding.advice and finding.outcome != "ok" else ""
+    name = escape(f"{finding.name:<{NAME_WIDTH}}")
+    text = escape(f"{finding.text:<{TEXT_WIDTH}}")
+    return f"{name} {text} [{mark}]{finding.outcome:<4}[/{mark}]{escape(advice)}".rstrip()
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -1,0 +1,260 @@
+"""What is measured. Each function takes an empty folder and yields results."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import json
+import os
+import sqlite3
+import statistics
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from tests.product.application import Application, coordinators
+
+WARM_UP = 15
+ROUNDS = 60
+SCAN_ROWS = 10_000_000
+IDLE_S = 30
+MASTER = "local[2]"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number. The smaller the better."""
+
+    name: str
+    what: str
+    unit: str
+    target: float
+    measured: float
+
+    @property
+    def passed(self):
+        return self.measured <= self.target
+
+
+class Coordinator:
+    """Calls the coordinator directly, as the shim does."""
+
+    def __init__(self, location):
+        with sqlite3.connect(location / "metastore.sqlite") as metastore:
+            address, token_file = metastore.execute(
+                "SELECT address, token_file FROM leaders ORDER BY epoch DESC LIMIT 1"
+            ).fetchone()
+        self._connection = http.client.HTTPConnection(urlsplit(address).netloc)
+        self._token = Path(token_file).read_text()
+
+    def call(self, path, body):
+        """The answer and how long it took in milliseconds."""
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        began = time.perf_counter()
+        self._connection.request("POST", path, json.dumps(body), headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        took = (time.perf_counter() - began) * 1000
+        assert response.status == 200, answer
+        return json.loads(answer), took
+
+
+def inserts(folder):
+    """A single row, acknowledged; and the coordinator's part of it, called directly."""
+    location = folder / "environment"
+    with Application(location, master=MASTER) as application:
+        application.sql("USE slackwater.default")
+        application.sql("CREATE TABLE t (k INT, v STRING)")
+        times = [
+            application.sql(f"INSERT INTO t VALUES ({number}, 'value')").ms
+            for number in range(WARM_UP + ROUNDS)
+        ]
+        yield Figure("insert_p50", "acknowledged INSERT of one row, p50", "ms", 60, p50(times))
+        coordinator = Coordinator(location)
+        (table,) = object_ids(application, "t")
+        parts = [
+            coordinator.call("/v1/write", write_of_one_row(table, number))[1]
+            for number in range(WARM_UP + ROUNDS)
+        ]
+        yield Figure("write_p50", "of it the coordinator, HTTP included, p50", "ms", 10, p50(parts))
+
+
+def write_of_one_row(table, number):
+    rows = pa.table({"k": pa.array([number], pa.int32()), "v": ["value"]})
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, rows.schema) as writer:
+        writer.write_table(rows)
+    return {
+        "session": "bench/1",
+        "write_id": f"00000000-0000-4000-8000-{number:012d}",
+        "hold": None,
+        "table": table,
+        "mode": "append",
+        "inline": [base64.b64encode(stream.getvalue()).decode()],
+        "files": [],
+    }
+
+
+def binds(folder):
+    """The call that chooses a time for a query over 100 collections."""
+    location = folder / "environment"
+    with Application(location, master=MASTER) as application:
+        application.sql("USE slackwater.default")
+        names = [f"t{number}" for number in range(100)]
+        for name in names:
+            application.sql(f"CREATE TABLE {name} (k INT)")
+            application.sql(f"INSERT INTO {name} VALUES (1)")
+        coordinator = Coordinator(location)
+        relations = [{"id": each, "as_of": None} for each in object_ids(application, *names)]
+        times = []
+        for number in range(WARM_UP + ROUNDS):
+            answer, took = coordinator.call(
+                "/v1/bind",
+                {
+                    "session": "bench/1",
+                    "execution": str(number),
+                    "relations": relations,
+                    "as_of": None,
+                    "write_target": None,
+                },
+            )
+            times.append(took)
+            coordinator.call("/v1/release", {"session": "bench/1", "holds": [answer["hold"]]})
+        yield Figure("bind_p50", "bind of 100 collections, HTTP included, p50", "ms", 5, p50(times))
+
+
+def scans(folder):
+    """A full scan of a large collection against Spark's own of the same files."""
+    location = folder / "environment"
+    with Application(location, master=MASTER) as application:
+        application.sql("USE slackwater.default")
+        application.sql("CREATE TABLE big (k BIGINT, v DOUBLE, s STRING, d DATE)")
+        application.sql(
+            "INSERT INTO big SELECT /*+ COALESCE(1) */ id, id * 0.5D, concat('name ', id % 1000), "
+            f"date_add(DATE '2013-01-01', cast(id % 365 AS INT)) FROM range({SCAN_ROWS})",
+            timeout_s=300,
+        )
+        files = [path for path in location.rglob("*.parquet") if path.stat().st_size > 2**20]
+        paths = ", ".join(repr(str(path)) for path in files)
+        application.python(f"spark.read.parquet({paths}).createOrReplaceTempView('plain')")
+        query = "SELECT count(*), sum(k), sum(v), max(s), min(d) FROM {}"
+        assert application.rows(query.format("big")) == application.rows(query.format("plain"))
+        ours, plain = [], []
+        for _ in range(9):
+            ours.append(application.sql(query.format("big")).ms)
+            plain.append(application.sql(query.format("plain")).ms)
+        ratio = statistics.median(ours[2:]) / statistics.median(plain[2:])
+        yield Figure(
+            "scan_ratio", "full scan of 10 million rows, against plain Parquet", "x", 1.15, ratio
+        )
+
+
+def visible(folder):
+    """From the INSERT's beginning to the answer of a read of a view that depends on it."""
+    location = folder / "environment"
+    with Application(location, master=MASTER) as application:
+        application.sql("USE slackwater.default")
+        application.sql("CREATE TABLE orders (id INT, customer INT, amount DECIMAL(10,2))")
+        application.sql("CREATE TABLE customers (id INT, country STRING)")
+        application.sql("INSERT INTO customers SELECT id, concat('c', id % 50) FROM range(1000)")
+        application.sql(
+            "INSERT INTO orders SELECT id, id % 1000, cast(id % 77 AS DECIMAL(10,2)) "
+            "FROM range(100000)"
+        )
+        application.sql(
+            "CREATE MATERIALIZED VIEW revenue AS SELECT c.country, count(*) AS n, "
+            "sum(o.amount) AS amount FROM orders o JOIN customers c ON o.customer = c.id "
+            "GROUP BY c.country"
+        )
+        total = application.value("SELECT sum(n) FROM revenue")
+        times = []
+        for number in range(WARM_UP + ROUNDS):
+            written = application.sql(f"INSERT INTO orders VALUES ({number}, {number}, 1.5)")
+            read = application.sql("SELECT sum(n) FROM revenue")
+            total += 1
+            assert read.rows == [[total]]
+            times.append(written.ms + read.ms)
+        yield Figure(
+            "visible_p50", "INSERT until a view over a join shows it, p50", "ms", 500, p50(times)
+        )
+
+
+def idle(folder):
+    """Processor time of an environment in which nothing happens."""
+    location = folder / "environment"
+    with Application(location, master=MASTER) as application:
+        application.sql("USE slackwater.default")
+        for number in range(100):
+            application.sql(f"CREATE TABLE t{number} (k INT)")
+        for number in range(20):
+            application.sql(
+                f"CREATE MATERIALIZED VIEW v{number} AS "
+                f"SELECT k, count(*) AS n FROM t{number} GROUP BY k"
+            )
+        for number in range(20):
+            application.sql(f"SELECT * FROM v{number}")
+        pids = [application.jvm(), *coordinators(location)]
+        pause = threading.Event()
+        pause.wait(5)
+        before, began = processor_s(pids), time.monotonic()
+        pause.wait(IDLE_S)
+        share = (processor_s(pids) - before) / (time.monotonic() - began) * 100
+        yield Figure("idle", "idle with 100 tables and 20 views, of one core", "%", 3, share)
+
+
+def start(folder):
+    """The first statement of a session, and plain SQL with the jar."""
+    with (
+        Application(folder / "with" / "environment", master=MASTER) as ours,
+        Application(folder / "without" / "environment", master=MASTER, jar=False) as plain,
+    ):
+        with_jar, without = [], []
+        for _ in range(7):
+            with_jar.append(median_of_select(ours))
+            without.append(median_of_select(plain))
+        yield Figure(
+            "plain_ratio",
+            "SELECT 1 with the jar, against without",
+            "x",
+            1.1,
+            statistics.median(with_jar) / statistics.median(without),
+        )
+        first = ours.sql("CREATE TABLE slackwater.default.t (k INT)").ms / 1000
+    yield Figure("first_statement", "first statement of a session", "s", 8, first)
+
+
+FIGURES = {
+    "inserts": inserts,
+    "binds": binds,
+    "scans": scans,
+    "visible": visible,
+    "idle": idle,
+    "start": start,
+}
+
+
+def p50(times):
+    return statistics.median(times[WARM_UP:])
+
+
+def median_of_select(application):
+    return statistics.median(application.sql("SELECT 1").ms for _ in range(ROUNDS))
+
+
+def object_ids(application, *names):
+    rows = application.rows("SELECT name, id FROM mz_catalog.mz_tables")
+    ids = dict(rows)
+    return [ids[name] for name in names]
+
+
+def processor_s(pids):
+    """Seconds of processor time that the processes have used."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")

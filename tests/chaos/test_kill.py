@@ -1,0 +1,177 @@
+"""Kills the coordinator or the driver at random moments while clients write.
+
+After each kill: every acknowledged write is there exactly once, no transaction is half there, and
+every view equals a recomputation. `SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it
+longer, or repeat a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+
+import pytest
+from tests.product.application import Application, Gone, SqlError, coordinators, kill, wait_until
+
+pytestmark = pytest.mark.spark
+
+SECONDS = float(os.environ.get("SLACKWATER_CHAOS_SECONDS", "100"))
+SEED = int(os.environ.get("SLACKWATER_CHAOS_SEED", "20130101"))
+WRITERS = 2
+UNCERTAIN = ("SLACKWATER_STATEMENT_INTERRUPTED", "SLACKWATER_COORDINATOR_UNAVAILABLE")
+SAID_NOTHING_HAPPENED = (
+    "SLACKWATER_FENCED",
+    "SLACKWATER_NO_TRANSACTION",
+    "SLACKWATER_TRANSACTION_LOST",
+)
+
+VIEWS = {
+    "totals": "SELECT writer, count(*) AS n, sum(x) AS x FROM singles GROUP BY writer",
+    "pairs": "SELECT l.id, l.x AS a, r.x AS b FROM lefts l JOIN rights r ON l.id = r.id",
+    "balance": "SELECT count(*) AS n, sum(a - b) AS difference FROM pairs",
+    "biggest": "SELECT writer, max(x) AS x FROM singles GROUP BY writer",
+}
+
+
+class Writer(threading.Thread):
+    """Writes single rows and transactions of two tables until it is told to stop or is cut off.
+
+    `acknowledged` and `uncertain` are ids; an id is in neither when the product said that nothing
+    was written.
+    """
+
+    def __init__(self, application, name, ids):
+        super().__init__(daemon=True)
+        self._application = application
+        self._name = name
+        self._ids = ids
+        self.stop = threading.Event()
+        self.acknowledged = {"single": set(), "pair": set()}
+        self.uncertain = {"single": set(), "pair": set()}
+        self.surprises = []
+
+    def run(self):
+        while not self.stop.is_set():
+            number = next(self._ids)
+            kind = "pair" if number % 3 == 0 else "single"
+            try:
+                self._write(kind, number)
+                self.acknowledged[kind].add(number)
+            except (Gone, TimeoutError):
+                self.uncertain[kind].add(number)
+                return
+            except SqlError as error:
+                self._failed(kind, number, error)
+
+    def _failed(self, kind, number, error):
+        if error.condition in UNCERTAIN:
+            self.uncertain[kind].add(number)
+        elif error.condition not in SAID_NOTHING_HAPPENED:
+            self.surprises.append(str(error))
+            self.uncertain[kind].add(number)
+        if kind == "pair":
+            try:
+                self._sql("ROLLBACK")
+            except (SqlError, Gone, TimeoutError):
+                self.stop.wait(0.01)
+
+    def _write(self, kind, number):
+        if kind == "single":
+            self._sql(f"INSERT INTO singles VALUES ({number}, '{self._name}', {number % 100})")
+            return
+        self._sql("BEGIN")
+        self._sql(f"INSERT INTO lefts VALUES ({number}, {number})")
+        self._sql(f"INSERT INTO rights VALUES ({number}, {number})")
+        self._sql("COMMIT")
+
+    def _sql(self, text):
+        self._application.sql(text, session=self._name, timeout_s=60)
+
+
+def ids_of(start):
+    number = start
+    while True:
+        yield number
+        number += WRITERS
+
+
+def open_application(location, writers):
+    application = Application(location)
+    for session in ("main", *writers):
+        application.sql("USE slackwater.default", session=session)
+    return application
+
+
+def create(application):
+    application.sql("CREATE TABLE singles (id INT, writer STRING, x INT)")
+    application.sql("CREATE TABLE lefts (id INT, x INT)")
+    application.sql("CREATE TABLE rights (id INT, x INT)")
+    for name, query in VIEWS.items():
+        application.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+
+
+def verify(application, writers):
+    """Compares the tables with what the writers were told, and the views with their queries."""
+    found = {
+        "single": Counter(row[0] for row in application.rows("SELECT id FROM singles")),
+        "pair": Counter(row[0] for row in application.rows("SELECT id FROM lefts")),
+    }
+    rights = Counter(row[0] for row in application.rows("SELECT id FROM rights"))
+    assert found["pair"] == rights, "half a transaction"
+    for kind, ids in found.items():
+        twice = [number for number, count in ids.items() if count != 1]
+        assert twice == [], f"{kind} more than once"
+        acknowledged = set().union(*(writer.acknowledged[kind] for writer in writers))
+        uncertain = set().union(*(writer.uncertain[kind] for writer in writers))
+        assert acknowledged - set(ids) == set(), f"acknowledged {kind} lost"
+        assert set(ids) - acknowledged - uncertain == set(), f"{kind} that nobody wrote"
+    for name, query in VIEWS.items():
+        kept = f"SELECT * FROM {name}"
+        difference = application.rows(
+            f"({kept} EXCEPT ALL {query}) UNION ALL ({query} EXCEPT ALL {kept})"
+        )
+        assert difference == [], name
+    assert application.value("SELECT coalesce(difference, 0) FROM balance") == 0
+
+
+def test_kill_loop(tmp_path):
+    location = tmp_path / "environment"
+    choices = random.Random(SEED)
+    deadline = time.monotonic() + SECONDS
+    names = [f"writer{number}" for number in range(WRITERS)]
+    generators = [ids_of(number) for number in range(WRITERS)]
+    writers = []
+    application = open_application(location, names)
+    create(application)
+    kills = Counter()
+    try:
+        while time.monotonic() < deadline:
+            running = [Writer(application, *each) for each in zip(names, generators, strict=True)]
+            writers += running
+            for writer in running:
+                writer.start()
+            running[0].stop.wait(choices.uniform(0.2, 3))
+            victim = choices.choice(["coordinator", "coordinator", "driver"])
+            kills[victim] += 1
+            if victim == "driver":
+                application.kill()
+                application = open_application(location, names)
+            else:
+                for pid in coordinators(location):
+                    kill(pid)
+                running[0].stop.wait(choices.uniform(0.1, 2))
+            for writer in running:
+                writer.stop.set()
+            for writer in running:
+                writer.join(90)
+                assert not writer.is_alive()
+            verify(application, writers)
+    finally:
+        application.close()
+    assert sum(kills.values()) >= 3
+    assert sum(len(w.acknowledged["single"]) for w in writers) > 20
+    assert [surprise for writer in writers for surprise in writer.surprises] == []
+    wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")

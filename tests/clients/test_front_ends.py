@@ -1,0 +1,264 @@
+"""One script through every front end: the same rows, the same errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from tests.product.application import (
+    CONF,
+    ROOT,
+    START_S,
+    Application,
+    SqlError,
+    coordinators,
+    descendants,
+    kill,
+    wait_until,
+)
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = Path(__file__).with_name("script.sql")
+SHOWING = ("SELECT", "SHOW", "EXPLAIN", "WITH", "DESCRIBE")
+MARK = "@@"
+_ERROR = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\].*?SQLSTATE: (\w{5})", re.DOTALL)
+_TIMES = re.compile(r"\b\d{13}\b|\d{4}-\d\d-\d\d[ T][\d:.]+|\b[us]\d+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    text: str
+    error: tuple[str, str] | None
+
+    @property
+    def shows(self):
+        return self.text.lstrip().upper().startswith(SHOWING)
+
+
+def statements():
+    found = []
+    for text in SCRIPT.read_text().split(";\n"):
+        marked = re.search(r"-- @error (\S+) (\S+)", text)
+        lines = [line for line in text.splitlines() if not line.startswith("--")]
+        body = "\n".join(lines).strip()
+        if body:
+            found.append(Statement(body, (marked[1], marked[2]) if marked else None))
+    return found
+
+
+def normalised(cell):
+    """Times and ids differ from run to run; NULL and booleans are written differently."""
+    if cell is None:
+        return "NULL"
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return re.sub(r"\s+", " ", _TIMES.sub("#", str(cell))).strip()
+
+
+def over_pyspark(application):
+    """What each statement gave: its rows as texts, or its error."""
+    outcomes = []
+    for statement in statements():
+        try:
+            result = application.sql(statement.text)
+            rows = [" ".join(normalised(cell) for cell in row) for row in result.rows]
+            outcomes.append(" ".join(rows) if statement.shows else "")
+        except SqlError as error:
+            outcomes.append((error.condition, error.sqlstate))
+    return outcomes
+
+
+def from_text(output):
+    """The outcomes in the output of a shell, from one mark to the next."""
+    outcomes = []
+    for statement, part in zip(statements(), split_at_marks(output), strict=True):
+        error = _ERROR.search(part)
+        if error is not None:
+            outcomes.append((error[1], error[2]))
+        elif statement.shows:
+            outcomes.append(part)
+        else:
+            outcomes.append("")
+    return outcomes
+
+
+def split_at_marks(output):
+    parts = re.split(rf"^.*{MARK} (\d+) {MARK}.*$\n?", output, flags=re.MULTILINE)
+    assert len(parts) == 2 * len(statements()) + 1, output[-3000:]
+    return parts[0:-1:2]
+
+
+def marked_script(path):
+    lines = []
+    for number, statement in enumerate(statements()):
+        lines.append(f"{statement.text};")
+        lines.append(f"SELECT '{MARK} {number} {MARK}';")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def rows_of_shell(outcomes, null="NULL"):
+    """Texts of shells in the form of `over_pyspark`."""
+    found = []
+    for outcome in outcomes:
+        if isinstance(outcome, tuple):
+            found.append(outcome)
+            continue
+        rows = [line for line in outcome.splitlines() if line.strip()]
+        found.append(
+            " ".join(" ".join(normalised(cell) for cell in row.split("\t")) for row in rows)
+        )
+    return found
+
+
+def check(outcomes, wanted):
+    for statement, outcome, expected in zip(statements(), outcomes, wanted, strict=True):
+        assert outcome == expected, statement.text
+    assert not any("Traceback" in str(outcome) for outcome in outcomes)
+
+
+@pytest.fixture(scope="module")
+def reference(shared_application):
+    """What PySpark gives; the errors are those that the script states."""
+    outcomes = over_pyspark(shared_application)
+    for statement, outcome in zip(statements(), outcomes, strict=True):
+        if statement.error is not None or isinstance(outcome, tuple):
+            assert outcome == statement.error, statement.text
+    shared_application.sql("USE spark_catalog.default")
+    return outcomes
+
+
+def test_pyspark_gives_the_right_rows(reference):
+    rows = {s.text: o for s, o in zip(statements(), reference, strict=True)}
+    assert rows["SELECT * FROM revenue ORDER BY country"] == "ch 2 14.50"
+    assert rows["SELECT * FROM total"] == "3 15.50"
+    assert rows["SELECT 1 AS of"] == "1"
+    assert "revenue" in rows["SHOW MATERIALIZED VIEWS"]
+
+
+def command(program, location, *arguments):
+    settings = []
+    for key, value in CONF.items():
+        settings += ["--conf", f"{key}={value}"]
+    script = "from slackwater.cli import app; app()"
+    return [
+        sys.executable,
+        "-c",
+        script,
+        program,
+        "--location",
+        str(location),
+        *settings,
+        *arguments,
+    ]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MASTER": "local[2]"}
+
+
+def test_spark_sql(reference, tmp_path):
+    script = marked_script(tmp_path / "script.sql")
+    done = subprocess.run(
+        command(
+            "sql",
+            tmp_path / "environment",
+            "--conf",
+            "spark.hadoop.hive.cli.errors.ignore=true",
+            "-f",
+            str(script),
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
+        timeout=300,
+        check=False,
+    )
+    output = "\n".join(
+        line
+        for line in done.stdout.splitlines()
+        if not line.startswith(("Time taken", "NOTICE", "WARNING"))
+    )
+    check(rows_of_shell(from_text(output)), reference)
+
+
+@contextlib.contextmanager
+def server(program, location, folder):
+    """A server in the foreground, with its port, until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    log = folder / f"{program}.log"
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            command(program, location, "--port", str(port)),
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def listening():
+        assert process.poll() is None, log.read_text()[-3000:]
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        wait_until(listening, within_s=START_S, what=f"{program} listens")
+        yield port
+    finally:
+        for pid in [*descendants(process.pid), process.pid]:
+            kill(pid)
+        process.wait()
+        wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")
+
+
+def test_thrift(reference, tmp_path):
+    script = marked_script(tmp_path / "script.sql")
+    location = tmp_path / "environment"
+    jars = Path(str(resources.files("pyspark"))) / "jars"
+    with server("thriftserver", location, tmp_path) as port:
+        done = subprocess.run(
+            [
+                "java",
+                "-cp",
+                f"{jars}/*",
+                "org.apache.hive.beeline.BeeLine",
+                "-u",
+                f"jdbc:hive2://127.0.0.1:{port}",
+                "--silent=true",
+                "--force=true",
+                "--showHeader=false",
+                "--outputformat=tsv2",
+                "--nullemptystring=false",
+                "-f",
+                str(script),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=tmp_path,
+            timeout=300,
+            check=False,
+        )
+    check(rows_of_shell(from_text(done.stdout)), reference)
+
+
+def test_connect(reference, tmp_path):
+    with (
+        server("connect", tmp_path / "environment", tmp_path) as port,
+        Application(tmp_path / "client" / "none", remote=f"sc://127.0.0.1:{port}") as client,
+    ):
+        check(over_pyspark(client), reference)

@@ -1,0 +1,151 @@
+"""What the coordinator calls in the driver."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from parts_coordinator import (
+    Json,
+    PartsCoordinator,
+    Table,
+    schema,
+)
+from parts_values import (
+    kv,
+    updates,
+)
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+# --- the bridge
+
+
+class Bridge:
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.scala = spark._jvm.org.apache.spark.sql.slackwater.Bridge
+
+    def strings(self, *values: str) -> Any:
+        array = self.spark.sparkContext._gateway.new_array(
+            self.spark._jvm.java.lang.String, len(values)
+        )
+        for i, value in enumerate(values):
+            array[i] = value
+        return array
+
+    def analyze(self, text: str) -> Json:
+        found: Json = json.loads(self.scala.analyze(text, "slackwater", self.strings("default")))
+        return found
+
+    def collect(self, text: str) -> pa.Table:
+        stream = self.scala.collect(text, "slackwater", self.strings("default"))
+        return pa.ipc.open_stream(stream).read_all()
+
+    def register(self, name: str, table: Table, **bounds: int) -> None:
+        relation = {
+            "id": table.id,
+            "files": table.files,
+            "inline": table.inline,
+            "lower": bounds.get("lower"),
+            "upper": bounds.get("upper"),
+            "advance_to": bounds.get("advance_to"),
+        }
+        self.scala.register(name, json.dumps(table.schema), json.dumps(relation))
+
+
+@pytest.fixture
+def bridge(spark: SparkSession) -> Bridge:
+    return Bridge(spark)
+
+
+def test_analyze(bridge: Bridge, env: PartsCoordinator, t: Table) -> None:
+    view = env.create("w", schema(k="integer"), "view")
+    view.view = {
+        "query": "SELECT k FROM t WHERE k > 1",
+        "catalog": "slackwater",
+        "namespace": ["default"],
+    }
+    found = bridge.analyze("SELECT w.k, mz_now() n, rand() r FROM w JOIN t USING (k)")
+    assert [f["name"] for f in found["schema"]["fields"]] == ["k", "n", "r"]
+    assert (found["relations"], found["views"], found["foreign"]) == ([t.id], [view.id], [])
+    assert (found["nondeterministic"], found["uses_mz_now"]) == (["rand"], True)
+    assert env.seen("/v1/bind") == []
+    assert bridge.analyze("SELECT now() FROM range(3)")["nondeterministic"] == ["now"]
+
+
+def test_analyze_names_foreign_relations(bridge: Bridge, spark: SparkSession, t: Table) -> None:
+    spark.sql("CREATE TABLE IF NOT EXISTS spark_catalog.default.other (k INT) USING parquet")
+    found = bridge.analyze("SELECT * FROM t JOIN spark_catalog.default.other USING (k)")
+    assert [name.split(".")[-1] for name in found["foreign"]] == ["other"]
+
+
+def test_analyze_gives_sparks_errors(bridge: Bridge, t: Table) -> None:
+    error = bridge.analyze("SELECT nothing FROM t")["error"]
+    assert error["condition"] == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    assert error["sqlstate"] == "42703"
+    assert error["position"] == {"line": 1, "column": 7}
+    assert "SQLSTATE" not in error["message"]
+    assert not error["message"].startswith("[")
+    assert bridge.analyze("SELECT 1 +")["error"]["sqlstate"] == "42601"
+
+
+def test_registered_updates(
+    bridge: Bridge, env: PartsCoordinator, t: Table, tmp_path: Path
+) -> None:
+    t.put_file(tmp_path / "more.parquet", updates((7, "g", 11, 1), (7, "g", 21, -1)), None, None)
+    bridge.register("every", t)
+    bridge.register("some", t, lower=11, upper=21)
+    bridge.register("late", t, upper=21, advance_to=15)
+    rows = bridge.collect("SELECT * FROM every ORDER BY __time, k NULLS FIRST").to_pylist()
+    assert [tuple(r.values()) for r in rows] == [
+        (None, None, 10, 1),
+        (1, "a", 10, 1),
+        (2, "b", 10, 1),
+        (7, "g", 11, 1),
+        (5, "e", 20, 1),
+        (7, "g", 21, -1),
+    ]
+    some = bridge.collect("SELECT k, __time, __diff FROM some ORDER BY k").to_pylist()
+    assert [tuple(r.values()) for r in some] == [(5, 20, 1), (7, 11, 1)]
+    late = bridge.collect("SELECT __time, sum(__diff) FROM late GROUP BY 1 ORDER BY 1")
+    assert [tuple(r.values()) for r in late.to_pylist()] == [(15, 4), (20, 1)]
+    both = bridge.collect("SELECT count(*) c FROM every a JOIN every b ON a.k = b.k")
+    assert both.to_pylist() == [{"c": 7}]
+    assert env.seen("/v1/bind") == []
+    bridge.scala.unregister(bridge.strings("every", "some", "late"))
+    with pytest.raises(PySparkException):
+        bridge.collect("SELECT * FROM every")
+
+
+def test_collect_reads_collections_and_releases(
+    bridge: Bridge, env: PartsCoordinator, t: Table
+) -> None:
+    table = bridge.collect("SELECT count(*) c FROM t AS OF 15")
+    assert table.to_pylist() == [{"c": 3}]
+    assert env.released(env.last_hold)
+
+
+def test_write_describes_its_files(
+    bridge: Bridge, env: PartsCoordinator, t: Table, tmp_path: Path
+) -> None:
+    t.put_inline(kv((5, "e")), 30, -1)
+    bridge.register("all_of_t", t)
+    found = json.loads(
+        bridge.scala.write(
+            "SELECT /*+ COALESCE(1) */ * FROM all_of_t",
+            "slackwater",
+            bridge.strings("default"),
+            (tmp_path / "out").as_uri(),
+        )
+    )
+    [file] = found
+    assert (file["rows"], file["min_time"], file["max_time"]) == (5, 10, 30)
+    assert file["has_retractions"] is True
+    assert Path(file["uri"].removeprefix("file://")).stat().st_size == file["size_bytes"]

@@ -1,0 +1,53 @@
+"""Plain Spark SQL gives the same with the jar as without it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from tests.product.application import Application, SqlError, coordinators
+
+pytestmark = pytest.mark.spark
+
+CORPUS = Path(__file__).with_name("plain_corpus.json")
+ROUNDS = 60
+
+
+def run(application):
+    outcomes = []
+    for entry in json.loads(CORPUS.read_text()):
+        text, args = (entry, None) if isinstance(entry, str) else (entry["sql"], entry["args"])
+        try:
+            result = application.sql(text, args=args)
+            outcomes.append([list(result.columns), result.rows])
+        except SqlError as error:
+            outcomes.append([error.kind, error.condition, error.sqlstate])
+    return outcomes
+
+
+def median_ms(application, text):
+    for _ in range(20):
+        application.sql(text)
+    return statistics.median(application.sql(text).ms for _ in range(ROUNDS))
+
+
+def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
+    corpus = json.loads(CORPUS.read_text())
+    assert len(corpus) >= 100
+    with (
+        Application(tmp_path / "with" / "environment") as ours,
+        Application(tmp_path / "without" / "environment", jar=False) as plain,
+    ):
+        wanted = run(plain)
+        for entry, outcome, expected in zip(corpus, run(ours), wanted, strict=True):
+            assert outcome == expected, entry
+        assert coordinators(tmp_path / "with" / "environment") == []
+        assert not (tmp_path / "with" / "environment").exists()
+        assert sum(isinstance(outcome[0], list) for outcome in wanted) > 80
+        with_jar, without = [], []
+        for _ in range(5):
+            with_jar.append(median_ms(ours, "SELECT 1"))
+            without.append(median_ms(plain, "SELECT 1"))
+        assert min(with_jar) <= min(without) * 1.15 + 0.5

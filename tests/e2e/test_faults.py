@@ -1,0 +1,188 @@
+"""Faults of the world outside: bad files, a metastore that goes away, a disk that is full."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from tests.product.application import Application, SqlError, coordinators, wait_until
+
+pytestmark = pytest.mark.spark
+
+STATUS = (
+    "SELECT s.status, s.error FROM mz_internal.mz_source_statuses s "
+    "JOIN mz_catalog.mz_sources o ON s.id = o.id "
+    "JOIN mz_catalog.mz_schemas c ON o.schema_id = c.id "
+    "WHERE o.name = '{source}' AND c.name = '{schema}'"
+)
+
+
+def drop_in(folder, name, text):
+    """A file that appears as a whole."""
+    folder.mkdir(exist_ok=True)
+    hidden = folder / f".{name}"
+    hidden.write_text(text)
+    hidden.rename(folder / name)
+
+
+def create_source(place, name, file_format, *more):
+    options = ", ".join([f"PATH '{place.folder / name}'", f"FORMAT {file_format}", *more])
+    place.sql(
+        f"CREATE SOURCE {name} (k INT, v STRING) FROM FILES ({options}) "
+        "WITH (TIMESTAMP INTERVAL '50ms')"
+    )
+
+
+def status(place, source):
+    rows = place.rows(STATUS.format(source=source, schema=place.schema))
+    return tuple(rows[0]) if rows else ("", "")
+
+
+def wait_for_rows(place, relation, wanted):
+    wait_until(
+        lambda: sorted(place.rows(f"SELECT k FROM {relation}")) == [[k] for k in wanted],
+        what=f"{relation} = {wanted}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("file_format", "good", "bad", "line"),
+    [
+        ("CSV", "1,a\n", "2,b\n\n3,c\nx,d\n", 4),
+        ("JSON", '{"k": 1}\n', '{"k": 2}\n{"k": 3\n', 2),
+    ],
+)
+def test_malformed_row_stalls_its_source_alone(workplace, file_format, good, bad, line):
+    folder = workplace.folder / "feed"
+    drop_in(folder, "1.txt", good)
+    create_source(workplace, "feed", file_format)
+    drop_in(workplace.folder / "other", "1.txt", good)
+    create_source(workplace, "other", file_format)
+    wait_for_rows(workplace, "feed", [1])
+    drop_in(folder, "2.txt", bad)
+    wait_until(lambda: status(workplace, "feed")[0] == "stalled", what="the source stalls")
+    assert f"2.txt, line {line}:" in status(workplace, "feed")[1]
+    drop_in(workplace.folder / "other", "2.txt", good.replace("1", "7"))
+    wait_for_rows(workplace, "other", [1, 7])
+    assert workplace.rows("SELECT k FROM feed") == [[1]]
+    drop_in(folder, "2.txt", good.replace("1", "5"))
+    wait_for_rows(workplace, "feed", [1, 5])
+    assert status(workplace, "feed") == ("running", None)
+
+
+def test_skip_counts_bad_rows(workplace):
+    drop_in(workplace.folder / "feed", "1.csv", "1,a\nx,b\n3,c\n")
+    create_source(workplace, "feed", "CSV", "ON ERROR SKIP")
+    wait_for_rows(workplace, "feed", [1, 3])
+
+
+def test_a_file_that_vanished_is_told_and_its_rows_stay(workplace):
+    folder = workplace.folder / "feed"
+    drop_in(folder, "1.csv", "1,a\n")
+    create_source(workplace, "feed", "CSV")
+    wait_for_rows(workplace, "feed", [1])
+    (folder / "1.csv").unlink()
+    wait_until(lambda: "1.csv" in (status(workplace, "feed")[1] or ""), what="the status names it")
+    assert workplace.rows("SELECT k FROM feed") == [[1]]
+    drop_in(folder, "2.csv", "2,b\n")
+    wait_for_rows(workplace, "feed", [1, 2])
+
+
+def test_data_error_stalls_one_view(workplace):
+    workplace.sql("CREATE TABLE t (k INT, d INT)")
+    workplace.sql("CREATE MATERIALIZED VIEW quotients AS SELECT k, 10 div d AS q FROM t")
+    workplace.sql("CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM t")
+    workplace.sql("INSERT INTO t VALUES (1, 5)")
+    assert workplace.rows("SELECT q FROM quotients") == [[2]]
+    workplace.sql("INSERT INTO t VALUES (2, 0)")
+    with pytest.raises(SqlError) as failed:
+        workplace.rows("SELECT q FROM quotients")
+    assert failed.value.condition == "SLACKWATER_DATA_ERROR"
+    assert failed.value.sqlstate.startswith("22")
+    assert workplace.value("SELECT n FROM counted") == 2
+    workplace.sql("DELETE FROM t WHERE k = 2")
+    wait_for_rows_of(workplace, "SELECT q FROM quotients", [[2]])
+
+
+def wait_for_rows_of(place, query, wanted):
+    def fits():
+        try:
+            return place.rows(query) == wanted
+        except SqlError:
+            return False
+
+    wait_until(fits, what=query)
+
+
+@pytest.mark.postgres
+def test_metastore_that_goes_away_and_comes_back(postgres, tmp_path):
+    """PostgreSQL stopped for more than ten seconds: a clear error, then everything goes on."""
+    location = tmp_path / "environment"
+    with Application(location, postgres.new_database()) as application:
+        application.sql("USE slackwater.default")
+        application.sql("CREATE TABLE t (k INT)")
+        application.sql("INSERT INTO t VALUES (1)")
+        postgres.stop()
+        try:
+            with pytest.raises(SqlError) as failed:
+                application.sql("INSERT INTO t VALUES (2)", timeout_s=60)
+            assert failed.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
+        finally:
+            postgres.start()
+        wait_until(lambda: insert(application, 3), within_s=60, what="a write succeeds again")
+        assert application.rows("SELECT k FROM t ORDER BY k") == [[1], [3]]
+
+
+def insert(application, number):
+    try:
+        application.sql(f"INSERT INTO t VALUES ({number})")
+    except SqlError:
+        return False
+    return True
+
+
+def insert_often(application, values):
+    for _ in range(20):
+        application.sql(f"INSERT INTO t VALUES {values}", timeout_s=60)
+
+
+def test_no_space(tmp_path):
+    """A limit on the size of files stands for a full disk: large writes fail, reads go on."""
+    import resource
+
+    location = tmp_path / "environment"
+    with Application(location) as application:
+        application.sql("USE slackwater.default")
+        application.sql("CREATE TABLE t (k INT, v STRING)")
+        application.sql("CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM t")
+        application.sql("INSERT INTO t VALUES (1, 'a')")
+        (pid,) = coordinators(location)
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        largest = max(path.stat().st_size for path in location.rglob("*") if path.is_file())
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, before[1]))
+        text = "x" * 1500
+        values = ", ".join(f"({n}, '{text}{n}')" for n in range(1000))
+        with pytest.raises(SqlError) as failed:
+            insert_often(application, values)
+        assert failed.value.condition in (
+            "SLACKWATER_NO_SPACE",
+            "SLACKWATER_METASTORE_UNAVAILABLE",
+            "SLACKWATER_STORAGE_UNAVAILABLE",
+        )
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+        wait_until(lambda: application.value("SELECT n FROM counted") >= 1, what="reads go on")
+        application.sql("INSERT INTO t VALUES (2, 'b')")
+        assert application.value("SELECT count(*) FROM t WHERE k = 2 AND v = 'b'") == 1
+
+
+def test_ctrl_c_reaches_no_coordinator(tmp_path):
+    """An interrupt goes to the driver's process group; the coordinator is in another."""
+    location = tmp_path / "environment"
+    with Application(location) as application:
+        application.sql("USE slackwater.default")
+        (pid,) = coordinators(location)
+        assert os.getpgid(pid) != os.getpgid(application.pid)
+        os.killpg(os.getpgid(application.pid), signal.SIGURG)
+        application.sql("CREATE TABLE t (k INT)")
+        assert coordinators(location) == [pid]

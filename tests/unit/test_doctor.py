@@ -1,0 +1,83 @@
+"""The doctor's checks that need no session."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from slackwater import doctor
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_392"', 8),
+        ("no such thing", None),
+    ],
+)
+def test_java_version(text, major):
+    assert doctor.java_major(text) == major
+
+
+def test_java_of_another_version_fails_with_advice(tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    finding = doctor._java()
+    assert finding.outcome == "FAIL"
+    assert "11" in finding.text
+    assert "17" in finding.advice
+
+
+def test_no_java_fails(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert doctor._java().outcome == "FAIL"
+
+
+def test_location_that_is_missing_is_not_made(tmp_path):
+    place = tmp_path / "one" / "two"
+    findings = doctor._location(place)
+    assert [finding.outcome for finding in findings] == ["ok", "ok"]
+    assert not place.exists()
+
+
+def test_location_below_a_file_fails(tmp_path):
+    (tmp_path / "file").write_text("x")
+    if os.geteuid() == 0:
+        place = Path("/proc/slackwater")
+    else:
+        tmp_path.chmod(0o500)
+        place = tmp_path / "environment"
+    assert doctor._location(place)[0].outcome == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("free", "outcome"), [(2**40, "ok"), (500 * 2**20, "warn"), (2**20, "FAIL")]
+)
+def test_space(free, outcome, tmp_path):
+    assert doctor._space(free, tmp_path).outcome == outcome
+
+
+def test_metastore_that_something_holds_fails(tmp_path):
+    path = tmp_path / "metastore.sqlite"
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("CREATE TABLE x (y)")
+    holder.execute("BEGIN EXCLUSIVE")
+    installation = doctor.Installation(tmp_path, f"sqlite:///{path}", None, {})
+    findings = list(doctor._metastore(installation))
+    assert [finding.outcome for finding in findings] == ["FAIL"]
+    holder.close()
+
+
+def test_password_of_the_metastore_is_hidden(tmp_path):
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/nothing?connect_timeout=1"
+    findings = list(doctor._metastore(doctor.Installation(tmp_path, url, url, {})))
+    assert findings[-1].outcome == "FAIL"
+    assert "secret" not in str(findings)
