@@ -126,7 +126,7 @@ class SparkBridge:
                     case FileBody():
                         entry["file"] = file_json(part, part.body)
                     case InlineBody(ipc) if (entry.get("id"), schema) not in sent:
-                        entry["inline"] = inline_text(part, ipc, view.desc)
+                        entry["inline"] = inline_text(ipc, view.desc)
                 parts.append(entry)
             entries.append(
                 {
