@@ -22,6 +22,7 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 
 def new_session() -> SparkSession:
+    """A session for many small queries: compiling them would take longer than running them."""
     return (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
@@ -31,6 +32,7 @@ def new_session() -> SparkSession:
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
 
@@ -41,11 +43,15 @@ class SparkEngine:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.queries: list[str] = []
+        self._empty: dict[str, RelationDesc] = {}
 
     def schema_of(self, query: str) -> RelationDesc:
         return RelationDesc.from_json(self._spark.sql(query).schema.json())
 
     def empty_view(self, name: str, desc: RelationDesc) -> None:
+        if self._empty.get(name) == desc:
+            return
+        self._empty[name] = desc
         schema = StructType.fromJson(json.loads(desc.to_json()))
         self._spark.createDataFrame([], schema).createOrReplaceTempView(name)
 

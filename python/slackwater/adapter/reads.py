@@ -171,7 +171,8 @@ class Reads:
     ) -> None:
         """Returns once the item's contents at `time` are final.
 
-        Raises the item's data error when that is why it does not get there, and
+        Raises the item's data error when that is why it does not get there,
+        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`, and
         SLACKWATER_WAIT_TIMEOUT after the session's statement_timeout.
         """
         timeout_s = parse_duration(session.variable("statement_timeout")) / 1000
@@ -180,6 +181,7 @@ class Reads:
             if item.id not in self._env.state.items:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
             if not self._env.upper(item).allows(time):
+                self._refuse_skipped(item, time)
                 return True
             self._env.worker.raise_if_stalled(item.id)
             return False
@@ -191,6 +193,18 @@ class Reads:
                 timestamp=str(time),
                 seconds=f"{timeout_s:g}",
                 complete=str(self._env.upper(item).last_complete()),
+            )
+
+    def _refuse_skipped(self, item: CatalogItem, time: Timestamp) -> None:
+        """A view that recovers from a data error moves its since past times that are held, too."""
+        if item.shard_id is None:
+            return
+        since = self._env.persist.state(item.shard_id).since
+        if since > time:
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"a row made the query of {item.full_name} fail at {time}; "
+                f"it can be read from {since} on",
             )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:

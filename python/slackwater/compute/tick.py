@@ -48,6 +48,9 @@ BROADCAST_LIMIT_ROWS = 20_000
 TICK_LIMIT_ROWS = 2_000_000
 """A tick after the first one takes about so many rows of input, to bound its memory."""
 
+KEYED_TICK_LIMIT_PARTS = 64
+"""Of a plan that computes groups anew at each time, a tick takes about so many times."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Delta:
@@ -156,7 +159,9 @@ def _maintain(run: _Run) -> tuple[Append, ...]:
     upper = tick.upper
     if not tick.first and not tick.collapse:
         read = [p for g in flow.inputs for p in _parts(run, g, tick.lower, upper)]
-        upper = capped_upper(read, tick.lower, upper, TICK_LIMIT_ROWS)
+        keyed = any(aggregate.is_keyed for aggregate in flow.plan.aggregates)
+        most = KEYED_TICK_LIMIT_PARTS if keyed else len(read)
+        upper = capped_upper(read, tick.lower, upper, TICK_LIMIT_ROWS, most)
     for global_id in flow.inputs:
         delta = _input_delta(run, global_id, upper)
         if delta.rows:
