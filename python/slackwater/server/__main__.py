@@ -205,11 +205,12 @@ def _serve(
         logging.shutdown()
         os._exit(70)
 
+    bridge = SparkBridge()
     coordinator = Coordinator.open(
         engine=engine,
         location=str(settings.location),
         epoch=epoch,
-        spark=SparkBridge(),
+        spark=bridge,
         log=str(log),
         on_fatal=stop,
     )
@@ -241,6 +242,7 @@ def _serve(
     )
     os.close(answers)
     coordinator.start()
+    threading.Thread(target=bridge.warm, name="attach", daemon=True).start()
     _wait_for_end_of_input()
     _log.info("driver is gone")
     token_file.unlink(missing_ok=True)
