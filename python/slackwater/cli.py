@@ -141,6 +141,9 @@ def _submit_arguments(
     }
     jars = [jar for jar in settings.pop("spark.jars", "").split(",") if jar]
     arguments = ["--jars", ",".join([*jars, jar])]
+    # The threads of the Thrift server that open a session do not see --jars.
+    path = [entry for entry in (settings.pop("spark.driver.extraClassPath", ""), jar) if entry]
+    arguments += ["--driver-class-path", os.pathsep.join(path)]
     for key, value in settings.items():
         arguments += ["--conf", f"{key}={value}"]
     return arguments

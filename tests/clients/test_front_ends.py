@@ -61,7 +61,8 @@ def normalised(cell):
         return "NULL"
     if isinstance(cell, bool):
         return str(cell).lower()
-    return re.sub(r"\s+", " ", _TIMES.sub("#", str(cell))).strip()
+    # beeline puts NUL around a cell that has line ends.
+    return re.sub(r"\s+", " ", _TIMES.sub("#", str(cell).replace("\0", ""))).strip()
 
 
 def over_pyspark(application):
@@ -138,11 +139,15 @@ def reference(shared_application):
 
 
 def test_pyspark_gives_the_right_rows(reference):
-    rows = {s.text: o for s, o in zip(statements(), reference, strict=True)}
-    assert rows["SELECT * FROM revenue ORDER BY country"] == "ch 2 14.50"
-    assert rows["SELECT * FROM total"] == "3 15.50"
-    assert rows["SELECT 1 AS of"] == "1"
-    assert "revenue" in rows["SHOW MATERIALIZED VIEWS"]
+    found = {}
+    for statement, outcome in zip(statements(), reference, strict=True):
+        found.setdefault(statement.text, []).append(outcome)
+    revenue = found["SELECT * FROM revenue ORDER BY country"]
+    assert revenue == ["at 2 12.50 de 1 5.25", "at 2 14.50", "ch 2 14.50"]
+    totals = ["3 17.75", "3 19.75", "3 15.50", ("TABLE_OR_VIEW_NOT_FOUND", "42P01")]
+    assert found["SELECT * FROM total"] == totals
+    assert found["SELECT 1 AS of"] == ["1"]
+    assert "revenue" in found["SHOW MATERIALIZED VIEWS"][0]
 
 
 def command(program, location, *arguments):

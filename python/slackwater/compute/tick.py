@@ -36,6 +36,9 @@ from slackwater.sql.plan import Aggregate, Opaque, ViewPlan
 COLLECT_LIMIT_ROWS = 50_000
 """From so many rows of input on, results are written by executors and not collected."""
 
+INLINE_LIMIT_ROWS = 10_000
+"""Up to so many rows that executors wrote become an inline part."""
+
 SMALL_LIMIT_ROWS = 200_000
 SMALL_LIMIT_BYTES = 8 * 1024 * 1024
 """A query that reads less than both is computed from rows in memory, without jobs."""
@@ -292,7 +295,7 @@ def _updates(
         return ()
     views = [_named(run, view) for view in sorted(query.reads, key=lambda v: (str(v.leaf), v.old))]
     if _is_large(run):
-        return _written(run, query, views, shard)
+        return _few_inline(run, _written(run, query, views, shard), shard, desc)
     if _is_small(views):
         collected = run.engine.collect_small(query.text, views)
     else:
@@ -330,6 +333,19 @@ def _written(
         for file in files
         if file.rows
     )
+
+
+def _few_inline(
+    run: _Run, parts: tuple[NewPart, ...], shard: int, desc: RelationDesc
+) -> tuple[NewPart, ...]:
+    """Few rows out of much input go inline: whoever reads them needs no Spark job then."""
+    if not parts or sum(part.rows for part in parts) > INLINE_LIMIT_ROWS:
+        return parts
+    made = run.shards.new_parts(shard, run.shards.read(parts, desc))
+    for part in parts:
+        if isinstance(part.body, FileBody):
+            blobs.local_path(part.body.uri).unlink(missing_ok=True)
+    return made
 
 
 def _named(run: _Run, view: UpdatesView) -> NamedUpdates:
