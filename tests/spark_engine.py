@@ -10,7 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -29,6 +31,8 @@ def new_session() -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.autoBroadcastJoinThreshold", "-1")
+        .config("spark.sql.join.preferSortMergeJoin", "false")
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.driver.memory", "1g")
@@ -79,7 +83,8 @@ class SparkEngine:
             for name in (TIME_COLUMN, DIFF_COLUMN)
         ]
         frame = self._spark.createDataFrame(table, StructType.fromJson(updates))
-        frame.createOrReplaceTempView(view_name)
+        # One partition needs no exchange before a join or an aggregate.
+        frame.coalesce(1).createOrReplaceTempView(view_name)
 
     def unregister(self, view_names):
         for name in view_names:
@@ -91,6 +96,9 @@ class SparkEngine:
             return self._spark.sql(sql).toArrow()
         except PySparkException as error:
             raise _translated(error) from None
+        except Py4JJavaError as error:
+            # What fails in a job below a broadcast comes unconverted.
+            raise _translated(_innermost(error.java_exception)) from None
 
     def collect_small(self, sql, views):
         for view in views:
@@ -139,6 +147,12 @@ def _written(path: Path) -> WrittenFile:
         max_time=times["max"] or 0,
         has_retractions=bool(pc.any(pc.less(table.column(DIFF_COLUMN), 0)).as_py()),
     )
+
+
+def _innermost(exception) -> PySparkException:
+    while exception.getCause() is not None:
+        exception = exception.getCause()
+    return convert_exception(exception)
 
 
 def _translated(error: PySparkException) -> SlackwaterError:

@@ -135,8 +135,16 @@ def run(bench, boundaries):
             bench.wait(name, upper - 1)
 
 
-@pytest.mark.parametrize("queries", [[*VIEWS, *OPAQUE], JOINS], ids=["views", "joins"])
-@pytest.mark.parametrize(("as_of", "boundaries"), [(0, (3, 6, 11)), (3, (11,))])
+@pytest.mark.parametrize(
+    ("queries", "as_of", "boundaries"),
+    [
+        ([*VIEWS, *OPAQUE], 0, (5, 11)),
+        (VIEWS[1::2], 3, (11,)),
+        (JOINS[::2], 0, (5, 11)),
+        (JOINS[1::2], 2, (7, 11)),
+    ],
+    ids=["views", "views, one interval", "joins", "more joins"],
+)
 def test_views_are_exact_at_every_time(bench, expected, queries, as_of, boundaries):
     names = {f"v{i}": query for i, query in enumerate(queries)}
     for name, query in names.items():
@@ -288,6 +296,23 @@ def test_times_at_which_a_view_had_failed_cannot_be_read_after_its_recovery(benc
     bench.commit(20, {"a": [(a(3, 1), 12, 1)]})
     bench.wait("above", 19)
     assert bench.since(above) == 7
+
+
+def test_a_row_that_was_corrected_does_not_fail_again(bench):
+    query = "SELECT q, w FROM (SELECT k, 10 DIV v AS q FROM a) x JOIN b ON x.k = b.k"
+    bench.view("bad", query)
+    bench.commit(4, {"a": [(a(1, 2), 1, 1), (a(1, 0), 3, 1)], "b": [((1, 5), 2, 1)]})
+    with pytest.raises(SlackwaterError, match="SLACKWATER_DATA_ERROR"):
+        bench.wait("bad", 3)
+    bench.commit(8, {"a": [(a(1, 0), 6, -1)]})
+    recovered(bench, "bad", 7)
+    bench.view("later", query, 7)
+    for time in (9, 11):
+        bench.commit(time + 1, {"b": [((1, time), time, 1)]})
+        bench.wait("bad", time)
+        bench.wait("later", time)
+    joined = Counter({(5, 5): 1, (5, 9): 1, (5, 11): 1})
+    assert bench.rows("bad", 11) == bench.rows("later", 11) == joined
 
 
 def test_a_view_that_fails_at_its_beginning_can_be_read_from_the_correction_on(bench):

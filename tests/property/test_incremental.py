@@ -90,7 +90,8 @@ def queries(draw, depth=2):
 
     kind = draw(
         st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
-                         "having", "in", "three", "keyed", "extremes", "opaque"])
+                         "having", "in", "three", "keyed", "extremes", "left", "anti", "except",
+                         "opaque"])
     )  # fmt: skip
     match kind:
         case "map":
@@ -144,9 +145,29 @@ def queries(draw, depth=2):
             )
         case "in":
             return f"SELECT k, v, d FROM {source()} AS x WHERE k IN (SELECT k FROM {source()} AS y)"
+        case "left":
+            return (
+                f"SELECT x.k, y.v, x.d FROM {source()} AS x LEFT JOIN {source()} AS y "
+                f"ON x.k = y.k AND {draw(st.sampled_from(['y.v > 0', 'x.v < y.v', 'x.d = y.d']))}"
+            )
+        case "anti":
+            test = draw(st.sampled_from(["NOT EXISTS", "EXISTS"]))
+            more = draw(st.sampled_from(["y.v > 0", "y.v <> x.v"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x WHERE {test} "
+                f"(SELECT 1 FROM {source()} AS y WHERE y.k = x.k AND {more})"
+            )
+        case "except":
+            operator = draw(st.sampled_from(["EXCEPT", "INTERSECT"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x {operator} "
+                f"SELECT k, v, d FROM {source()} AS y"
+            )
         case _:
             return (
-                f"SELECT x.k, y.v, x.d FROM {source()} AS x LEFT JOIN {source()} AS y ON x.k = y.k"
+                "SELECT k, v, d FROM (SELECT k, v, d, row_number() OVER "
+                f"(PARTITION BY k ORDER BY v NULLS FIRST, d NULLS FIRST) AS n FROM {source()} AS x"
+                ") AS x WHERE n <= 2"
             )
 
 

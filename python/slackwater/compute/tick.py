@@ -17,6 +17,7 @@ from slackwater.persist import blobs, reading
 from slackwater.persist.client import Append
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN, RelationDesc
@@ -92,6 +93,8 @@ class TickQueries:
 
     def __init__(self, plan: ViewPlan, prefix: str) -> None:
         self.prefix = prefix
+        self.wary = False
+        """Whether rows that failed earlier are kept from the queries; see `Inputs`."""
         self._plan = plan
         self._steady: dict[tuple[int | None, Inputs], UpdatesQuery | None] = {}
 
@@ -148,7 +151,18 @@ def appends_of_tick(
     run = _Run(flow, tick, shards, engine, queries)
     if isinstance(flow.plan.root, Opaque):
         return _recompute(run)
-    return _maintain(run)
+    try:
+        return _maintain(run)
+    except SlackwaterError as error:
+        if tick.first or queries.wary or not error.is_data_error:
+            raise
+    # The row that failed may have been corrected long ago.
+    queries.wary = True
+    try:
+        return _maintain(_Run(flow, tick, shards, engine, queries))
+    except SlackwaterError:
+        queries.wary = False
+        raise
 
 
 # Maintained in steps
@@ -188,7 +202,7 @@ def _maintain(run: _Run) -> tuple[Append, ...]:
 def _inputs(run: _Run) -> Inputs:
     small = {leaf for leaf, delta in run.deltas.items() if delta.rows <= BROADCAST_LIMIT_ROWS}
     retracted = {leaf for leaf, delta in run.deltas.items() if delta.retractions}
-    return Inputs(frozenset(run.deltas), frozenset(small), frozenset(retracted))
+    return Inputs(frozenset(run.deltas), frozenset(small), frozenset(retracted), run.queries.wary)
 
 
 def _input_delta(run: _Run, global_id: GlobalId, upper: Timestamp) -> _Delta:

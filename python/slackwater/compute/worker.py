@@ -25,7 +25,6 @@ Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
-_CONDITIONS_OF_DATA = ("22",)
 
 
 def _monotonic_ms() -> int:
@@ -309,7 +308,7 @@ class Worker:
     def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
         if not isinstance(error, SlackwaterError):
             error = user_error("SLACKWATER_INTERNAL", reason=_first_line(error), log="log")
-        is_data = error.sqlstate.startswith(_CONDITIONS_OF_DATA)
+        is_data = error.is_data_error
         with self._shared.changed:
             if self._shared.flows.get(flow.global_id) is not flow:
                 return False

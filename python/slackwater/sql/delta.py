@@ -80,12 +80,14 @@ class Inputs:
     """What is known of the leaves in this interval.
 
     `changed` are those with updates in it; `small` those of them whose delta may be broadcast;
-    `retracted` those of them with retractions.
+    `retracted` those of them with retractions. `wary`: among the old updates are rows that were
+    corrected because an expression fails on them, so that it must not be applied to them again.
     """
 
     changed: Set[Leaf]
     small: Set[Leaf]
     retracted: Set[Leaf] = frozenset()
+    wary: bool = False
 
 
 def state_delta(
@@ -158,7 +160,7 @@ class _Rules:
             return None
         match node:
             case Collection(global_id, names, _):
-                return self._view(global_id, names, True)
+                return self._collection_old(global_id, names)
             case Aggregate():
                 return self._state_view(node, True)
             case Constant():
@@ -190,6 +192,16 @@ class _Rules:
         columns: list[exp.Expr] = [*(column(i) for i in range(len(names))), time()]
         total = named(exp.Sum(this=diff()), DIFF_COLUMN)
         grouped = select([*columns, total], sub(view, "t"))
+        return _nonzero(render.group_by(grouped, [c.copy() for c in columns]))
+
+    def _collection_old(self, global_id: GlobalId, names: Sequence[str]) -> exp.Select:
+        view = self._view(global_id, names, True)
+        if not self._inputs.wary:
+            return view
+        columns = [column(i) for i in range(len(names))]
+        before = named(cast(number(0), "BIGINT"), TIME_COLUMN)
+        total = named(exp.Sum(this=diff()), DIFF_COLUMN)
+        grouped = select([*columns, before, total], sub(view, "t"))
         return _nonzero(render.group_by(grouped, [c.copy() for c in columns]))
 
     def _view(self, leaf: Leaf, names: Sequence[str], old: bool) -> exp.Select:

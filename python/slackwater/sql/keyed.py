@@ -135,14 +135,12 @@ def _without_rows(node: Aggregate, changed: exp.Select, rows: exp.Query | None) 
     nothing = nothing.from_(sub(empty, "t"), copy=False).where(none, copy=False)
     width = len(node.desc.columns)
     query = select([*(column(i, "n") for i in range(width)), *_span("s")], sub(changed.copy(), "s"))
-    _join(query, sub(nothing, "n"), [])
     if rows is not None:
         contents = _contents(node, changed, rows, False)
-        with_rows = select([exp.column(_AT)], sub(contents, "t"))
-        absent = exp.Not(
-            this=exp.In(this=exp.column(_AT, table="s"), query=exp.Subquery(this=with_rows))
-        )
-        query = query.where(absent, copy=False)
+        with_rows = sub(select([exp.column(_AT)], sub(contents, "t")), "p")
+        same = exp.EQ(this=exp.column(_AT, table="s"), expression=exp.column(_AT, table="p"))
+        query.append("joins", exp.Join(this=with_rows, side="LEFT", kind="ANTI", on=same))
+    _join(query, sub(nothing, "n"), [])
     return query
 
 
