@@ -1,7 +1,22 @@
 """Fixtures that several test modules share."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
 from tests.persistence import env
 from tests.postgres import postgres
 from tests.product.fixtures import shared_application, workplace
 
 __all__ = ["env", "postgres", "shared_application", "workplace"]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    """A plain Spark session, one for all tests that need no shim: starting one takes seconds."""
+    from tests.spark_engine import new_session
+
+    session = new_session()
+    yield session
+    session.stop()

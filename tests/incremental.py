@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 from tests.persistence import new_environment
 from tests.spark_engine import SparkEngine
@@ -113,6 +114,10 @@ class Bench:
             self.worker.trouble(self.flows[name].global_id)
         )
 
+    def since(self, flow: Dataflow) -> int:
+        """The first time at which the view can be read."""
+        return self.client.state(flow.output_shard).since
+
     def rows(self, name: str, time: int) -> Counter:
         """The contents at a time, as a multiset."""
         _, shard, _ = self.relations[name]
@@ -149,4 +154,31 @@ def contents_of(updates: Sequence[Update], time: int) -> list[Row]:
     return [row for row, count in counts.items() for _ in range(count)]
 
 
-__all__ = ["Bench", "canonical", "contents_of", "table_of"]
+class Recomputation:
+    """What DuckDB answers over the contents of tables at each time up to `last`."""
+
+    def __init__(
+        self, creates: Mapping[str, str], histories: Mapping[str, Sequence[Update]], last: int
+    ) -> None:
+        """`creates`: for each table its columns as DuckDB declares them, in parentheses."""
+        self._duck = duckdb.connect()
+        self._times = range(last + 1)
+        for time in self._times:
+            self._duck.execute(f"CREATE SCHEMA t{time}")
+            for name, columns in creates.items():
+                self._duck.execute(f"CREATE TABLE t{time}.{name} {columns}")
+                rows = contents_of(histories[name], time)
+                if rows:
+                    marks = ", ".join("?" * len(rows[0]))
+                    self._duck.executemany(f"INSERT INTO t{time}.{name} VALUES ({marks})", rows)
+
+    def close(self) -> None:
+        self._duck.close()
+
+    def at(self, query: str, time: int) -> Counter:
+        """The answer as a multiset."""
+        self._duck.execute(f"USE t{time}")
+        return Counter(canonical(row) for row in self._duck.execute(query).fetchall())
+
+
+__all__ = ["Bench", "Recomputation", "canonical", "contents_of", "table_of"]

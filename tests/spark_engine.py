@@ -10,7 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -22,15 +24,19 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 
 def new_session() -> SparkSession:
+    """A session for many small queries: compiling them would take longer than running them."""
     return (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.autoBroadcastJoinThreshold", "-1")
+        .config("spark.sql.join.preferSortMergeJoin", "false")
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
 
@@ -41,11 +47,15 @@ class SparkEngine:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.queries: list[str] = []
+        self._empty: dict[str, RelationDesc] = {}
 
     def schema_of(self, query: str) -> RelationDesc:
         return RelationDesc.from_json(self._spark.sql(query).schema.json())
 
     def empty_view(self, name: str, desc: RelationDesc) -> None:
+        if self._empty.get(name) == desc:
+            return
+        self._empty[name] = desc
         schema = StructType.fromJson(json.loads(desc.to_json()))
         self._spark.createDataFrame([], schema).createOrReplaceTempView(name)
 
@@ -73,7 +83,8 @@ class SparkEngine:
             for name in (TIME_COLUMN, DIFF_COLUMN)
         ]
         frame = self._spark.createDataFrame(table, StructType.fromJson(updates))
-        frame.createOrReplaceTempView(view_name)
+        # One partition needs no exchange before a join or an aggregate.
+        frame.coalesce(1).createOrReplaceTempView(view_name)
 
     def unregister(self, view_names):
         for name in view_names:
@@ -85,6 +96,9 @@ class SparkEngine:
             return self._spark.sql(sql).toArrow()
         except PySparkException as error:
             raise _translated(error) from None
+        except Py4JJavaError as error:
+            # What fails in a job below a broadcast comes unconverted.
+            raise _translated(_innermost(error.java_exception)) from None
 
     def collect_small(self, sql, views):
         for view in views:
@@ -133,6 +147,12 @@ def _written(path: Path) -> WrittenFile:
         max_time=times["max"] or 0,
         has_retractions=bool(pc.any(pc.less(table.column(DIFF_COLUMN), 0)).as_py()),
     )
+
+
+def _innermost(exception) -> PySparkException:
+    while exception.getCause() is not None:
+        exception = exception.getCause()
+    return convert_exception(exception)
 
 
 def _translated(error: PySparkException) -> SlackwaterError:

@@ -6,7 +6,6 @@ import datetime
 import decimal
 
 import pytest
-from pyspark.sql import SparkSession
 
 from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.persist.reading import read
@@ -24,18 +23,6 @@ UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
   NULL, NULL
 """
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS"])

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.incremental import Bench, canonical, contents_of
-from tests.spark_engine import SparkEngine, new_session
+from tests.incremental import Bench, Recomputation
+from tests.spark_engine import SparkEngine
 
 from slackwater.repr.relation import RelationDesc
 
@@ -73,6 +72,9 @@ aggregates = st.sampled_from(
         "sum(v + 1) + count(*)",
     ]
 )
+keyed = st.sampled_from(
+    ["min(d)", "count(DISTINCT d)", "sum(DISTINCT v) FILTER (WHERE v > 0)", "max(d + v) + sum(v)"]
+)
 
 
 @st.composite
@@ -88,7 +90,8 @@ def queries(draw, depth=2):
 
     kind = draw(
         st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
-                         "having", "in", "three", "opaque"])
+                         "having", "in", "three", "keyed", "extremes", "left", "anti", "except",
+                         "opaque"])
     )  # fmt: skip
     match kind:
         case "map":
@@ -130,11 +133,41 @@ def queries(draw, depth=2):
                 "SELECT k, CAST(count(*) AS BIGINT) AS v, CAST(NULL AS DECIMAL(10, 2)) AS d "
                 f"FROM {source()} AS x GROUP BY k HAVING sum(v) > 0 OR count(*) > 1"
             )
+        case "keyed":
+            return (
+                f"SELECT k, max(v) - min(v) AS v, CAST({draw(keyed)} AS DECIMAL(10, 2)) AS d "
+                f"FROM {source()} AS x GROUP BY k"
+            )
+        case "extremes":
+            return (
+                "SELECT CAST(count(DISTINCT k) AS INT) AS k, max(v) AS v, min(d) AS d "
+                f"FROM {source()} AS x"
+            )
         case "in":
             return f"SELECT k, v, d FROM {source()} AS x WHERE k IN (SELECT k FROM {source()} AS y)"
+        case "left":
+            return (
+                f"SELECT x.k, y.v, x.d FROM {source()} AS x LEFT JOIN {source()} AS y "
+                f"ON x.k = y.k AND {draw(st.sampled_from(['y.v > 0', 'x.v < y.v', 'x.d = y.d']))}"
+            )
+        case "anti":
+            test = draw(st.sampled_from(["NOT EXISTS", "EXISTS"]))
+            more = draw(st.sampled_from(["y.v > 0", "y.v <> x.v"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x WHERE {test} "
+                f"(SELECT 1 FROM {source()} AS y WHERE y.k = x.k AND {more})"
+            )
+        case "except":
+            operator = draw(st.sampled_from(["EXCEPT", "INTERSECT"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x {operator} "
+                f"SELECT k, v, d FROM {source()} AS y"
+            )
         case _:
             return (
-                f"SELECT x.k, y.v, x.d FROM {source()} AS x LEFT JOIN {source()} AS y ON x.k = y.k"
+                "SELECT k, v, d FROM (SELECT k, v, d, row_number() OVER "
+                f"(PARTITION BY k ORDER BY v NULLS FIRST, d NULLS FIRST) AS n FROM {source()} AS x"
+                ") AS x WHERE n <= 2"
             )
 
 
@@ -156,13 +189,6 @@ cases = st.builds(
     cuts,
     st.sampled_from([0, 0, 4]),
 )
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = new_session()
-    yield session
-    session.stop()
 
 
 def maintained(spark, case, boundaries):
@@ -194,20 +220,12 @@ def maintained(spark, case, boundaries):
 def recomputed(case):
     queries = {f"v{i}": query for i, query in enumerate(case.views)}
     queries["top"] = f"SELECT k, count(*) AS n, sum(v) AS v FROM ({case.views[0]}) x GROUP BY k"
-    result = {name: [] for name in queries}
-    with duckdb.connect() as duck:
-        for name in TABLES:
-            duck.execute(f"CREATE TABLE {name} {_SQL}")
-        for time in range(case.as_of, LAST + 1):
-            for name, history in case.histories.items():
-                duck.execute(f"DELETE FROM {name}")
-                contents = contents_of(history, time)
-                if contents:
-                    duck.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", contents)
-            for name, query in queries.items():
-                found = duck.execute(query).fetchall()
-                result[name].append(Counter(canonical(row) for row in found))
-    return result
+    duck = Recomputation(dict.fromkeys(TABLES, _SQL), case.histories, LAST)
+    try:
+        times = range(case.as_of, LAST + 1)
+        return {name: [duck.at(query, time) for time in times] for name, query in queries.items()}
+    finally:
+        duck.close()
 
 
 @given(cases)

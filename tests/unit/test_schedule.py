@@ -139,6 +139,7 @@ def test_views_that_read_each_other_are_refused():
 
 def test_an_interval_is_cut_at_a_part():
     parts = [part(1, 1, 10), part(3, 4, 10), part(6, 6, 10)]
-    assert capped_upper(parts, 1, 9, 100) == 9
-    assert capped_upper(parts, 1, 9, 15) == 5
-    assert capped_upper(parts, 1, 9, 5) == 2
+    assert capped_upper(parts, 1, 9, 100, 9) == 9
+    assert capped_upper(parts, 1, 9, 15, 9) == 5
+    assert capped_upper(parts, 1, 9, 5, 9) == 2
+    assert capped_upper(parts, 1, 9, 100, 1) == 5

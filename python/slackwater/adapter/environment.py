@@ -70,8 +70,7 @@ class Environment:
         if item.shard_id is None:
             inputs = [self.upper(self.item(i)) for i in item.depends_on]
             return min(inputs) if inputs else EMPTY_FRONTIER
-        state = self.persist.state(item.shard_id)
-        return Frontier(self.persist.tables_upper() if state.grouped else state.upper)
+        return Frontier(self.persist.upper(item.shard_id))
 
     def since(self, item: CatalogItem) -> Frontier:
         """The first time at which the item can be read."""

@@ -142,14 +142,14 @@ class Views:
         )
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        return _explained(self.plan(item))
+        return self._explained(self.plan(item))
 
     def explain_query(
         self, text: str, catalog: str, namespace: Sequence[str]
     ) -> list[tuple[object, ...]]:
         analysis = self._env.engine.analyze(text, catalog, namespace)
         self.refuse_foreign("A maintained view", analysis)
-        return _explained(self._plan(text, analysis.desc, catalog, tuple(namespace)))
+        return self._explained(self._plan(text, analysis.desc, catalog, tuple(namespace)))
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
         """Raises SLACKWATER_FOREIGN_RELATION when the query reads what is not ours."""
@@ -241,9 +241,9 @@ class Views:
             inputs[global_id] = Input(item.shard_id, item.desc)
         return inputs
 
-
-def _explained(plan: ViewPlan) -> list[tuple[object, ...]]:
-    return [
-        (row.id, row.parent, row.operator, row.maintenance, row.reason, row.advice)
-        for row in explain(plan)
-    ]
+    def _explained(self, plan: ViewPlan) -> list[tuple[object, ...]]:
+        names = {global_id: self._env.item(global_id).full_name for global_id in plan.collections}
+        return [
+            (row.id, row.parent, row.operator, row.maintenance, row.reason, row.advice)
+            for row in explain(plan, names)
+        ]

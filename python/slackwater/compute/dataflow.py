@@ -50,6 +50,8 @@ class Shards(Protocol):
 
     def advance(self, uppers: Mapping[int, Timestamp]) -> None: ...
 
+    def set_since(self, sinces: Mapping[int, Timestamp]) -> None: ...
+
     def state(self, shard_id: int) -> ShardState: ...
 
     def tables_upper(self) -> Timestamp: ...
@@ -78,3 +80,11 @@ def upper_of(shards: Shards, shard_id: int) -> Timestamp:
     """The shard's upper; that of the tables if it shares it."""
     state = shards.state(shard_id)
     return shards.tables_upper() if state.grouped else state.upper
+
+
+def readable_from(flow: Dataflow, shards: Shards, lower: Timestamp) -> Timestamp:
+    """The first time from `lower` on at which all inputs of the dataflow can be read.
+
+    Where an input cannot be read, the output is not known either.
+    """
+    return max((shards.state(i.shard_id).since for i in flow.inputs.values()), default=lower)

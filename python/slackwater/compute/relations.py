@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.persist import blobs, reading
+from slackwater.persist.ipc import joined
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Part
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 
 def relation_json(
@@ -30,16 +31,16 @@ def relation_json(
     """
     chosen = tuple(parts)
     files: list[dict[str, Any]] = []
-    inline: list[str] = []
+    inline: list[bytes] = []
     for part in chosen:
         match part.body:
             case FileBody():
                 files.append(file_json(part, part.body))
             case InlineBody(ipc):
-                inline.append(inline_text(part, ipc, desc))
+                inline.append(ipc)
     return {
         "files": files,
-        "inline": inline,
+        "inline": [inline_text(stream, desc) for stream in joined(inline)],
         "retractions": any(part.has_retractions for part in chosen),
         "time_filter": as_of is not None and any(part.max_time > as_of for part in chosen),
         "lower": lower,
@@ -60,16 +61,17 @@ def file_json(part: Part | NewPart, body: FileBody) -> dict[str, Any]:
     }
 
 
-def inline_text(part: Part | NewPart, ipc: bytes, desc: RelationDesc) -> str:
-    """The rows of an inline part with the columns of `desc`, as text of the protocol."""
-    return base64.b64encode(_with_columns(part, ipc, desc)).decode()
+def inline_text(ipc: bytes, desc: RelationDesc) -> str:
+    """A stream of updates with the columns of `desc`, as text of the protocol."""
+    return base64.b64encode(_with_columns(ipc, desc)).decode()
 
 
-def _with_columns(part: Part | NewPart, ipc: bytes, desc: RelationDesc) -> bytes:
-    """The stream with the columns of `desc`: a part may be older than a column."""
+def _with_columns(ipc: bytes, desc: RelationDesc) -> bytes:
+    """The stream with the columns of `desc`: it may be older than a column."""
     with pa.ipc.open_stream(ipc) as stream:
-        if stream.schema.names == desc.update_schema().names:
+        if stream.schema.names == [*desc.names, TIME_COLUMN, DIFF_COLUMN]:
             return ipc
-    body = blobs.inline_part(reading.read([part], desc)).body
+        updates = stream.read_all()
+    body = blobs.inline_part(reading.read([blobs.inline_part(updates)], desc)).body
     assert isinstance(body, InlineBody)
     return body.ipc

@@ -41,6 +41,11 @@ class Tick:
     first: bool
     collapse: bool = False
 
+    @property
+    def exact_from(self) -> Timestamp:
+        """The first time of the interval at which the tick makes the contents exact."""
+        return Timestamp(self.upper - 1) if self.collapse else self.lower
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -167,12 +172,16 @@ def next_retry_ms(troubles: Iterable[Trouble]) -> int | None:
 
 
 def capped_upper(
-    parts: Sequence[Part], lower: Timestamp, upper: Timestamp, max_rows: int
+    parts: Sequence[Part],
+    lower: Timestamp,
+    upper: Timestamp,
+    max_rows: int,
+    max_parts: int,
 ) -> Timestamp:
-    """The greatest upper of a tick from `lower` that reads about `max_rows` rows or one part."""
+    """The greatest upper of a tick from `lower` that reads about so much, or one part."""
     rows = 0
-    for part in sorted(parts, key=lambda p: p.max_time):
+    for count, part in enumerate(sorted(parts, key=lambda p: p.max_time), start=1):
         rows += part.rows
-        if rows > max_rows:
+        if rows > max_rows or count > max_parts:
             return Timestamp(min(upper, max(lower, part.max_time) + 1))
     return upper

@@ -17,6 +17,7 @@ from slackwater.persist import blobs, reading
 from slackwater.persist.client import Append
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN, RelationDesc
@@ -35,6 +36,9 @@ from slackwater.sql.plan import Aggregate, Opaque, ViewPlan
 COLLECT_LIMIT_ROWS = 50_000
 """From so many rows of input on, results are written by executors and not collected."""
 
+INLINE_LIMIT_ROWS = 10_000
+"""Up to so many rows that executors wrote become an inline part."""
+
 SMALL_LIMIT_ROWS = 200_000
 SMALL_LIMIT_BYTES = 8 * 1024 * 1024
 """A query that reads less than both is computed from rows in memory, without jobs."""
@@ -44,6 +48,9 @@ BROADCAST_LIMIT_ROWS = 20_000
 
 TICK_LIMIT_ROWS = 2_000_000
 """A tick after the first one takes about so many rows of input, to bound its memory."""
+
+KEYED_TICK_LIMIT_PARTS = 64
+"""Of a plan that computes groups anew at each time, a tick takes about so many times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,8 @@ class TickQueries:
 
     def __init__(self, plan: ViewPlan, prefix: str) -> None:
         self.prefix = prefix
+        self.wary = False
+        """Whether rows that failed earlier are kept from the queries; see `Inputs`."""
         self._plan = plan
         self._steady: dict[tuple[int | None, Inputs], UpdatesQuery | None] = {}
 
@@ -142,7 +151,18 @@ def appends_of_tick(
     run = _Run(flow, tick, shards, engine, queries)
     if isinstance(flow.plan.root, Opaque):
         return _recompute(run)
-    return _maintain(run)
+    try:
+        return _maintain(run)
+    except SlackwaterError as error:
+        if tick.first or queries.wary or not error.is_data_error:
+            raise
+    # The row that failed may have been corrected long ago.
+    queries.wary = True
+    try:
+        return _maintain(_Run(flow, tick, shards, engine, queries))
+    except SlackwaterError:
+        queries.wary = False
+        raise
 
 
 # Maintained in steps
@@ -153,7 +173,9 @@ def _maintain(run: _Run) -> tuple[Append, ...]:
     upper = tick.upper
     if not tick.first and not tick.collapse:
         read = [p for g in flow.inputs for p in _parts(run, g, tick.lower, upper)]
-        upper = capped_upper(read, tick.lower, upper, TICK_LIMIT_ROWS)
+        keyed = any(aggregate.is_keyed for aggregate in flow.plan.aggregates)
+        most = KEYED_TICK_LIMIT_PARTS if keyed else len(read)
+        upper = capped_upper(read, tick.lower, upper, TICK_LIMIT_ROWS, most)
     for global_id in flow.inputs:
         delta = _input_delta(run, global_id, upper)
         if delta.rows:
@@ -180,7 +202,7 @@ def _maintain(run: _Run) -> tuple[Append, ...]:
 def _inputs(run: _Run) -> Inputs:
     small = {leaf for leaf, delta in run.deltas.items() if delta.rows <= BROADCAST_LIMIT_ROWS}
     retracted = {leaf for leaf, delta in run.deltas.items() if delta.retractions}
-    return Inputs(frozenset(run.deltas), frozenset(small), frozenset(retracted))
+    return Inputs(frozenset(run.deltas), frozenset(small), frozenset(retracted), run.queries.wary)
 
 
 def _input_delta(run: _Run, global_id: GlobalId, upper: Timestamp) -> _Delta:
@@ -273,7 +295,7 @@ def _updates(
         return ()
     views = [_named(run, view) for view in sorted(query.reads, key=lambda v: (str(v.leaf), v.old))]
     if _is_large(run):
-        return _written(run, query, views, shard)
+        return _few_inline(run, _written(run, query, views, shard), shard, desc)
     if _is_small(views):
         collected = run.engine.collect_small(query.text, views)
     else:
@@ -311,6 +333,19 @@ def _written(
         for file in files
         if file.rows
     )
+
+
+def _few_inline(
+    run: _Run, parts: tuple[NewPart, ...], shard: int, desc: RelationDesc
+) -> tuple[NewPart, ...]:
+    """Few rows out of much input go inline: whoever reads them needs no Spark job then."""
+    if not parts or sum(part.rows for part in parts) > INLINE_LIMIT_ROWS:
+        return parts
+    made = run.shards.new_parts(shard, run.shards.read(parts, desc))
+    for part in parts:
+        if isinstance(part.body, FileBody):
+            blobs.local_path(part.body.uri).unlink(missing_ok=True)
+    return made
 
 
 def _named(run: _Run, view: UpdatesView) -> NamedUpdates:

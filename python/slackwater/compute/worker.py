@@ -11,7 +11,7 @@ import structlog
 from sqlglot.errors import SqlglotError
 
 from slackwater.compute import schedule
-from slackwater.compute.dataflow import Dataflow, Shards, upper_of
+from slackwater.compute.dataflow import Dataflow, Shards, readable_from, upper_of
 from slackwater.compute.engine import Engine
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
 from slackwater.compute.tick import TickQueries, appends_of_tick, first_change
@@ -25,7 +25,6 @@ Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
-_CONDITIONS_OF_DATA = ("22",)
 
 
 def _monotonic_ms() -> int:
@@ -49,6 +48,11 @@ class Worker:
 
     Several workers may maintain the same dataflow: the first append wins, the others go on
     from there.
+
+    A view that can be read at a time is exact then. While a row makes its query fail, it can be
+    read at the times before that row, and later ones are refused with SLACKWATER_DATA_ERROR. Once
+    an input has changed so that the query succeeds again, the since of the view, and of each view
+    that reads it, moves to the time of the recovery: there are no contents for the times between.
     """
 
     def __init__(
@@ -248,6 +252,10 @@ class Worker:
             for global_id, upper in planned.advances.items()
             for shard in (flows[global_id].output_shard, *flows[global_id].state_shards)
         }
+        for global_id in planned.advances:
+            flow = flows[global_id]
+            lower = self._shards.state(flow.output_shard).upper
+            self._leave_unreadable(flow, lower, lower)
         self._shards.advance(uppers)
         self._report(planned.advances)
         return True
@@ -260,6 +268,8 @@ class Worker:
             with self._shared.changed:
                 if self._shared.flows.get(flow.global_id) is not flow:
                     return True
+            begin = flow.as_of if tick.first else tick.lower
+            self._leave_unreadable(flow, begin, tick.exact_from)
             self._shards.commit(appends)
         except UpperMismatch:
             return True
@@ -279,6 +289,15 @@ class Worker:
         self._report({flow.global_id: appends[0].upper})
         return True
 
+    def _leave_unreadable(self, flow: Dataflow, begin: Timestamp, exact: Timestamp) -> None:
+        """Before the output is complete beyond `begin`: its since moves past the times without
+
+        contents, which are those before `exact` and those at which an input cannot be read.
+        """
+        since = max(exact, readable_from(flow, self._shards, begin))
+        if since > begin:
+            self._shards.set_since({flow.output_shard: since})
+
     def _queries_of(self, flow: Dataflow) -> TickQueries:
         known = self._queries.get(flow.global_id)
         if known is None or known[0] is not flow:
@@ -289,7 +308,7 @@ class Worker:
     def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
         if not isinstance(error, SlackwaterError):
             error = user_error("SLACKWATER_INTERNAL", reason=_first_line(error), log="log")
-        is_data = error.sqlstate.startswith(_CONDITIONS_OF_DATA)
+        is_data = error.is_data_error
         with self._shared.changed:
             if self._shared.flows.get(flow.global_id) is not flow:
                 return False

@@ -381,6 +381,14 @@ class PersistClient:
         with self._cache_lock:
             return tuple(sorted(self._cache.states.keys() - self._cache.dropped))
 
+    def upper(self, shard_id: int) -> Timestamp:
+        """The upper of the shard; of a grouped one, that of the tables. Raises `UnknownShard`."""
+        with self._cache_lock:
+            state = self._cache.states.get(shard_id)
+            if state is None:
+                raise UnknownShard(shard_id)
+            return self._cache.tables_upper if state.grouped else state.upper
+
     def tables_upper(self) -> Timestamp:
         """The upper that all grouped shards share."""
         return self._cache.tables_upper
@@ -704,7 +712,10 @@ class PersistClient:
         state = self._cache.states.get(shard_id)
         if state is None:
             raise UnknownShard(shard_id)
-        return replace(state, upper=self._cache.tables_upper) if state.grouped else state
+        if not state.grouped:
+            return state
+        upper = self._cache.tables_upper
+        return ShardState(state.shard_id, state.desc, state.since, upper, True)
 
     def _indexed(self, shard_id: int, look: Callable[[PartIndex], T]) -> T:
         with self._cache_lock:

@@ -47,6 +47,11 @@ class SlackwaterError(Exception):
         self.parameters = dict(parameters)
         self.position = position
 
+    @property
+    def is_data_error(self) -> bool:
+        """Whether a value caused it: SQLSTATE class 22."""
+        return self.sqlstate.startswith("22")
+
     def to_json(self) -> dict[str, Any]:
         """The error as the shim's protocol carries it."""
         return {

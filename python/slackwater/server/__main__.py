@@ -113,7 +113,7 @@ def _lead_or_join(settings: Settings, log: Path, answers: int) -> int:
         if leader is not None and _alive(leader.address, leader.token_file, leader.epoch):
             _say(answers, {"role": "joined", **_coordinates(leader)})
             return 0
-        listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        listener = _listen()
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         expected = None if leader is None else leader.epoch
         epoch_guess = 1 if leader is None else leader.epoch + 1
@@ -136,6 +136,14 @@ def _lead_or_join(settings: Settings, log: Path, answers: int) -> int:
     raise user_error(
         "SLACKWATER_COORDINATOR_START", reason="no application became the leader", log=str(log)
     )
+
+
+def _listen() -> socket.socket:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    # Connections inherit it. An answer is two writes; without it the second one waits 40 ms for
+    # the client's delayed acknowledgement (asyncio leaves sockets alone that name no protocol).
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _coordinates(leader: Any) -> dict[str, Any]:
@@ -197,11 +205,12 @@ def _serve(
         logging.shutdown()
         os._exit(70)
 
+    bridge = SparkBridge()
     coordinator = Coordinator.open(
         engine=engine,
         location=str(settings.location),
         epoch=epoch,
-        spark=SparkBridge(),
+        spark=bridge,
         log=str(log),
         on_fatal=stop,
     )
@@ -233,6 +242,7 @@ def _serve(
     )
     os.close(answers)
     coordinator.start()
+    threading.Thread(target=bridge.warm, name="attach", daemon=True).start()
     _wait_for_end_of_input()
     _log.info("driver is gone")
     token_file.unlink(missing_ok=True)

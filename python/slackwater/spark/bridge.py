@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.java_gateway import launch_gateway
 
 from slackwater.compute.engine import Analysis, NamedUpdates, WrittenFile
 from slackwater.compute.relations import file_json, inline_text
@@ -47,6 +46,9 @@ class SparkBridge:
     def _bridge(self) -> Any:
         with self._lock:
             if self._jvm is None:
+                # Importing pyspark takes longer than the coordinator may take to answer.
+                from pyspark.java_gateway import launch_gateway
+
                 self._jvm = launch_gateway().jvm
             return self._jvm.org.apache.spark.sql.slackwater.Bridge
 
@@ -126,7 +128,7 @@ class SparkBridge:
                     case FileBody():
                         entry["file"] = file_json(part, part.body)
                     case InlineBody(ipc) if (entry.get("id"), schema) not in sent:
-                        entry["inline"] = inline_text(part, ipc, view.desc)
+                        entry["inline"] = inline_text(ipc, view.desc)
                 parts.append(entry)
             entries.append(
                 {

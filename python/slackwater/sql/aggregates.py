@@ -26,10 +26,7 @@ DOUBLE_UNITS = 10**12
 MAX_DIGITS = 38
 _INTEGERS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_OPAQUE_ADVICE = (
-    "COUNT, SUM and AVG without DISTINCT are maintained in steps; keep other aggregates in a view "
-    "over a smaller maintained one."
-)
+_OPAQUE_ADVICE = "Cast the value to a numeric type."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +56,34 @@ class AccumulatorList:
         return column(self._first + self.items.index(item))
 
 
-def call_of(node: exp.Expr) -> Call:
-    """The call that an aggregate node (with or without FILTER) is. Raises NotPlanned."""
+def call_of(node: exp.Expr) -> Call | None:
+    """The accumulable call that an aggregate node (with or without FILTER) is; None: it is none."""
     condition = None
     function = node
     if isinstance(node, exp.Filter):
         condition = node.expression.this
         function = node.this
-    name = function.sql_name() if isinstance(function, exp.Func) else function.key
     if isinstance(function.this, exp.Distinct):
-        raise NotPlanned(
-            f"{name} over DISTINCT values",
-            "Count the rows of a maintained SELECT DISTINCT instead.",
-        )
+        return None
     if not isinstance(function, exp.Count | exp.CountIf | exp.Sum | exp.Avg):
-        raise NotPlanned(f"the aggregate {name}", _OPAQUE_ADVICE)
+        return None
     return Call(function, condition)
+
+
+def ignores_copies(node: exp.Expr) -> bool:
+    """Whether the result of an aggregate node does not depend on how often a row occurs."""
+    function = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(function, exp.Min | exp.Max) or isinstance(function.this, exp.Distinct)
+
+
+def call_around(node: exp.Expr) -> exp.Expr:
+    """The aggregate function `node` with the clauses behind it: FILTER, WITHIN GROUP, ..."""
+    while isinstance(node.parent, _CLAUSES) and node.parent.this is node:
+        node = node.parent
+    return node
+
+
+_CLAUSES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
 
 def result(

@@ -8,16 +8,17 @@ cover makes the whole view `Opaque`, with the reason and an advice.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot import exp
 
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.relation import Column, RelationDesc, arrow_type
 from slackwater.sql import fragments as render
-from slackwater.sql import opaque
-from slackwater.sql.aggregates import AccumulatorList, Call, call_of, result
-from slackwater.sql.functions import is_aggregate, is_generator
+from slackwater.sql import opaque, outer
+from slackwater.sql.aggregates import AccumulatorList, call_around, call_of, result
+from slackwater.sql.functions import function_name, is_aggregate, is_generator
 from slackwater.sql.plan import (
     Aggregate,
     Collection,
@@ -108,7 +109,7 @@ class _Builder:
             case exp.Union():
                 return self._union(node, place)
             case exp.SetOperation():
-                raise NotPlanned(node.key.upper(), "Use a join with a maintained SELECT DISTINCT.")
+                return self._except_or_intersect(node, place)
             case exp.Values():
                 return self._values(node)
             case exp.Select():
@@ -138,8 +139,25 @@ class _Builder:
             (left.plan, right.plan), positional(self._types(render.union_types(descs)))
         )
         if node.args.get("distinct"):
-            plan = self._distinct(plan)
+            plan = self.distinct(plan)
         return _Named(plan, left.names)
+
+    def _except_or_intersect(self, node: exp.SetOperation, place: _Place) -> _Named:
+        modified = any(node.args.get(a) for a in ("by_name", "limit", "offset"))
+        if modified or not node.args.get("distinct"):
+            name = f"{node.key.upper()} with ALL, BY NAME or LIMIT"
+            raise NotPlanned(name, "Use it without, over SELECT DISTINCT.")
+        left, right = self.query(node.this, place), self.query(node.expression, place)
+        plans = (left.plan, right.plan)
+        desc = positional(self._types(render.union_types([plan.desc for plan in plans])))
+        width = len(desc.columns)
+        kinds = [exp.DataType.build(c.sql_type, dialect="spark") for c in desc.columns]
+        values = [exp.cast(column(i), kind, copy=False) for i, kind in enumerate(kinds)]
+        ours, theirs = (self.distinct(self.project(plan, values)) for plan in plans)
+        same = [exp.NullSafeEQ(this=column(i), expression=column(width + i)) for i in range(width)]
+        if isinstance(node, exp.Except):
+            return _Named(outer.anti(ours, theirs, same, self, "Except"), left.names)
+        return _Named(outer.semi(ours, theirs, same, self), left.names)
 
     def _values(self, node: exp.Values) -> _Named:
         copied = node.copy()
@@ -185,19 +203,18 @@ class _Builder:
                 raise NotPlanned("HAVING without GROUP BY", "Use WHERE.")
             named = self._projected(plan, scope, items)
         if node.args.get("distinct"):
-            named = _Named(self._distinct(named.plan), named.names)
+            named = _Named(self.distinct(named.plan), named.names)
         return named
 
     def _where(self, plan: Plan, scope: Scope, where: exp.Expr, place: _Place) -> Plan:
         plain: list[exp.Expr] = []
         semi: list[tuple[exp.Expr, Plan]] = []
+        partners: list[exp.Expr] = []
         for part in _conjuncts(where):
             if isinstance(part, exp.In) and part.args.get("query") is not None:
-                _refuse_nested(part.this)
-                inner = self.query(part.args["query"], place)
-                if len(inner.names) != 1:
-                    raise NotPlanned("IN over several columns", "Join with SELECT DISTINCT.")
-                semi.append((scope.resolve(part.this), self._distinct(inner.plan)))
+                semi.append(self._membership(part, scope, place))
+            elif isinstance(_positive(part), exp.Exists | exp.In):
+                partners.append(part)
             else:
                 _refuse_nested(part)
                 plain.append(scope.resolve(part))
@@ -205,7 +222,46 @@ class _Builder:
             plan = Join(plan.inputs, (*plan.conditions, *plain))
         elif plain:
             plan = Filter(plan, exp.and_(*plain))
-        return self._semi(plan, semi) if semi else plan
+        plan = self._semi(plan, semi) if semi else plan
+        for part in partners:
+            plan = self._partnered(plan, scope, part, place)
+        return plan
+
+    def _membership(self, part: exp.In, scope: Scope, place: _Place) -> tuple[exp.Expr, Plan]:
+        """The value of ``value IN (query)``, and the distinct rows of the query."""
+        _refuse_nested(part.this)
+        inner = self.query(part.args["query"], place)
+        if len(inner.names) != 1:
+            raise NotPlanned("IN over several columns", "Join with SELECT DISTINCT.")
+        return scope.resolve(part.this), self.distinct(inner.plan)
+
+    def _partnered(self, plan: Plan, scope: Scope, part: exp.Expr, place: _Place) -> Plan:
+        """The rows of `plan` that EXISTS, NOT EXISTS or NOT IN keeps."""
+        test = _positive(part)
+        if isinstance(test, exp.In):
+            value, rows = self._membership(test, scope, place)
+            return outer.not_in(plan, value, rows, self)
+        right, conditions = self._correlated(test.this, scope, place)
+        keep = outer.semi if test is part.unnest() else outer.anti
+        return keep(plan, right, conditions, self)
+
+    def _correlated(
+        self, query: exp.Expr, scope: Scope, place: _Place
+    ) -> tuple[Plan, list[exp.Expr]]:
+        """The rows of a subquery, and its conditions that speak of the rows around it as well."""
+        if not isinstance(query, exp.Select) or not _is_plain(query):
+            return self.query(query, place).plan, []
+        rows, inner = self._from(query, place)
+        within: list[exp.Expr] = []
+        across: list[exp.Expr] = []
+        where = query.args.get("where")
+        for part in _conjuncts(where.this) if where is not None else []:
+            _refuse_nested(part)
+            if scope.speaks_of(part, inner):
+                across.append(scope.resolve_around(part, inner))
+            else:
+                within.append(inner.resolve(part))
+        return (Filter(rows, exp.and_(*within)) if within else rows), across
 
     def _semi(self, plan: Plan, semi: Sequence[tuple[exp.Expr, Plan]]) -> Plan:
         """`plan` joined with distinct right sides, which can only keep or drop its rows."""
@@ -235,7 +291,7 @@ class _Builder:
             values.append(value)
             if item.name:
                 aliases.setdefault(item.name.lower(), value)
-        return _Named(self._project(plan, values), tuple(item.name for item in items))
+        return _Named(self.project(plan, values), tuple(item.name for item in items))
 
     def _generated(self, plan: Plan, scope: Scope, item: _Item) -> tuple[exp.Expr, Plan]:
         if len(plan.desc.columns) != scope.width:
@@ -248,7 +304,7 @@ class _Builder:
             raise NotPlanned("a generator of several columns in SELECT", "Use LATERAL VIEW.")
         return column(scope.width), exploded
 
-    def _project(self, plan: Plan, values: Sequence[exp.Expr]) -> Plan:
+    def project(self, plan: Plan, values: Sequence[exp.Expr]) -> Plan:
         return Project(plan, tuple(values), self._typed(plan, values))
 
     def _typed(self, plan: Plan, values: Sequence[exp.Expr]) -> RelationDesc:
@@ -256,7 +312,7 @@ class _Builder:
             return RelationDesc(())
         return positional(self._types(render.types_query(plan.desc, values)))
 
-    def _distinct(self, plan: Plan) -> Plan:
+    def distinct(self, plan: Plan) -> Plan:
         width = len(plan.desc.columns)
         keys = tuple(column(i) for i in range(width))
         grouped = self._aggregate(plan, keys, plan.desc, AccumulatorList(width + 1))
@@ -268,13 +324,18 @@ class _Builder:
         keys: tuple[exp.Expr, ...],
         key_types: RelationDesc,
         accumulators: AccumulatorList,
+        calls: Sequence[exp.Expr] = (),
     ) -> Aggregate:
         for key in key_types.columns:
             if '"map"' in key.type_json:
                 raise NotPlanned("grouping by a MAP", "Group by map_entries(...) of it, sorted.")
         items = tuple(accumulators.items)
-        desc = RelationDesc((*key_types.columns, *render.accumulator_columns(len(keys), items)))
-        return Aggregate(plan, keys, items, 0, desc)
+        kept = (*key_types.columns, *render.accumulator_columns(len(keys), items))
+        results = self._typed(plan, calls).columns
+        if calls:
+            _refuse_unkept(plan, calls, results)
+        desc = positional(RelationDesc((*kept, *results)))
+        return Aggregate(plan, keys, items, tuple(calls), 0, desc)
 
     # GROUP BY
 
@@ -303,34 +364,51 @@ class _Builder:
         conditions = [scope.resolve_with(condition, aliases) for condition in having]
         calls = _calls([*values, *conditions])
         state = AccumulatorList(len(keys) + 1)
-        results = self._results(plan, calls, state, column(len(keys)))
+        results, recomputed = self._results(plan, calls, state, column(len(keys)))
         above = [_above(v, keys, calls, results) for v in (*values, *conditions)]
         key_types = self._typed(plan, keys)
-        grouped: Plan = self._aggregate(plan, tuple(keys), key_types, state)
+        grouped: Plan = self._aggregate(plan, tuple(keys), key_types, state, recomputed)
         if conditions:
             grouped = Filter(grouped, exp.and_(*above[len(values) :]))
         return _Named(
-            self._project(grouped, above[: len(values)]), tuple(item.name for item in items)
+            self.project(grouped, above[: len(values)]), tuple(item.name for item in items)
         )
 
     def _results(
         self,
         plan: Plan,
-        calls: Sequence[exp.Expr],
+        nodes: Sequence[exp.Expr],
         state: AccumulatorList,
         rows: exp.Column,
-    ) -> list[exp.Expr]:
-        parsed: list[Call] = [call_of(node) for node in calls]
-        if not parsed:
-            return []
-        outputs = self._typed(plan, [call.function for call in parsed]).columns
-        summed = [c for c in parsed if not isinstance(c.function, exp.Count | exp.CountIf)]
+    ) -> tuple[list[exp.Expr], list[exp.Expr]]:
+        """For each aggregate its value over the group's state, and those that are not accumulated.
+
+        The values of the latter follow the accumulators in the state.
+        """
+        calls = [call_of(node) for node in nodes]
+        found = [call for call in calls if call is not None]
+        outputs = iter(self._typed(plan, [call.function for call in found]).columns)
+        summed = [c for c in found if not isinstance(c.function, exp.Count | exp.CountIf)]
         arguments = self._typed(plan, [c.argument for c in summed]).columns
         kinds = {id(call): kind for call, kind in zip(summed, arguments, strict=True)}
-        return [
-            result(call, kinds.get(id(call)), output, state, rows)
-            for call, output in zip(parsed, outputs, strict=True)
+        values: list[exp.Expr | None] = []
+        for call in calls:
+            output = None if call is None else next(outputs)
+            try:
+                values.append(
+                    None
+                    if call is None or output is None
+                    else result(call, kinds.get(id(call)), output, state, rows)
+                )
+            except NotPlanned:
+                values.append(None)
+        first = int(position_of(rows) or 0) + 1 + len(state.items)
+        others = [node for node, value in zip(nodes, values, strict=True) if value is None]
+        results = [
+            column(first + others.index(node)) if value is None else value
+            for node, value in zip(nodes, values, strict=True)
         ]
+        return results, others
 
     # FROM
 
@@ -354,22 +432,31 @@ class _Builder:
         conditions: list[exp.Expr] = []
         for join in (*(first.args.get("joins") or []), *joins):
             right, right_scope = self._source(join.this, place)
-            inputs.append(right)
-            scope = self._join_scope(join, scope, right_scope, conditions)
+            kind = _join_kind(join)
+            if kind == "INNER":
+                inputs.append(right)
+                scope = self._join_scope(join, scope, right_scope, conditions)
+                continue
+            left = inputs[0] if len(inputs) == 1 else Join(tuple(inputs), tuple(conditions))
+            conditions = []
+            both = self._join_scope(join, scope, right_scope, conditions)
+            if kind in ("SEMI", "ANTI"):
+                keep = outer.semi if kind == "SEMI" else outer.anti
+                inputs = [keep(left, right, conditions, self)]
+            else:
+                inputs = [outer.outer(kind, left, right, conditions, self)]
+                scope = both
+            conditions = []
         if len(inputs) == 1:
-            return plan, scope
+            return inputs[0], scope
         return Join(tuple(inputs), tuple(conditions)), scope
 
     def _join_scope(
         self, join: exp.Join, left: Scope, right: Scope, conditions: list[exp.Expr]
     ) -> Scope:
-        side, kind = (join.args.get(a) or "" for a in ("side", "kind"))
-        if side or kind not in ("", "INNER", "CROSS"):
-            name = " ".join(part for part in (side, kind, "JOIN") if part)
-            raise NotPlanned(
-                name, "Use an inner join, or IN over a maintained view, where that is enough."
-            )
-        self._only(join, {"this", "on", "kind", "using", "hint", "method"}, "a modified join")
+        self._only(
+            join, {"this", "on", "kind", "side", "using", "hint", "method"}, "a modified join"
+        )
         if len({len(right.sources)} - {1}) and (join.args.get("using") or join.args.get("method")):
             raise NotPlanned("USING over a nested join", "Write the condition with ON.")
         using = [i.name for i in join.args.get("using") or []]
@@ -377,16 +464,16 @@ class _Builder:
             using = [name for name, _ in left.star(()) if right.position((name,)) is not None]
         elif join.args.get("method"):
             raise NotPlanned(f"{join.args['method']} JOIN", "Use an inner join.")
-        moved = tuple(
-            Source(
-                s.qualifier,
-                s.names,
-                s.start + left.width,
-                s.hidden | {name.lower() for name in using},
-            )
-            for s in right.sources
-        )
-        scope = Scope((*left.sources, *moved), (*left.shared, *(n for n in using)))
+        moved = tuple(replace(s, start=s.start + left.width) for s in right.sources)
+        kept = left.sources
+        match _join_kind(join):
+            case "FULL" if using:
+                raise NotPlanned("USING of a FULL JOIN", "Write the condition with ON.")
+            case "RIGHT":
+                kept = _hidden(kept, using)
+            case _:
+                moved = _hidden(moved, using)
+        scope = Scope((*kept, *moved), (*left.shared, *using))
         for name in using:
             conditions.append(_using(name, left, right))
         if (on := join.args.get("on")) is not None:
@@ -496,11 +583,48 @@ def _aliased(named: _Named, node: exp.Expr, parts: tuple[str, ...]) -> tuple[Pla
     return named.plan, Scope((Source(qualifier, names or named.names, 0),))
 
 
+def _join_kind(join: exp.Join) -> str:
+    """INNER, LEFT, RIGHT, FULL, SEMI or ANTI."""
+    side, kind = (join.args.get(a) or "" for a in ("side", "kind"))
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return kind
+    if side in ("LEFT", "RIGHT", "FULL") and kind in ("", "OUTER"):
+        return str(side)
+    if not side and kind in ("", "INNER", "CROSS"):
+        return "INNER"
+    raise NotPlanned(f"{side} {kind} JOIN".strip(), "Use an inner or an outer join.")
+
+
+def _hidden(sources: tuple[Source, ...], names: Sequence[str]) -> tuple[Source, ...]:
+    lower = {name.lower() for name in names}
+    return tuple(replace(s, hidden=s.hidden | lower) for s in sources)
+
+
 def _using(name: str, left: Scope, right: Scope) -> exp.Expr:
     of_left, of_right = left.position((name,)), right.position((name,))
     if of_left is None or of_right is None:
         raise NotPlanned(f"USING ({name})", "Write the condition with ON.")
     return exp.EQ(this=column(of_left[0]), expression=column(of_right[0] + left.width))
+
+
+def _positive(condition: exp.Expr) -> exp.Expr:
+    """A test on a subquery without the NOT in front of it; any other expression is returned."""
+    inner = condition.unnest()
+    tested = inner.this.unnest() if isinstance(inner, exp.Not) else inner
+    if isinstance(tested, exp.Exists) or (
+        isinstance(tested, exp.In) and tested.args.get("query") is not None
+    ):
+        return tested
+    return condition
+
+
+def _is_plain(query: exp.Select) -> bool:
+    """Whether the query has a row for each row of its FROM clause that WHERE keeps."""
+    known = ("expressions", "from_", "joins", "laterals", "where", "distinct")
+    clauses = [name for name, value in query.args.items() if value and name not in known]
+    return not clauses and not any(
+        _has_aggregate(e) or _has_generator(e) for e in query.expressions
+    )
 
 
 def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
@@ -564,6 +688,24 @@ def _key(written: exp.Expr, items: Sequence[_Item], scope: Scope) -> exp.Expr:
     return scope.resolve_with(written, aliases)
 
 
+_OF_GROUPINGS = {"grouping", "grouping_id", "measure"}
+
+
+def _refuse_unkept(plan: Plan, calls: Sequence[exp.Expr], results: Sequence[Column]) -> None:
+    """Rows are compared and results are kept: what cannot be is left to Spark as a whole."""
+    read = {position_of(c) for call in calls for c in call.find_all(exp.Column)}
+    for i, source in enumerate(plan.desc.columns):
+        if i in read and '"map"' in source.type_json:
+            raise NotPlanned("an aggregate over a MAP", "Aggregate map_entries(...) of it.")
+    for made in results:
+        try:
+            arrow_type(made.spark_type)
+        except SlackwaterError:
+            raise NotPlanned(f"an aggregate of type {made.sql_type}", "Cast its result.") from None
+        if '"map"' in made.type_json:
+            raise NotPlanned("an aggregate that makes a MAP", "Keep its entries in an array.")
+
+
 def _calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
     """The distinct aggregate calls of the expressions, FILTER included."""
     found: list[exp.Expr] = []
@@ -571,8 +713,9 @@ def _calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
         for node in expression.find_all(exp.Func, exp.Filter):
             if not is_aggregate(node):
                 continue
-            parent = node.parent
-            call = parent if isinstance(parent, exp.Filter) and parent.this is node else node
+            call = call_around(node)
+            if function_name(node) in _OF_GROUPINGS:
+                raise NotPlanned(f"the function {function_name(node)}", "Use plain GROUP BY.")
             inner = [n for n in call.walk() if n is not node and is_aggregate(n)]
             if inner:
                 raise NotPlanned("an aggregate of an aggregate", "Use a derived table.")

@@ -20,6 +20,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, sql_type
 from slackwater.sql import fragments as render
+from slackwater.sql import keyed
 from slackwater.sql.fragments import cast, diff, named, number, quoted, select, sub, table, time
 from slackwater.sql.plan import (
     Aggregate,
@@ -33,6 +34,7 @@ from slackwater.sql.plan import (
     Project,
     UnionAll,
     ViewPlan,
+    Without,
     collection_table,
     column,
     column_name,
@@ -78,12 +80,14 @@ class Inputs:
     """What is known of the leaves in this interval.
 
     `changed` are those with updates in it; `small` those of them whose delta may be broadcast;
-    `retracted` those of them with retractions.
+    `retracted` those of them with retractions. `wary`: among the old updates are rows that were
+    corrected because an expression fails on them, so that it must not be applied to them again.
     """
 
     changed: Set[Leaf]
     small: Set[Leaf]
     retracted: Set[Leaf] = frozenset()
+    wary: bool = False
 
 
 def state_delta(
@@ -142,6 +146,8 @@ class _Rules:
                 return self._join_delta(node)
             case UnionAll():
                 return self._union(node, self.delta)
+            case Without():
+                return self._without(node, self.delta, True)
             case Project() | Filter() | Explode():
                 below = self.delta(node.input)
                 return None if below is None else _linear(node, below)
@@ -154,7 +160,7 @@ class _Rules:
             return None
         match node:
             case Collection(global_id, names, _):
-                return self._view(global_id, names, True)
+                return self._collection_old(global_id, names)
             case Aggregate():
                 return self._state_view(node, True)
             case Constant():
@@ -165,6 +171,8 @@ class _Rules:
                 return self._product(node, present, 0) if len(present) == len(sides) else None
             case UnionAll():
                 return self._union(node, self.old)
+            case Without():
+                return self._without(node, self.old, False)
             case Project() | Filter() | Explode():
                 below = self.old(node.input)
                 return None if below is None else _linear(node, below)
@@ -184,6 +192,16 @@ class _Rules:
         columns: list[exp.Expr] = [*(column(i) for i in range(len(names))), time()]
         total = named(exp.Sum(this=diff()), DIFF_COLUMN)
         grouped = select([*columns, total], sub(view, "t"))
+        return _nonzero(render.group_by(grouped, [c.copy() for c in columns]))
+
+    def _collection_old(self, global_id: GlobalId, names: Sequence[str]) -> exp.Select:
+        view = self._view(global_id, names, True)
+        if not self._inputs.wary:
+            return view
+        columns = [column(i) for i in range(len(names))]
+        before = named(cast(number(0), "BIGINT"), TIME_COLUMN)
+        total = named(exp.Sum(this=diff()), DIFF_COLUMN)
+        grouped = select([*columns, before, total], sub(view, "t"))
         return _nonzero(render.group_by(grouped, [c.copy() for c in columns]))
 
     def _view(self, leaf: Leaf, names: Sequence[str], old: bool) -> exp.Select:
@@ -218,6 +236,28 @@ class _Rules:
                 ]
                 queries.append(select([*values, time(), diff()], sub(query, "t")))
         return render.union_all(queries) if queries else None
+
+    def _without(
+        self, node: Without, side: Callable[[Plan], exp.Query | None], timed: bool
+    ) -> exp.Query | None:
+        """Consolidated: an expression above must not see rows that were never there."""
+        kept, removed = side(node.input), side(node.removed)
+        queries = [] if kept is None else [kept]
+        if removed is not None:
+            negated = named(exp.Neg(this=diff()), DIFF_COLUMN)
+            queries.append(select([*_columns(node.desc), time(), negated], sub(removed, "t")))
+        if not queries:
+            return None
+        both = sub(render.union_all(queries), "t")
+        values = _columns(node.desc)
+        total = named(exp.Sum(this=diff()), DIFF_COLUMN)
+        if timed:
+            values.append(time())
+            query = select([*values, total], both)
+        else:
+            before = cast(number(0), "BIGINT")
+            query = select([*values, named(before, TIME_COLUMN), total], both)
+        return _nonzero(render.group_by(query, [v.copy() for v in values]))
 
     def _join_delta(self, node: Join) -> exp.Query | None:
         """The sum over the changed inputs: new left of the changed one, old right of it."""
@@ -289,6 +329,8 @@ class _Rules:
         The contributions of each (group, time) are summed over time, on top of the group's old
         row; a row of sums holds until the group's next one.
         """
+        if node.is_keyed:
+            return self._keyed_state(node)
         sums = self._contributions(node)
         if sums is None:
             return None
@@ -329,11 +371,11 @@ class _Rules:
         delta = self.delta(node.input)
         width = len(node.input.desc.columns)
         if delta is not None and any(render.needs_unit_diffs(a) for a in node.accumulators):
-            delta = render.unit_diffs(delta, width)
+            delta = render.unit_diffs(delta, [*_columns(node.input.desc), time()])
         parts: list[exp.Query] = []
         count = len(node.keys)
         if delta is not None:
-            keyed = select(
+            with_keys = select(
                 [
                     *(named(k.copy(), f"__k{i}") for i, k in enumerate(node.keys)),
                     *(column(i) for i in range(width)),
@@ -351,7 +393,7 @@ class _Rules:
                     *(named(v, column_name(count + i)) for i, v in enumerate(values)),
                     time(),
                 ],
-                sub(keyed, "t"),
+                sub(with_keys, "t"),
             )
             parts.append(render.group_by(grouped, [*(k.copy() for k in keys), time()]))
         if self._interval.first and count == 0:
@@ -396,6 +438,21 @@ class _Rules:
         kept = select([*columns, never], sub(query, "t"))
         kept = render.group_by(kept, [c.copy() for c in columns])
         return _nonzero(kept)
+
+    def _keyed_state(self, node: Aggregate) -> exp.Query | None:
+        delta, old = self.delta(node.input), self.old(node.input)
+        begins = self._interval.first and not node.keys
+        changed = keyed.steps(node, delta, self._interval.lower if begins else None)
+        if changed is None:
+            return None
+        sides = [side for side in (old, delta) if side is not None]
+        rows = render.union_all(sides) if sides else None
+        found = keyed.results(node, changed, rows, self._is_small(node.input))
+        updates: exp.Query = _steps_to_updates(node, found)
+        if not self._interval.first:
+            recorded = self._view(node.state, node.desc.names, True)
+            updates = render.union_all([updates, keyed.retractions(node, changed, recorded)])
+        return updates
 
     # Results
 

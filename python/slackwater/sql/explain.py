@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sqlglot import exp
+
+from slackwater.repr.ids import GlobalId
 from slackwater.sql.plan import (
     Aggregate,
     Collection,
@@ -16,6 +20,7 @@ from slackwater.sql.plan import (
     Project,
     UnionAll,
     ViewPlan,
+    Without,
     children,
 )
 
@@ -36,12 +41,15 @@ class ExplainRow:
     advice: str | None
 
 
-def explain(view: ViewPlan) -> tuple[ExplainRow, ...]:
-    """The operators of the plan, the root first, each before its inputs."""
+def explain(view: ViewPlan, names: Mapping[GlobalId, str] = {}) -> tuple[ExplainRow, ...]:
+    """The operators of the plan, the root first, each before its inputs.
+
+    `names` are those of the collections; one that has none is called by its id.
+    """
     rows: list[ExplainRow] = []
 
     def visit(node: Plan, parent: int | None) -> None:
-        operator, maintenance, reason, advice = _described(node)
+        operator, maintenance, reason, advice = _described(node, names)
         own = len(rows)
         rows.append(ExplainRow(own, parent, operator, maintenance, reason, advice))
         for child in children(node):
@@ -51,10 +59,13 @@ def explain(view: ViewPlan) -> tuple[ExplainRow, ...]:
     return tuple(rows)
 
 
-def _described(node: Plan) -> tuple[str, str, str | None, str | None]:
+def _described(
+    node: Plan, names: Mapping[GlobalId, str]
+) -> tuple[str, str, str | None, str | None]:
     match node:
         case Collection():
-            return f"Collection {node.global_id}", "linear", None, None
+            name = names.get(node.global_id, node.global_id)
+            return f"Collection {name}", "linear", None, None
         case Constant():
             return "Constant", "linear", "It never changes.", None
         case Project():
@@ -63,13 +74,31 @@ def _described(node: Plan) -> tuple[str, str, str | None, str | None]:
             return "Filter", "linear", None, None
         case Explode():
             return "Explode", "linear", None, None
+        case UnionAll(meaning=meaning) if meaning:
+            reason = "Rows without a partner come and go with the keys of the other side."
+            return meaning, "keyed", reason, None
         case UnionAll():
             return "UnionAll", "linear", None, None
+        case Without():
+            reason = "Rows come and go with the keys of the other side."
+            return node.meaning, "keyed", reason, None
         case Join():
             reason = "Each input's changes are joined with the contents of the others."
             return f"Join of {len(node.inputs)}", "bilinear", reason, None
+        case Aggregate() if node.is_keyed:
+            return "Aggregate", "keyed", _keyed(node), None
         case Aggregate():
             operator = "Aggregate" if node.accumulators else "Distinct"
             return operator, "accumulable", "Only the groups that changed are touched.", None
         case Opaque():
             return "Recompute", "recompute", node.reason, node.advice
+
+
+def _keyed(node: Aggregate) -> str:
+    names = dict.fromkeys(_name(call) for call in node.calls)
+    subject = "The groups that changed are" if node.keys else "The whole input is"
+    return f"{subject} computed again from the rows, for {', '.join(names)}."
+
+
+def _name(call: exp.Expr) -> str:
+    return call.sql(dialect="spark").partition("(")[0].lower()

@@ -11,7 +11,6 @@ from slackwater.sql.plan import (
     Accumulator,
     CountRows,
     SumValues,
-    column,
     column_name,
 )
 
@@ -156,14 +155,13 @@ def _times_diff(value: exp.Expr, precision: int, scale: int) -> exp.Expr:
     )
 
 
-def unit_diffs(query: exp.Query, width: int) -> exp.Select:
-    """The updates of `query` with each diff taken apart into ones."""
+def unit_diffs(query: exp.Query, columns: Sequence[exp.Expr]) -> exp.Select:
+    """The rows of `query`, `columns` of them, with each diff taken apart into ones."""
     count = exp.Anonymous(
         this="sequence",
         expressions=[cast(number(1), "BIGINT"), exp.Abs(this=diff())],
     )
     sign = cast(exp.Sign(this=diff()), "BIGINT")
-    values = [*(column(i) for i in range(width)), time(), named(sign, DIFF_COLUMN)]
-    made = select(values, sub(query, "u"))
+    made = select([*columns, named(sign, DIFF_COLUMN)], sub(query, "u"))
     made.append("laterals", lateral(exp.Explode(this=count), False, ("__n",)))
     return made

@@ -107,8 +107,24 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
+    """`meaning` names what the union stands for, if the query has no union there."""
+
     inputs: tuple[Plan, ...]
     desc: RelationDesc
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """The rows of `input` less those of `removed`, which are among them. `meaning`: what for."""
+
+    input: Plan
+    removed: Plan
+    meaning: str
+
+    @property
+    def desc(self) -> RelationDesc:
+        return self.input.desc
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +151,26 @@ Accumulator = CountRows | SumValues
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One row for each group: the keys, the number of rows, the accumulators.
+    """One row for each group: the keys, the number of rows, the accumulators, the results of
+
+    `calls`, which are aggregate functions that need all rows of a group that changed.
 
     Its rows are kept in a state collection of its own, number `state` of the plan; above it
     the plan sees that collection. Without `keys` there is always exactly one row.
-    A Distinct is an Aggregate without accumulators.
+    A Distinct is an Aggregate without accumulators and calls.
     """
 
     input: Plan
     keys: tuple[exp.Expr, ...]
     accumulators: tuple[Accumulator, ...]
+    calls: tuple[exp.Expr, ...]
     state: int
     desc: RelationDesc
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether a group that changed is computed from its rows, not from what was added."""
+        return bool(self.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +187,18 @@ class Opaque:
     desc: RelationDesc
 
 
-Plan = Collection | Constant | Project | Filter | Explode | Join | UnionAll | Aggregate | Opaque
+Plan = (
+    Collection
+    | Constant
+    | Project
+    | Filter
+    | Explode
+    | Join
+    | UnionAll
+    | Without
+    | Aggregate
+    | Opaque
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +220,12 @@ class ViewPlan:
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
-        """The aggregates, each after those below it; the n-th one has state number n."""
-        return tuple(n for n in walk(self.root) if isinstance(n, Aggregate))
+        """The aggregates, each after those below it; the n-th one has state number n.
+
+        One that occurs several times is kept once.
+        """
+        found = (n for n in walk(self.root) if isinstance(n, Aggregate))
+        return tuple({aggregate.state: aggregate for aggregate in found}.values())
 
     @property
     def states(self) -> tuple[RelationDesc, ...]:
@@ -202,6 +241,8 @@ def children(node: Plan) -> tuple[Plan, ...]:
             return (node.input,)
         case Join() | UnionAll():
             return node.inputs
+        case Without():
+            return node.input, node.removed
         case Opaque():
             return node.reads
 
@@ -212,20 +253,21 @@ def walk(node: Plan) -> tuple[Plan, ...]:
 
 
 def number_states(root: Plan) -> Plan:
-    """The plan with its aggregates numbered in the order of `walk`."""
-    count = 0
+    """The plan with its aggregates numbered in the order of `walk`, equal ones alike."""
+    numbers: dict[Aggregate, int] = {}
 
     def visit(node: Plan) -> Plan:
-        nonlocal count
         match node:
             case Project() | Filter() | Explode():
                 return replace(node, input=visit(node.input))
             case Join() | UnionAll():
                 return replace(node, inputs=tuple(visit(child) for child in node.inputs))
+            case Without():
+                return replace(node, input=visit(node.input), removed=visit(node.removed))
             case Aggregate():
-                below = visit(node.input)
-                count += 1
-                return replace(node, input=below, state=count - 1)
+                unnumbered = replace(node, input=visit(node.input), state=0)
+                number = numbers.setdefault(unnumbered, len(numbers))
+                return replace(unnumbered, state=number)
             case _:
                 return node
 

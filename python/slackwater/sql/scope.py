@@ -115,6 +115,26 @@ class Scope:
         """As `resolve`; a plain name that no source has may be one of the resolved `aliases`."""
         return self._resolve(expression, aliases)
 
+    def speaks_of(self, expression: exp.Expr, inner: Scope) -> bool:
+        """Whether an expression of a subquery speaks of these sources, which are around `inner`."""
+        return any(
+            inner.position([part.name for part in node.parts]) is None
+            for node in expression.find_all(exp.Column)
+        )
+
+    def resolve_around(self, expression: exp.Expr, inner: Scope) -> exp.Expr:
+        """As `resolve`, over these sources followed by those of `inner`, whose names go first."""
+
+        def replace(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            found = inner.position([part.name for part in node.parts])
+            if found is None:
+                return self.resolve(node)
+            return _fields(column(found[0] + self.width), found[1])
+
+        return expression.copy().transform(replace, copy=False)
+
     def _resolve(self, expression: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
         def replace(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column):

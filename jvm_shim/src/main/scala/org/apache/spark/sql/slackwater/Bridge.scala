@@ -237,6 +237,7 @@ private object BridgeSession {
   /** Everything in one partition, so that nothing is shuffled or broadcast. */
   val smallSettings: Map[String, String] = settings ++ Map(
     "spark.sql.shuffle.partitions" -> "1",
+    "spark.sql.exchange.reuse" -> "false",
     "spark.sql.autoBroadcastJoinThreshold" -> "-1"
   )
 }

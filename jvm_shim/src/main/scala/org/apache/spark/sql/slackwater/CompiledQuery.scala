@@ -21,7 +21,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
-import org.apache.spark.sql.execution.exchange.Exchange
+import org.apache.spark.sql.execution.exchange.{Exchange, ReusedExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.python.EvalPythonExec
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
@@ -62,7 +62,8 @@ private[slackwater] object CompiledQuery {
   /** The compiled form of an analyzed plan; None where it needs a job. */
   def of(session: SparkSession, plan: LogicalPlan): Option[CompiledQuery] =
     SQLExecution.withSQLConfPropagated(session) {
-      val physical = session.sessionState.executePlan(withoutExchanges(plan)).executedPlan
+      val planned = session.sessionState.executePlan(withoutExchanges(plan)).executedPlan
+      val physical = withoutShuffles(planned)
       if (needsJob(physical)) None
       else {
         val rdd = physical.execute()
@@ -88,9 +89,15 @@ private[slackwater] object CompiledQuery {
     }
   }
 
+  /** Spark shuffles also where it does not see that all rows are in one partition already. */
+  private def withoutShuffles(plan: SparkPlan): SparkPlan = plan.transformUp {
+    case shuffle: ShuffleExchangeExec if shuffle.outputPartitioning.numPartitions == 1 =>
+      OnePartitionExec(shuffle.child)
+  }
+
   private def needsJob(plan: SparkPlan): Boolean = plan.exists {
-    case _: Exchange | _: EvalPythonExec => true
-    case node                            => node.subqueries.nonEmpty
+    case _: Exchange | _: ReusedExchangeExec | _: EvalPythonExec => true
+    case node => node.subqueries.nonEmpty
   }
 
   private def isNarrow(rdd: RDD[_]): Boolean = rdd.dependencies.forall {

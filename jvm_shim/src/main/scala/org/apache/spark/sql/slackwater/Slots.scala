@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, Statistics}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
-import org.apache.spark.sql.execution.LeafExecNode
+import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan, UnaryExecNode}
 
 /** Rows that are handed in anew each time a compiled plan runs. Their plan is made once. */
 private[slackwater] final case class SlotRows(
@@ -24,6 +24,15 @@ private[slackwater] final case class SlotRowsExec(name: String, output: Seq[Attr
     extends LeafExecNode {
   override def outputPartitioning: Partitioning = SinglePartition
   override protected def doExecute(): RDD[InternalRow] = new SlotRDD(sparkContext, name)
+}
+
+/** All rows of `child` in one partition, without a shuffle. */
+private[slackwater] final case class OnePartitionExec(child: SparkPlan) extends UnaryExecNode {
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = SinglePartition
+  override protected def doExecute(): RDD[InternalRow] = child.execute().coalesce(1)
+  override protected def withNewChildInternal(newChild: SparkPlan): OnePartitionExec =
+    copy(child = newChild)
 }
 
 private object SlotPartition extends Partition {
