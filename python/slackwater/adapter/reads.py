@@ -291,13 +291,16 @@ class Reads:
     ) -> None:
         """Moves the holds to the times that were chosen."""
         own: dict[int, Timestamp] = {}
+        shared: Timestamp | None = None
         for item, time in zip(items, times, strict=True):
             if item.shard_id is None or time is None:
                 continue
             if item.shard_id in opened.own:
                 own[item.shard_id] = min(time, own.get(item.shard_id, time))
-            elif opened.shared is not None:
-                opened.shared = self._env.holds.downgrade(opened.shared, time)
+            else:
+                shared = time
+        if opened.shared is not None and shared is not None:
+            opened.shared = self._env.holds.downgrade(opened.shared, shared)
         for shard_id, time in own.items():
             opened.own[shard_id] = self._env.holds.downgrade(opened.own[shard_id], time)
 
