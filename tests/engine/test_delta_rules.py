@@ -354,8 +354,10 @@ def test_a_removed_view_is_not_maintained(bench):
     assert bench.client.state(flow.output_shard).upper == 3
 
 
-def test_large_results_are_written_as_files(bench, expected, monkeypatch):
+@pytest.mark.parametrize("inline_limit", [0, 10_000])
+def test_results_of_much_input_are_written_by_executors(bench, expected, monkeypatch, inline_limit):
     monkeypatch.setattr("slackwater.compute.tick.COLLECT_LIMIT_ROWS", 2)
+    monkeypatch.setattr("slackwater.compute.tick.INLINE_LIMIT_ROWS", inline_limit)
     query = "SELECT k, count(*) AS n, sum(v) AS v FROM a GROUP BY k"
     bench.view("n", query)
     run(bench, (5, 11))

@@ -243,6 +243,7 @@ class Coordinator:
         if session is not None:
             for cursor in session.cursors.values():
                 cursor.close()
+            self._reads.release_block(session)
             for hold in list(session.holds):
                 self._reads.release(hold)
 

@@ -9,10 +9,10 @@ import base64
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.environment import READABLE, Environment
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.system_tables import SystemTables
@@ -31,7 +31,13 @@ from slackwater.adapter.timestamp_selection import (
     determine,
     is_transactional,
 )
-from slackwater.adapter.transactions import check_outside_block, check_read, record_read
+from slackwater.adapter.transactions import (
+    check_outside_block,
+    check_read,
+    in_block,
+    read_time,
+    record_read,
+)
 from slackwater.adapter.watch import Cancellation
 from slackwater.compute.relations import relation_json
 from slackwater.persist.holds import Hold
@@ -43,12 +49,16 @@ from slackwater.sql.durations import parse_duration
 
 @dataclass(slots=True)
 class OpenHold:
-    """A hold of a running statement, and the shards that it has locked for a write."""
+    """The holds of a running statement, and whether it has locked shards for a write.
 
-    hold: Hold | None
+    One hold is on all collections that are read at the statement's time, and one on each that is
+    read at a time of its own.
+    """
+
     session: Session
     locked: bool
-    times: dict[GlobalId, Timestamp]
+    shared: Hold | None = None
+    own: dict[int, Hold] = field(default_factory=dict)
 
 
 class Reads:
@@ -80,19 +90,19 @@ class Reads:
         token = uuid.uuid4().hex
         own = [_when(relation.get("as_of")) for relation in relations]
         common = _when(as_of)
-        shared = [item for item, when in zip(items, own, strict=True) if when is None]
-        hold = self._acquire(token, session, items, write_target)
+        opened = self._open_hold(token, session, items, write_target)
         try:
             self._env.persist.confirm_leadership()
+            inputs = self.inputs(items)
+            self._hold(opened, items, inputs, own)
+            shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
             timestamp = self._statement_time(session, shared, common, write_target)
             times = [
-                timestamp if when is None else self.determination(session, [item], when).timestamp
-                for item, when in zip(items, own, strict=True)
+                timestamp if when is None else self._determine(session, (i,), when).timestamp
+                for i, when in zip(inputs, own, strict=True)
             ]
-            hold.times = {item.id: t for item, t in zip(items, times, strict=True) if t is not None}
             self._wait(session, items, times, cancellation)
-            if hold.hold is not None and hold.times:
-                self._env.holds.downgrade(hold.hold, min(hold.times.values()))
+            self._downgrade(opened, items, times)
             answers = [self._relation(item, time) for item, time in zip(items, times, strict=True)]
         except BaseException:
             self.release(token)
@@ -108,7 +118,7 @@ class Reads:
     def lock_for_write(self, session: Session, table: GlobalId) -> str:
         """A hold that reads nothing and keeps other writes away from `table`."""
         token = uuid.uuid4().hex
-        self._acquire(token, session, (), table)
+        self._open_hold(token, session, (), table)
         return token
 
     def release(self, token: str) -> None:
@@ -117,8 +127,8 @@ class Reads:
             opened = self._open.pop(token, None)
         if opened is None:
             return
-        if opened.hold is not None:
-            self._env.holds.release(opened.hold)
+        for hold in (*([] if opened.shared is None else [opened.shared]), *opened.own.values()):
+            self._env.holds.release(hold)
         if opened.locked:
             self._env.committer.release(token)
         opened.session.holds.discard(token)
@@ -128,11 +138,11 @@ class Reads:
         with self._lock:
             return token in self._open
 
-    def read_times(self, token: str) -> Mapping[GlobalId, Timestamp]:
-        """The times at which the statement with this hold reads."""
-        with self._lock:
-            opened = self._open.get(token)
-        return {} if opened is None else opened.times
+    def release_block(self, session: Session) -> None:
+        """Ends what a transaction block kept readable."""
+        if session.block_hold is not None:
+            self._env.holds.release(session.block_hold)
+            session.block_hold = None
 
     def determination(
         self,
@@ -143,9 +153,19 @@ class Reads:
         depends_on_time: bool = True,
     ) -> TimestampDetermination:
         """Chooses a time for reading `items`, without a hold and without waiting."""
+        return self._determine(session, self.inputs(items), when, depends_on_time=depends_on_time)
+
+    def _determine(
+        self,
+        session: Session,
+        inputs: Sequence[InputFrontiers],
+        when: QueryWhen,
+        *,
+        depends_on_time: bool = True,
+    ) -> TimestampDetermination:
         return determine(
             TimestampRequest(
-                inputs=self.inputs(items),
+                inputs=tuple(inputs),
                 isolation=Isolation(session.variable("transaction_isolation")),
                 when=when,
                 oracle_read_ts=self._env.oracle.read_ts(),
@@ -220,61 +240,122 @@ class Reads:
             )
         return item
 
-    def _acquire(
+    def _open_hold(
         self,
         token: str,
         session: Session,
         items: Sequence[CatalogItem],
         write_target: GlobalId | None,
     ) -> OpenHold:
-        shards = frozenset(item.shard_id for item in items if item.shard_id is not None)
-        locked = write_target is not None
         if write_target is not None:
             ids = self._env.leaves([item.id for item in items] + [write_target])
             self._env.committer.lock(ids, token)
-        earliest = min(
-            (self._env.since(item).value for item in items if item.shard_id is not None),
-            default=0,
-        )
-        hold = self._env.holds.acquire(shards, Timestamp(earliest)) if shards else None
-        opened = OpenHold(hold, session, locked, {})
+        opened = OpenHold(session, write_target is not None)
         with self._lock:
             self._open[token] = opened
         session.holds.add(token)
         return opened
 
+    def _hold(
+        self,
+        opened: OpenHold,
+        items: Sequence[CatalogItem],
+        inputs: Sequence[InputFrontiers],
+        own: Sequence[QueryWhen | None],
+    ) -> None:
+        """Takes the holds at the earliest times at which the statement may read.
+
+        What is read at one time is read at or after the latest since, so holding it there lets no
+        since go back.
+        """
+        together: set[int] = set()
+        latest = Timestamp(0)
+        for item, frontiers, when in zip(items, inputs, own, strict=True):
+            if item.shard_id is None:
+                continue
+            since = Timestamp(frontiers.since.value)
+            if when is None:
+                together.add(item.shard_id)
+                latest = max(latest, since)
+            elif item.shard_id not in opened.own:
+                held = self._env.holds.acquire({item.shard_id}, since)
+                opened.own[item.shard_id] = held
+        if together:
+            opened.shared = self._env.holds.acquire(together, latest)
+
+    def _downgrade(
+        self,
+        opened: OpenHold,
+        items: Sequence[CatalogItem],
+        times: Sequence[Timestamp | None],
+    ) -> None:
+        """Moves the holds to the times that were chosen."""
+        own: dict[int, Timestamp] = {}
+        shared: Timestamp | None = None
+        for item, time in zip(items, times, strict=True):
+            if item.shard_id is None or time is None:
+                continue
+            if item.shard_id in opened.own:
+                own[item.shard_id] = min(time, own.get(item.shard_id, time))
+            else:
+                shared = time
+        if opened.shared is not None and shared is not None:
+            opened.shared = self._env.holds.downgrade(opened.shared, shared)
+        for shard_id, time in own.items():
+            opened.own[shard_id] = self._env.holds.downgrade(opened.own[shard_id], time)
+
     def _statement_time(
         self,
         session: Session,
-        items: Sequence[CatalogItem],
+        inputs: Sequence[InputFrontiers],
         common: QueryWhen | None,
         write_target: GlobalId | None,
     ) -> Timestamp | None:
         """The time of all relations that do not state their own; the value of mz_now()."""
         unasked: QueryWhen = Immediately() if write_target is None else FreshestTableWrite()
         when = common or unasked
-        transactional = is_transactional(when) and write_target is None and bool(items)
-        if transactional:
-            fixed = check_read(session.transaction, items[0].full_name)
+        transactional = is_transactional(when) and write_target is None
+        if transactional and inputs:
+            fixed = check_read(session.transaction, inputs[0].name)
             if fixed is not None:
-                self._check_domain(items, fixed)
+                self._check_domain(inputs, fixed)
                 return fixed
-        if not items:
+        if not inputs:
             named = as_of_timestamp(when)
-            return self._env.oracle.read_ts() if named is None else named
-        chosen = self.determination(session, items, when).timestamp
-        if transactional:
+            block = read_time(session.transaction) if transactional else None
+            return named or block or self._env.oracle.read_ts()
+        chosen = self._determine(session, inputs, when).timestamp
+        if transactional and in_block(session.transaction):
             session.transaction = record_read(session.transaction, chosen)
+            self._keep_domain(session, inputs, chosen)
         return chosen
 
-    def _check_domain(self, items: Sequence[CatalogItem], time: Timestamp) -> None:
-        for item in items:
-            if self._env.since(item).value > time:
+    def _keep_domain(
+        self, session: Session, inputs: Sequence[InputFrontiers], time: Timestamp
+    ) -> None:
+        """Keeps readable at `time` what later reads of the block may name.
+
+        That is everything in the schemas that its first read names (spec coordinator 2.9).
+        """
+        schemas = {fold(self._env.item(each.id).schema_name) for each in inputs}
+        shards = {
+            item.shard_id
+            for item in self._env.state.items.values()
+            if item.shard_id is not None
+            and fold(item.schema_name) in schemas
+            and self._env.since(item).value <= time
+        }
+        if shards:
+            session.block_hold = self._env.holds.acquire(shards, time)
+
+    def _check_domain(self, inputs: Sequence[InputFrontiers], time: Timestamp) -> None:
+        for each in inputs:
+            if each.since.value > time:
                 raise user_error(
                     "SLACKWATER_OUTSIDE_TIMEDOMAIN",
-                    objectName=item.full_name,
+                    objectName=each.name,
                     timestamp=str(time),
-                    reason=f"it can be read from {self._env.since(item).value} on",
+                    reason=f"it can be read from {each.since.value} on",
                 )
 
     def _wait(

@@ -12,6 +12,7 @@ from slackwater.adapter.buffered import BufferedWrite
 from slackwater.adapter.cursors import Cursor
 from slackwater.adapter.transactions import Idle, Transaction
 from slackwater.adapter.watch import Cancellation
+from slackwater.persist.holds import Hold
 from slackwater.sql import variables
 
 NOTICES_KEPT = 100
@@ -60,6 +61,7 @@ class Session:
     cursors: dict[str, Cursor] = field(default_factory=dict)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: list[Notice] = field(default_factory=list)
+    block_hold: Hold | None = None
     holds: set[str] = field(default_factory=set)
     running: dict[str, Cancellation] = field(default_factory=dict)
 

@@ -169,9 +169,11 @@ class Statements:
             return done()
         if isinstance(statement, st.Rollback):
             rollback(session.transaction)
+            self._reads.release_block(session)
             session.transaction = Idle()
             return done()
         ended = commit(session.transaction)
+        self._reads.release_block(session)
         session.transaction = Idle()
         if ended.writes:
             self._writes.commit(ended.writes, str(uuid.uuid4()), None)

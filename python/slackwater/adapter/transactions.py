@@ -66,6 +66,11 @@ def in_block(transaction: Transaction[W]) -> bool:
     return not isinstance(transaction, Idle)
 
 
+def read_time(transaction: Transaction[W]) -> Timestamp | None:
+    """The time of the block's reads, if one has chosen it."""
+    return transaction.read_timestamp if isinstance(transaction, Open) else None
+
+
 def begin(transaction: Transaction[W], *, read_only: bool = False) -> Open[W]:
     """BEGIN. Raises SLACKWATER_TRANSACTION_IN_PROGRESS or SLACKWATER_FAILED_TRANSACTION."""
     if isinstance(transaction, Idle):

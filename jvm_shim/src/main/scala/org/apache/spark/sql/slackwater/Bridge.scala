@@ -156,8 +156,12 @@ object Bridge {
         val session = open(BridgeSession.smallSettings)
         new SmallQueries(
           session,
-          analyzed(session, _, BridgeSession.catalog, Array(BridgeSession.namespace))
-            .queryExecution.analyzed
+          analyzed(
+            session,
+            _,
+            BridgeSession.catalog,
+            Array(BridgeSession.namespace)
+          ).queryExecution.analyzed
         )
       }
     )

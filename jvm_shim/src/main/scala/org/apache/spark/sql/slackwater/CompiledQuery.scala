@@ -97,7 +97,7 @@ private[slackwater] object CompiledQuery {
 
   private def needsJob(plan: SparkPlan): Boolean = plan.exists {
     case _: Exchange | _: ReusedExchangeExec | _: EvalPythonExec => true
-    case node => node.subqueries.nonEmpty
+    case node                                                    => node.subqueries.nonEmpty
   }
 
   private def isNarrow(rdd: RDD[_]): Boolean = rdd.dependencies.forall {

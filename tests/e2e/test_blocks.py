@@ -1,0 +1,34 @@
+"""Transaction blocks over the whole product."""
+
+from __future__ import annotations
+
+import pytest
+from tests.product.application import SqlError, wait_until
+
+pytestmark = pytest.mark.spark
+
+RETENTION_MS = 1000
+
+
+def test_a_block_reads_one_time_however_long_it_is_open(workplace):
+    workplace.sql("CREATE TABLE a (k INT)")
+    workplace.sql("CREATE TABLE b (k INT)")
+    workplace.sql("INSERT INTO a VALUES (1)")
+    workplace.sql("BEGIN")
+    ((read_at, count),) = workplace.rows("SELECT mz_now(), count(*) FROM a")
+    assert count == 1
+    workplace.use("other")
+    workplace.sql("INSERT INTO a VALUES (2)", session="other")
+    workplace.sql("INSERT INTO b VALUES (2)", session="other")
+    wait_until(
+        lambda: workplace.value("SELECT mz_now()", session="other") > read_at + 2 * RETENTION_MS,
+        what="the history of the tables to be over",
+    )
+    assert workplace.rows("SELECT mz_now(), count(*) FROM a") == [[read_at, 1]]
+    assert workplace.rows("SELECT mz_now(), count(*) FROM b") == [[read_at, 0]]
+    assert workplace.value("SELECT mz_now()") == read_at
+    workplace.sql("COMMIT")
+    assert workplace.value("SELECT count(*) FROM a") == 2
+    with pytest.raises(SqlError) as refused:
+        workplace.rows(f"SELECT * FROM a VERSION AS OF {read_at}")
+    assert refused.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
