@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from tests.product.application import Application, SqlError, coordinators
 pytestmark = pytest.mark.spark
 
 CORPUS = Path(__file__).with_name("plain_corpus.json")
-ROUNDS = 60
 
 
 def run(application):
@@ -25,12 +23,6 @@ def run(application):
         except SqlError as error:
             outcomes.append([error.kind, error.condition, error.sqlstate])
     return outcomes
-
-
-def median_ms(application, text):
-    for _ in range(20):
-        application.sql(text)
-    return statistics.median(application.sql(text).ms for _ in range(ROUNDS))
 
 
 def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
@@ -46,8 +38,3 @@ def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
         assert coordinators(tmp_path / "with" / "environment") == []
         assert not (tmp_path / "with" / "environment").exists()
         assert sum(isinstance(outcome[0], list) for outcome in wanted) > 80
-        with_jar, without = [], []
-        for _ in range(5):
-            with_jar.append(median_ms(ours, "SELECT 1"))
-            without.append(median_ms(plain, "SELECT 1"))
-        assert min(with_jar) <= min(without) * 1.15 + 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sqlalchemy import Connection
 from sqlglot.errors import ParseError
@@ -25,6 +26,7 @@ from slackwater.sql.functions import refuse_unmaterializable
 from slackwater.sql.names import QualifiedName, resolve
 from slackwater.sql.plan import Opaque, ViewPlan
 from slackwater.sql.resolution import ResolvedRelation, ResolvedView, parse_query
+from slackwater.sql.tokens import tokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,14 @@ class Views:
                 "SLACKWATER_UNSUPPORTED",
                 feature=f"A materialized view over a system relation ({full})",
                 advice="Query the system relation itself, or make a plain view over it.",
+            )
+        words = [token.upper for token in tokenize(text)]
+        if any(pair == ("WITHIN", "GROUP") for pair in pairwise(words)):
+            # The planner's parser takes percentile_cont for another function.
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"WITHIN GROUP in a materialized view ({full})",
+                advice="Use percentile(x, p), or compute it when reading the view.",
             )
         try:
             parsed = parse_query(text)
