@@ -12,9 +12,9 @@ from tests.product.fixtures import shared_application, workplace
 __all__ = ["env", "postgres", "shared_application", "workplace"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[object]:
-    """A plain Spark session, one for all tests that need no shim: starting one takes seconds."""
+    """A plain Spark session. The JVM below stays, so that the next module starts in a second."""
     from tests.spark_engine import new_session
 
     session = new_session()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import uuid
 from pathlib import Path
@@ -21,13 +22,19 @@ from slackwater.compute.relations import relation_json
 from slackwater.persist.blobs import file_uri, local_path
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.spark.session import jar_path
 
 
 def new_session() -> SparkSession:
-    """A session for many small queries: compiling them would take longer than running them."""
+    """A session for many small queries: compiling them would take longer than running them.
+
+    It has the shim's jar, if there is one, for the sessions that later share its JVM.
+    """
+    builder = SparkSession.builder.master("local[1]")
+    with contextlib.suppress(FileNotFoundError):
+        builder = builder.config("spark.jars", str(jar_path()))
     return (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
+        builder.config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.adaptive.enabled", "false")

@@ -166,6 +166,12 @@ def test_what_the_rules_cover_is_not_recomputed(bench, query):
     assert not bench.plan(in_spark(query)).is_opaque
 
 
+def test_joins_whose_queries_would_be_too_large_are_recomputed(bench):
+    joins = [f"LEFT JOIN b b{i} ON a.k = b{i}.k" for i in range(3)]
+    assert not bench.plan(f"SELECT a.k FROM a {' '.join(joins[:2])}").is_opaque
+    assert "many joins" in bench.plan(f"SELECT a.k FROM a {' '.join(joins)}").root.reason
+
+
 def test_results_that_depend_on_the_order_of_rows_cancel(bench):
     """They are read back from the state and sorted above it."""
     bench.view(

@@ -38,6 +38,10 @@ from slackwater.sql.plan import (
 )
 from slackwater.sql.resolution import Resolve, ResolvedRelation, ResolvedView, parse_query
 from slackwater.sql.scope import NotPlanned, Scope, Source
+from slackwater.sql.size import largest_query
+
+MOST_READS = 150
+"""Planning a tick's query that reads its leaves more often takes longer than recomputing."""
 
 
 class SchemaOf(Protocol):
@@ -74,6 +78,11 @@ def build_plan(query: str, output: RelationDesc, resolve: Resolve, schema_of: Sc
         root = number_states(named.plan)
         for state in ViewPlan(root, output).states:
             state.arrow_schema()
+        if largest_query(ViewPlan(root, output)) > MOST_READS:
+            raise NotPlanned(
+                "many joins above each other",
+                "Make a materialized view of the lower joins, and join that.",
+            )
     except NotPlanned as problem:
         root = opaque.opaque(parsed, output, resolve, problem)
     return ViewPlan(root, output)
