@@ -33,7 +33,10 @@ def leader(location):
     with Application(location) as application:
         application.sql("USE slackwater")
         application.sql("CREATE TABLE t (k INT) WITH (RETAIN HISTORY FOR '1 hour')")
-        application.sql("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n FROM t")
+        application.sql(
+            "CREATE MATERIALIZED VIEW total WITH (RETAIN HISTORY FOR '1 hour') "
+            "AS SELECT count(*) AS n FROM t"
+        )
         yield application
 
 
