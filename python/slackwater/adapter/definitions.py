@@ -44,8 +44,6 @@ from slackwater.sql.names import QualifiedName, resolve, resolve_schema
 RETAIN_HISTORY = "retain_history"
 _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
 
-NewItems = Callable[[Connection], Sequence[CatalogItem]]
-
 
 class Definitions:
     """Changes the catalog. Thread-safe: changes are serialised by the environment's ddl lock."""

@@ -25,7 +25,6 @@ from slackwater.storage.ingestion import IngestionRunner
 READABLE = frozenset(
     {ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SYSTEM_TABLE}
 )
-CATALOG_NAME = "slackwater"
 
 
 @dataclass(slots=True)

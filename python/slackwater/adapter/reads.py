@@ -44,7 +44,7 @@ from slackwater.persist.holds import Hold
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.sql.durations import parse_duration
+from slackwater.sql import variables
 
 
 @dataclass(slots=True)
@@ -195,7 +195,7 @@ class Reads:
         SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`, and
         SLACKWATER_WAIT_TIMEOUT after the session's statement_timeout.
         """
-        timeout_s = parse_duration(session.variable("statement_timeout")) / 1000
+        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
 
         def reached() -> bool:
             if item.id not in self._env.state.items:

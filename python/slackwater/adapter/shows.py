@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
+from slackwater.adapter import system_tables
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.naming import expect_kind, find_item
@@ -17,8 +18,8 @@ from slackwater.sql import statements as st
 from slackwater.sql import variables
 from slackwater.sql.names import resolve_schema
 
-CLUSTER = "quickstart"
-REPLICA = "r1"
+CLUSTER = system_tables.CLUSTER.name
+REPLICA = system_tables.CLUSTER.replicas[0].name
 
 _LISTED: dict[st.ShowKind, ItemKind | None] = {
     st.ShowKind.OBJECTS: None,

@@ -21,8 +21,8 @@ from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
+from slackwater.sql import variables
 from slackwater.sql.canonical import to_sql
-from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName
 from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
@@ -118,7 +118,7 @@ class Sources:
 
     def wait_for_snapshot(self, session: Session, item: CatalogItem) -> None:
         """Returns when what the source found first can be read, so that no read misses it."""
-        timeout_ms = parse_duration(session.variable("statement_timeout")) or DAY_MS
+        timeout_ms = variables.milliseconds(session.variable("statement_timeout")) or DAY_MS
         if not self._env.ingestion.wait_for(
             item.id, lambda status: status.status != "starting", timeout_ms / 1000
         ):
@@ -163,18 +163,11 @@ class Sources:
         return 0 if found is None else found[0]
 
     def _stored(self, source_id: GlobalId) -> tuple[int, str] | None:
-        found: list[tuple[int, str]] = []
-
-        def read(conn: Connection) -> None:
-            row = conn.execute(
-                sa.select(source_states.c.step, source_states.c.state).where(
-                    source_states.c.source_id == source_id
-                )
-            ).one_or_none()
-            found[:] = [] if row is None else [(row.step, row.state)]
-
-        self._env.persist.transact(read)
-        return found[0] if found else None
+        statement = sa.select(source_states.c.step, source_states.c.state).where(
+            source_states.c.source_id == source_id
+        )
+        row = self._env.persist.query(lambda conn: conn.execute(statement).one_or_none())
+        return None if row is None else (row.step, row.state)
 
     def _ingestion(self, item: CatalogItem) -> Ingestion:
         stored = self._stored(item.id)

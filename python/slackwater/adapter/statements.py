@@ -8,10 +8,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
 from slackwater.adapter.cursors import Cursor
 from slackwater.adapter.definitions import Definitions
-from slackwater.adapter.environment import CATALOG_NAME, Environment
+from slackwater.adapter.environment import Environment
 from slackwater.adapter.explain_timestamp import (
     TimestampExplanation,
     explain_json,

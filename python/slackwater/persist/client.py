@@ -205,6 +205,10 @@ class PersistClient:
         with self._write_lock:
             self._transaction(self._fence, *steps)
 
+    def query(self, body: Callable[[Connection], T]) -> T:
+        """Runs `body`, which only reads, beside the writers and without asking who leads."""
+        return query(self._engine, body, patience=self._patience)
+
     def commit(
         self,
         appends: Sequence[Append],
@@ -259,9 +263,7 @@ class PersistClient:
         by reads that must see all of them.
         """
         statement = select(environment.c.epoch)
-        epoch = query(
-            self._engine, lambda conn: conn.execute(statement).scalar_one(), patience=self._patience
-        )
+        epoch = self.query(lambda conn: conn.execute(statement).scalar_one())
         if epoch != self._epoch:
             raise Fenced(self._epoch, epoch)
 
@@ -398,11 +400,7 @@ class PersistClient:
         statement = select(writes.c.time, writes.c.inserted, writes.c.deleted).where(
             writes.c.write_id == write_id
         )
-        row = query(
-            self._engine,
-            lambda conn: conn.execute(statement).one_or_none(),
-            patience=self._patience,
-        )
+        row = self.query(lambda conn: conn.execute(statement).one_or_none())
         return None if row is None else WriteResult(*row)
 
     def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]:

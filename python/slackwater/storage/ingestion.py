@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -61,9 +61,6 @@ class SourceStatistics:
             offset_committed=max(self.offset_committed, step.offset_committed),
             snapshot_committed=self.snapshot_committed or step.snapshot_committed,
         )
-
-    def as_row(self) -> dict[str, int | bool]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

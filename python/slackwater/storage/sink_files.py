@@ -116,13 +116,6 @@ class SinkStatistics:
     bytes_committed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    entries: list[dict[str, Any]]
-    rows: int
-    size_bytes: int
-
-
 def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> None:
     """Raises SLACKWATER_SINK_KEY when the key does not suit the envelope or the relation."""
 
