@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
+from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.leadership import acquire
 from slackwater.persist.metastore import connect, create_all
@@ -29,7 +30,8 @@ class Environment:
         epoch = acquire(
             self.engine, "http://a", "/token", "app", "/log", expected_epoch=expected_epoch
         )
-        return PersistClient(self.engine, self.location, epoch, **options)
+        blobs = LocalBlobs(Path(self.location))
+        return PersistClient(self.engine, blobs, epoch, **options)
 
 
 def new_environment(url: str, location: Path) -> Environment:
