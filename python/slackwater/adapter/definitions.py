@@ -26,6 +26,7 @@ from slackwater.adapter.catalog.ops import (
     RenameItem,
     apply,
 )
+from slackwater.adapter.collections import shards_of
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
@@ -34,7 +35,6 @@ from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
 from slackwater.repr.errors import user_error
-from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.canonical import to_sql
@@ -274,7 +274,10 @@ class Definitions:
                     ops.append(DropItem(existing.id))
                 return [*ops, CreateItem(self._views.with_shards(conn, draft))]
 
-            self._change(make, context.user)
+            try:
+                self._change(make, context.user)
+            finally:
+                self._views.release(draft)
         for message in draft.notices:
             session.notify(message)
 
@@ -295,9 +298,15 @@ class Definitions:
         schema, name = resolve(given, context.catalog, context.namespace)
         if self._skip(session, statement.if_not_exists, schema, name):
             return
+        item_id = self._env.catalog.allocate_ids()[0]
         with self._env.ddl:
-            item = self._sources.draft_sink(schema, name, context, statement, written)
-            self._change([CreateItem(item)], context.user)
+            if written.shard_id is not None:
+                self._env.collections.prepare_export(item_id, written.id)
+            try:
+                item = self._sources.draft_sink(item_id, schema, name, context, statement, written)
+                self._change([CreateItem(item)], context.user)
+            finally:
+                self._env.collections.cancel_export(item_id)
 
     def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
         cascade = bool(statement.cascade)
@@ -360,11 +369,7 @@ class Definitions:
             item = self._env.state.get(schema, own, kind)
             details = dict(item.details)
             details["retain_history_ms"] = statement.retain_history_ms
-            since = Timestamp(self._env.since(item).value)
-            shard_id = item.shard_id
             self._change([AlterItem(item.id, details=details)], context.user)
-            if shard_id is not None:
-                self._env.persist.set_since({shard_id: since})
 
     def _comment(self, context: Context, statement: st.CommentOn) -> None:
         if statement.kind in (st.ObjectKind.SCHEMA, st.ObjectKind.COLUMN):
@@ -429,16 +434,10 @@ class Definitions:
                     self._sources.forget(conn, item.id)
             return made
 
-        _, diff = self._env.catalog.transact(make, user=user)
+        _, diff = self._env.catalog.transact(make, user=user, on_durable=self._implications.prepare)
         self._implications.apply(diff)
         self._env.watch.signal()
         return diff
-
-
-def shards_of(item: CatalogItem) -> tuple[int, ...]:
-    """The durable shards of an item: its own and its internal ones."""
-    own = () if item.shard_id is None else (item.shard_id,)
-    return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
 
 
 def object_json(item: CatalogItem) -> dict[str, Any]:

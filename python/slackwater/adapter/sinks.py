@@ -15,6 +15,7 @@ from slackwater.adapter.watch import Cancellation
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.protocol import AllowCompaction, Command, RunSink
 from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
 
 RETRY_S = 1.0
@@ -55,6 +56,17 @@ class SinkRunner:
         self._on_fatal = on_fatal
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
+
+    def obey(self, command: Command) -> None:
+        """Runs and stops sinks as the storage controller says."""
+        match command:
+            case RunSink(global_id):
+                self.remove(global_id)
+                self.add(self._env.item(global_id))
+            case AllowCompaction(global_id, since) if since.is_empty:
+                self.remove(global_id)
+            case _:
+                pass
 
     def add(self, item: CatalogItem) -> None:
         running = RunningSink(item, changed_ms=self._env.now())
@@ -125,17 +137,15 @@ class SinkRunner:
             sink_config(item), item.id, source.desc, item.full_name, clock=self._env.clock
         )
         reached = running.sink.frontier
-        feed = CollectionFeed(
-            self._env, source, as_of if reached is None else Timestamp(reached.value)
-        )
-        try:
-            while not running.stop.flag.is_set():
-                reached = self._step(running.sink, feed, as_of, reached, running.stop)
-                if running.error is not None:
-                    running.error = None
-                    running.changed_ms = self._env.now()
-        finally:
-            feed.release(None)
+        # The export holds its input, also while it fails, one step behind what it has reported.
+        feed = CollectionFeed(self._env, source, as_of, None)
+        while not running.stop.flag.is_set():
+            if reached is not None:
+                self._env.storage.report([(item.id, reached)])
+            reached = self._step(running.sink, feed, as_of, reached, running.stop)
+            if running.error is not None:
+                running.error = None
+                running.changed_ms = self._env.now()
 
     def _step(
         self,
@@ -159,5 +169,4 @@ class SinkRunner:
             sink.write(
                 reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
             )
-        feed.release(Timestamp(upper.value - 1))
         return upper

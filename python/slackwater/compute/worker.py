@@ -23,6 +23,7 @@ from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
+Unreadable = Callable[[GlobalId, Timestamp], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -41,6 +42,10 @@ class _Shared:
     stopping: bool = False
     failed: BaseException | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
+
+
+def _ignore(global_id: GlobalId, since: Timestamp) -> None:
+    """Nobody asks what a view cannot be read at but for its shard."""
 
 
 class Worker:
@@ -62,18 +67,22 @@ class Worker:
         *,
         on_progress: Progress,
         on_fatal: Fatal,
+        on_unreadable: Unreadable = _ignore,
         name: str = "replica",
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         """`on_progress` is called in the worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
+        `on_unreadable` is called before a view is complete beyond times that were left out of it,
+        with the first time that is in it again.
         `name` is part of the names of its temporary views; `clock_ms` only measures pauses.
         """
         self._shards = shards
         self._engine = engine
         self._on_progress = on_progress
         self._on_fatal = on_fatal
+        self._on_unreadable = on_unreadable
         self._name = name
         self._clock_ms = clock_ms
         self._shared = _Shared()
@@ -296,6 +305,7 @@ class Worker:
         """
         since = max(exact, readable_from(flow, self._shards, begin))
         if since > begin:
+            self._on_unreadable(flow.global_id, since)
             self._shards.set_since({flow.output_shard: since})
 
     def _queries_of(self, flow: Dataflow) -> TickQueries:

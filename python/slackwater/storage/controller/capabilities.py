@@ -23,7 +23,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import DROPPED, STEP_BACK, NoPolicy, ReadPolicy, followed
 from slackwater.storage.controller.descriptions import CollectionDescription, CollectionMetadata
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import HeldCollection, Holder, HoldKind, ReadHold
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(slots=True)
@@ -309,11 +309,9 @@ class Capabilities:
         self.apply(dict.fromkeys(current.ids, entry))
         return True
 
-    def held(self) -> Iterator[HeldCollection]:
+    def holds(self) -> Iterator[ReadHold]:
         """Who holds what, by age of the holds."""
-        for hold in self._holds.values():
-            for global_id in sorted(hold.ids):
-                yield HeldCollection(global_id, Frontier(hold.since), hold.holder)
+        return iter(list(self._holds.values()))
 
     def oldest_hold(self) -> Timestamp | None:
         """The oldest time that any hold keeps."""

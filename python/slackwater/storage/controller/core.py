@@ -36,7 +36,7 @@ from slackwater.storage.controller.effects import (
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports, ExportState
-from slackwater.storage.controller.holds import HeldCollection, Holder, ReadHold
+from slackwater.storage.controller.holds import Holder, ReadHold
 from slackwater.storage.controller.instance import Instance
 from slackwater.storage.controller.protocol import (
     AllowCompaction,
@@ -456,9 +456,9 @@ class StorageController:
         """Ends the hold. False, and no effect, when it had been released before."""
         return self._capabilities.release(hold)
 
-    def read_holds(self) -> Iterator[HeldCollection]:
-        """Who holds what."""
-        return self._capabilities.held()
+    def read_holds(self) -> Iterator[ReadHold]:
+        """Who holds what, by age of the holds."""
+        return self._capabilities.holds()
 
     def oldest_read_hold(self) -> Timestamp | None:
         """The oldest time that any hold keeps."""
@@ -492,10 +492,12 @@ class StorageController:
         effects, self._effects = self._effects, []
         return tuple(effects)
 
-    def maintain(self, limit: int) -> tuple[Effect, ...]:
+    def maintain(
+        self, limit: int, finalized_at_once: int = FINALIZED_AT_ONCE
+    ) -> tuple[Effect, ...]:
         """What has time: durable sinces and compactions of at most `limit` collections, and the
 
-        finalization of a few shards. Whatever the limit, every collection gets its turn.
+        finalization of a few shards. Whatever the limits, each gets its turn.
         """
         for global_id in list(self._stale)[:limit]:
             del self._stale[global_id]
@@ -506,7 +508,7 @@ class StorageController:
         for state in list(self._capabilities.moved.values())[:limit]:
             self._announce(state)
         if self._parameters.get("finalize_shards") != "off":
-            self._effects += self._shards.finalize(FINALIZED_AT_ONCE)
+            self._effects += self._shards.finalize(finalized_at_once)
         return self.process()
 
     def announce_since(self, global_id: GlobalId) -> None:
