@@ -11,12 +11,14 @@ from tests.persistence import contents, own_shard, table_shard
 
 _WRITER = """
 import sys
+from pathlib import Path
+from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import Append, PersistClient, TablesAppend, WriteResult
 from slackwater.persist.metastore import connect
 from tests.persistence import updates
 url, location, epoch, own, table = sys.argv[1:]
 own, table = int(own), int(table)
-client = PersistClient(connect(url), location, int(epoch))
+client = PersistClient(connect(url), LocalBlobs(Path(location)), int(epoch))
 time = client.tables_upper()
 while True:
     rows = updates((time, "x", time, 1))

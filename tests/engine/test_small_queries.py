@@ -85,7 +85,11 @@ def part(number, desc, rows, path=None):
         pa.array(column).cast(field.type) for column, field in zip(columns, schema, strict=True)
     ]
     table = pa.Table.from_arrays(arrays, schema=schema)
-    new = blobs.inline_part(table) if path is None else blobs.file_part(table, path)
+    new = (
+        blobs.inline_part(table)
+        if path is None
+        else blobs.file_part(blobs.LocalBlobs(path), table, blobs.file_uri(path))
+    )
     return committed_part(new, number, 1, 0, 100)
 
 
@@ -93,7 +97,7 @@ def views(tmp_path, first_id):
     parts = (
         part(first_id, A, [(1, "x", 1, 1), (2, "y", 2, 1), (2, "y", 3, 1), (None, "n", 3, 1)]),
         part(first_id + 1, A, [(1, "x", 5, -1), (3, None, 5, 2), (9, "late", 50, 1)]),
-        part(first_id + 2, A, [(4, "file", 4, 1), (2, "y", 6, -1)], blobs.file_uri(tmp_path)),
+        part(first_id + 2, A, [(4, "file", 4, 1), (2, "y", 6, -1)], tmp_path),
     )
     others = (part(first_id + 3, B, [(k, Decimal("1.50"), 1, 1) for k in (1, 2, 2, 4, None)]),)
     return [NamedUpdates("a", A, parts, upper=50), NamedUpdates("b", B, others, advance_to=7)]

@@ -37,6 +37,7 @@ from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
+from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import HoldRegistry
 from slackwater.repr.errors import user_error
@@ -92,14 +93,18 @@ class Coordinator:
         *,
         engine: SqlEngine,
         location: str,
+        blobs: Blobs,
         epoch: int,
         spark: Engine,
         log: str,
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
     ) -> Coordinator:
-        """Opens the environment for the leader of `epoch`. Nothing runs until `start`."""
-        persist = PersistClient(engine, location, epoch, clock=clock)
+        """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
+
+        `location` is what users read of it, `blobs` the access to its files.
+        """
+        persist = PersistClient(engine, blobs, epoch, clock=clock)
         catalog = DurableCatalog.open(
             persist,
             clock_ms=clock,

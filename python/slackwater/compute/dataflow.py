@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import Append
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState
@@ -45,6 +46,9 @@ class Dataflow:
 
 class Shards(Protocol):
     """What ticks need of durable shards. `slackwater.persist.client.PersistClient` is one."""
+
+    @property
+    def blobs(self) -> Blobs: ...
 
     def commit(self, appends: Sequence[Append]) -> None: ...
 

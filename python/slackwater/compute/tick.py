@@ -302,7 +302,7 @@ def _updates(
             collected = run.engine.collect(query.text)
     if collected.num_rows == 0:
         return ()
-    conformed = reading.read([blobs.inline_part(collected)], desc)
+    conformed = reading.conformed(collected, desc)
     return run.shards.new_parts(shard, conformed if at is None else _at(conformed, at))
 
 
@@ -321,6 +321,7 @@ def _written(
 ) -> tuple[NewPart, ...]:
     with _registered(run, views):
         files = run.engine.write(query.text, run.shards.shard_directory(shard))
+    run.shards.blobs.settle(file.uri for file in files)
     return tuple(
         NewPart(
             FileBody(file.uri, file.size_bytes, file.modified_ms, None),
@@ -343,7 +344,7 @@ def _few_inline(
     made = run.shards.new_parts(shard, run.shards.read(parts, desc))
     for part in parts:
         if isinstance(part.body, FileBody):
-            blobs.local_path(part.body.uri).unlink(missing_ok=True)
+            run.shards.blobs.delete(part.body.uri)
     return made
 
 

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from slackwater.persist import blobs, reading
+from slackwater.persist.blobs import Blobs
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.leadership import Fenced, was_last_commit
 from slackwater.persist.metastore import (
@@ -178,15 +178,15 @@ class PersistClient:
     def __init__(
         self,
         engine: Engine,
-        location: str,
+        blobs: Blobs,
         epoch: int,
         *,
         clock: Callable[[], int] = _wall_clock_ms,
         patience: Patience = PATIENCE,
     ) -> None:
-        """`location` is a directory or its ``file:`` URI; `clock` gives wall clock milliseconds."""
+        """`blobs` holds the files of parts; `clock` gives wall clock milliseconds."""
+        self.blobs = blobs
         self._engine = engine
-        self._root: Path = blobs.local_path(location).absolute()
         self._epoch = epoch
         self._clock = clock
         self._patience = patience
@@ -428,7 +428,9 @@ class PersistClient:
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """The updates in the parts; see `slackwater.persist.reading.read`."""
-        return reading.read(parts, desc, lower=lower, upper=upper, columns=columns)
+        return reading.read(
+            parts, desc, blobs=self.blobs, lower=lower, upper=upper, columns=columns
+        )
 
     def snapshot(self, shard_id: int, as_of: Timestamp) -> pa.Table:
         """The rows at `as_of`, a row of multiplicity n n times. For small collections.
@@ -479,15 +481,15 @@ class PersistClient:
 
     def file_part(self, updates: pa.Table, directory: str) -> NewPart:
         """See `slackwater.persist.blobs.file_part`."""
-        return blobs.file_part(updates, directory)
+        return blobs.file_part(self.blobs, updates, directory)
 
     def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]:
         """The updates as parts of the shard: inline up to 2 MB, else a file; none for no rows."""
-        return blobs.new_parts(updates, self.shard_directory(shard_id))
+        return blobs.new_parts(self.blobs, updates, self.shard_directory(shard_id))
 
     def shard_directory(self, shard_id: int) -> str:
         """The URI of the directory of the shard's files. It need not exist yet."""
-        return blobs.file_uri(self._root / "shards" / str(shard_id))
+        return self.blobs.uri("shards", str(shard_id))
 
     def staging_directory(self, shard_id: int, write_id: str) -> str:
         """The URI of a directory for the files of one write. Registered files stay there.
@@ -496,7 +498,7 @@ class PersistClient:
         """
         if _WRITE_ID.fullmatch(write_id) is None:
             raise ValueError(f"{write_id!r} cannot be the id of a write")
-        return blobs.file_uri(self._root / "shards" / str(shard_id) / f"write-{write_id}")
+        return self.blobs.uri("shards", str(shard_id), f"write-{write_id}")
 
     def merge_inline(self, shard_id: int) -> bool:
         """Rewrites the shard's inline parts as one file, if there are too many. True if it did.
@@ -518,8 +520,8 @@ class PersistClient:
         merged = self._indexed(shard_id, _mergeable)
         if not merged:
             return False
-        updates = reading.read(merged, self.state(shard_id).desc)
-        new = blobs.file_part(updates, self.shard_directory(shard_id))
+        updates = self.read(merged, self.state(shard_id).desc)
+        new = self.file_part(updates, self.shard_directory(shard_id))
         lower = min(part.lower for part in merged)
         upper = max(part.upper for part in merged)
         removed = frozenset(part.part_id for part in merged)
@@ -743,7 +745,7 @@ class PersistClient:
         self, found: Sequence[Part], desc: RelationDesc, as_of: Timestamp
     ) -> pa.Table:
         upper = None if as_of == TIMESTAMP_MAX else Timestamp(as_of + 1)
-        updates = reading.read(found, desc, upper=upper)
+        updates = self.read(found, desc, upper=upper)
         return consolidate(updates.drop_columns([TIME_COLUMN]))
 
 
