@@ -8,15 +8,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.group_commit import Write
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.sinks import sink_config
-from slackwater.persist.metastore import metadata
+from slackwater.adapter.source_states import SourceStates
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -29,20 +27,12 @@ from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig, FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion, exports
 from slackwater.storage.infer import infer
-from slackwater.storage.ingestion import Ingestion
+from slackwater.storage.ingestion import Ingestion, IngestionStep, Resumed
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 
 DEFAULT_INTERVAL_MS = 1000
 DAY_MS = 24 * 3600 * 1000
 _SINGLE = ("COUNTER", "CLOCK")
-
-source_states = sa.Table(
-    "source_states",
-    metadata,
-    sa.Column("source_id", sa.Text, primary_key=True),
-    sa.Column("step", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-)
 
 
 class Sources:
@@ -50,6 +40,7 @@ class Sources:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
+        self._states = SourceStates(env.persist, env.committer)
 
     def draft(
         self, schema: str, name: str, context: Context, statement: st.CreateSource
@@ -114,7 +105,7 @@ class Sources:
     def start(self, item: CatalogItem) -> None:
         """Starts the ingestion of a source where its durable state says."""
         interval = int(item.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
-        self._env.ingestion.add(item.id, self._ingestion(item), interval)
+        self._env.ingestion.add(item.id, lambda: self._resume(item), interval)
 
     def wait_for_snapshot(self, session: Session, item: CatalogItem) -> None:
         """Returns when what the source found first can be read, so that no read misses it."""
@@ -127,51 +118,33 @@ class Sources:
     def stop(self, item: CatalogItem) -> None:
         self._env.ingestion.remove(item.id)
 
-    def commit(self, source_id: GlobalId, updates: Mapping[str, pa.Table], state: str) -> None:
-        """Commits a step of an ingestion with its new state, at one time."""
+    def commit(self, source_id: GlobalId, steps: int, step: IngestionStep) -> None:
+        """Commits the step of an ingestion, the one after `steps` others, at one time.
+
+        Raises `StepSuperseded`. A step of a source that was dropped has no effect.
+        """
         current = self._env.state
         item = current.items.get(source_id)
         if item is None:
             return
-        step = self._step_number(source_id)
         appends: dict[int, pa.Table] = {}
-        for export, rows in updates.items():
+        for export, rows in step.updates.items():
             for target in _targets(current, item, export):
                 if target.shard_id is not None:
                     appends[target.shard_id] = rows
-
-        def remember(conn: Connection) -> None:
-            conn.execute(sa.delete(source_states).where(source_states.c.source_id == source_id))
-            conn.execute(
-                sa.insert(source_states).values(source_id=source_id, step=step + 1, state=state)
-            )
-
-        write = Write(
-            write_id=f"{source_id}-{step}",
-            appends=appends,
-            inserted=sum(rows.num_rows for rows in updates.values()),
-            steps=(remember,),
-        )
-        self._env.committer.submit(write).result()
+        self._states.commit(source_id, steps, appends, step.state)
 
     def forget(self, conn: Connection, source_id: GlobalId) -> None:
         """Removes the durable state of a dropped source."""
-        conn.execute(sa.delete(source_states).where(source_states.c.source_id == source_id))
+        self._states.forget(conn, source_id)
 
-    def _step_number(self, source_id: GlobalId) -> int:
-        found = self._stored(source_id)
-        return 0 if found is None else found[0]
+    def _resume(self, item: CatalogItem) -> Resumed:
+        stored = self._states.stored(item.id)
+        if stored is None:
+            return Resumed(self._ingestion(item, None))
+        return Resumed(self._ingestion(item, stored.state), stored.steps, stored.state)
 
-    def _stored(self, source_id: GlobalId) -> tuple[int, str] | None:
-        statement = sa.select(source_states.c.step, source_states.c.state).where(
-            source_states.c.source_id == source_id
-        )
-        row = self._env.persist.query(lambda conn: conn.execute(statement).one_or_none())
-        return None if row is None else (row.step, row.state)
-
-    def _ingestion(self, item: CatalogItem) -> Ingestion:
-        stored = self._stored(item.id)
-        state = None if stored is None else stored[1]
+    def _ingestion(self, item: CatalogItem, state: str | None) -> Ingestion:
         config: Mapping[str, Any] = item.details["config"]
         if item.details["connector"] == "load-generator":
             return GeneratorIngestion(GeneratorConfig(**config), state)

@@ -103,34 +103,63 @@ class StatusChange:
     status: SourceStatus
 
 
-Commit = Callable[[GlobalId, Mapping[str, pa.Table], str], None]
-"""Commits a source's updates and new state in one transaction; returns when they are durable."""
+class StepSuperseded(Exception):
+    """A step was derived from a state that is not the stored one any more; nothing was written."""
+
+    def __init__(self, source_id: GlobalId, steps: int, stored: int) -> None:
+        super().__init__(f"{source_id} has committed {stored} steps, not {steps}")
+        self.steps = steps
+        self.stored = stored
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """An ingestion as its durable state says: `state`, after `steps` committed steps.
+
+    `state` is None when no step has been committed yet.
+    """
+
+    ingestion: Ingestion
+    steps: int = 0
+    state: str | None = None
+
+
+Resume = Callable[[], Resumed]
+"""Builds a source's ingestion from what is stored now. Raises SlackwaterError."""
+
+Commit = Callable[[GlobalId, int, IngestionStep], None]
+"""Commits a source's step in one transaction, provided that so many steps were committed before.
+
+Returns when the step is durable. Raises `StepSuperseded`, and SlackwaterError; after
+SLACKWATER_METASTORE_UNAVAILABLE the step may be durable or not.
+"""
 
 _HISTORY = 1000
 _RETRY_MS = 1000
+_REBUILD_MS = 10
 
 
 class _Worker:
-    """One source and its thread."""
+    """One source and its thread. `current` is None while its ingestion is to be built (again)."""
 
     __slots__ = (
         "changes",
+        "current",
         "healthy",
-        "ingestion",
         "interval_ms",
+        "resume",
         "source_id",
-        "state",
         "statistics",
         "stop",
         "thread",
     )
 
-    def __init__(self, source_id: GlobalId, ingestion: Ingestion, interval_ms: int) -> None:
+    def __init__(self, source_id: GlobalId, resume: Resume, interval_ms: int) -> None:
         self.source_id = source_id
-        self.ingestion = ingestion
+        self.resume = resume
+        self.current: Resumed | None = None
         self.interval_ms = interval_ms
         self.stop = False
-        self.state: str | None = None
         self.healthy: SourceStatus | None = None
         self.statistics = SourceStatistics()
         self.changes: deque[StatusChange] = deque(maxlen=_HISTORY)
@@ -153,9 +182,12 @@ class IngestionRunner:
         self._woken: set[GlobalId] = set()
         self._closed = False
 
-    def add(self, source_id: GlobalId, ingestion: Ingestion, interval_ms: int) -> None:
-        """Starts a source; its first poll is at once."""
-        worker = _Worker(source_id, ingestion, max(1, interval_ms))
+    def add(self, source_id: GlobalId, resume: Resume, interval_ms: int) -> None:
+        """Starts a source; its first poll is at once.
+
+        `resume` runs in the source's thread, and again whenever a step turns out to be superseded.
+        """
+        worker = _Worker(source_id, resume, max(1, interval_ms))
         thread = threading.Thread(
             target=self._run, args=(worker,), name=f"source-{source_id}", daemon=True
         )
@@ -247,25 +279,37 @@ class IngestionRunner:
     def _turn(self, worker: _Worker, began_ms: int) -> int:
         """One poll and its commit. Returns the milliseconds until the next one."""
         try:
-            step = worker.ingestion.poll(began_ms)
+            if worker.current is None:
+                worker.current = worker.resume()
+            step = worker.current.ingestion.poll(began_ms)
             if worker.stop:
                 return 0
             if step is not None:
-                if step.updates or step.state != worker.state:
-                    self._commit(worker.source_id, step.updates, step.state)
-                worker.ingestion.committed(step)
+                worker.current = self._committed(worker, worker.current, step)
+        except StepSuperseded:
+            # An earlier commit whose answer was lost has happened after all.
+            worker.current = None
+            return _REBUILD_MS
         except SlackwaterError as error:
             return self._failed(worker, str(error))
         except Exception as error:  # one source's defect must not end the others
             return self._failed(worker, f"{type(error).__name__}: {error}")
         with self._changed:
             if step is not None:
-                worker.state = step.state
                 worker.healthy = step.status
                 worker.statistics = worker.statistics.after(step.statistics)
             if worker.healthy is not None:
                 self._record(worker, worker.healthy)
         return min(worker.interval_ms, max(1, began_ms + worker.interval_ms - self._clock()))
+
+    def _committed(self, worker: _Worker, current: Resumed, step: IngestionStep) -> Resumed:
+        """Makes `step` durable, unless it changes nothing that is durable."""
+        steps = current.steps
+        if step.updates or step.state != current.state:
+            self._commit(worker.source_id, steps, step)
+            steps += 1
+        current.ingestion.committed(step)
+        return Resumed(current.ingestion, steps, step.state)
 
     def _failed(self, worker: _Worker, message: str) -> int:
         with self._changed:
