@@ -1,6 +1,7 @@
 """Steps of ingestions on a metastore that loses answers."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from tests.metastore_faults import Outage
@@ -10,10 +11,20 @@ from slackwater.adapter.group_commit import CommitSettings, GroupCommitter
 from slackwater.adapter.oracle import TimestampOracle
 from slackwater.adapter.persist_log import PersistTableLog
 from slackwater.adapter.source_states import SourceStates
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
-from slackwater.storage.ingestion import IngestionRunner, Resumed, StepSuperseded
+from slackwater.storage.ingestion import (
+    IngestionRunner,
+    IngestionStep,
+    Reached,
+    Resumed,
+    SourceStatus,
+    StepSuperseded,
+)
+from slackwater.storage.progress import ONE_PARTITION, binding_rows, remap_at
+from slackwater.storage.source_time import SourceFrontier
 
 WAIT_S = 20
 SOURCE = "u7"
@@ -38,6 +49,7 @@ class World:
         self.outage = Outage(env.engine)
         self.client = env.lead(patience=self.outage.patience())
         self.shard = new_shard(self.client, COUNTER, None, grouped=True)
+        self.remap = new_shard(self.client, ONE_PARTITION, None, grouped=True)
         clock = Ticks()
         oracle = TimestampOracle.recover(self.client.tables_upper(), clock)
         self.committer = GroupCommitter(
@@ -49,15 +61,18 @@ class World:
         )
         self.committer.start()
         self.states = SourceStates(self.client, self.committer)
+        self.client.transact(lambda conn: self.states.create(conn, SOURCE))
         self.changed = threading.Condition()
         self.outcomes = []
-        self.runner = IngestionRunner(self.commit, clock)
+        self.runner = IngestionRunner(self.commit, self.states.record, clock)
 
-    def commit(self, source_id, steps, step):
+    def commit(self, source_id, reached, step):
         outcome = "failed"
         try:
             appends = {self.shard: step.updates["counter"]} if step.updates else {}
-            self.states.commit(source_id, steps, appends, step.state)
+            desc, before = ONE_PARTITION, reached.frontier
+            appends[self.remap] = binding_rows(desc, before, step.frontier)
+            self.states.commit(source_id, reached, step, appends)
             outcome = "committed"
         except StepSuperseded:
             outcome = "superseded"
@@ -68,11 +83,14 @@ class World:
                 self.changed.notify_all()
 
     def resume(self):
-        stored = self.states.stored(SOURCE)
+        self.committer.flush()
+        upper = self.client.tables_upper()
+        rows = self.client.snapshot(self.remap, Timestamp(upper - 1))
+        remap = remap_at(rows, upper, SourceFrontier.minimum())
+        frontier = remap.source_upper if remap.bindings else None
+        reached = replace(self.states.reached(SOURCE), frontier=frontier)
         config = GeneratorConfig("COUNTER")
-        if stored is None:
-            return Resumed(GeneratorIngestion(config, None))
-        return Resumed(GeneratorIngestion(config, stored.state), stored.steps, stored.state)
+        return Resumed(GeneratorIngestion(config, frontier, reached.state), reached)
 
     def wait(self, count):
         """Returns once `count` more steps have been committed."""
@@ -112,14 +130,22 @@ def test_i51_a_step_whose_outcome_is_unknown_is_neither_lost_nor_doubled(world, 
     assert values == list(range(1, len(values) + 1))
 
 
+def step(state, frontier):
+    return IngestionStep({}, state, SourceFrontier.at(frontier), SourceStatus("running"))
+
+
 def test_only_one_of_two_steps_from_one_state_is_committed(world):
-    world.states.commit(SOURCE, 0, {}, "first")
+    begun = world.states.reached(SOURCE)
+    assert begun == Reached()
+    world.states.commit(SOURCE, begun, step("first", 1), {})
     with pytest.raises(StepSuperseded) as refused:
-        world.states.commit(SOURCE, 0, {}, "other")
+        world.states.commit(SOURCE, begun, step("other", 2), {})
     assert (refused.value.steps, refused.value.stored) == (0, 1)
     with pytest.raises(StepSuperseded):
-        world.states.commit(SOURCE, 2, {}, "ahead")
-    stored = world.states.stored(SOURCE)
-    assert (stored.steps, stored.state) == (1, "first")
+        world.states.commit(SOURCE, Reached(2, "ahead"), step("ahead", 3), {})
+    found = world.states.reached(SOURCE)
+    assert (found.steps, found.state) == (1, "first")
     world.client.transact(lambda conn: world.states.forget(conn, SOURCE))
-    assert world.states.stored(SOURCE) is None
+    with pytest.raises(SlackwaterError) as refused:
+        world.states.commit(SOURCE, found, step("late", 4), {})
+    assert refused.value.condition == "SLACKWATER_DEPENDENCY_DROPPED"

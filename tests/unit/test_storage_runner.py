@@ -6,7 +6,7 @@ import pytest
 
 from slackwater.repr.errors import user_error
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
-from slackwater.storage.ingestion import IngestionRunner, Resumed, StepSuperseded
+from slackwater.storage.ingestion import IngestionRunner, Reached, Resumed, StepSuperseded
 
 WAIT_S = 10
 
@@ -18,10 +18,10 @@ class Commits:
         self.seen = []
         self.changed = threading.Condition()
 
-    def __call__(self, source_id, steps, step):
+    def __call__(self, source_id, reached, step):
         values = step.updates["counter"].column("counter").to_pylist()
         with self.changed:
-            self.seen.append((source_id, values, step.state))
+            self.seen.append((source_id, values, (step.frontier, step.state)))
             self.changed.notify_all()
 
     def values(self, source_id):
@@ -47,8 +47,8 @@ class Ticks:
 def runner_of():
     runners = []
 
-    def make(commit, clock):
-        runners.append(IngestionRunner(commit, clock))
+    def make(commit, clock, record=lambda changes: None):
+        runners.append(IngestionRunner(commit, record, clock))
         return runners[-1]
 
     yield make
@@ -56,8 +56,8 @@ def runner_of():
         runner.close()
 
 
-def counter(state=None, **more):
-    return GeneratorIngestion(GeneratorConfig("COUNTER", **more), state)
+def counter(reached=(None, None), **more):
+    return GeneratorIngestion(GeneratorConfig("COUNTER", **more), *reached)
 
 
 def fresh(ingestion):
@@ -70,8 +70,8 @@ def test_polls_commits_and_resumes(runner_of):
     runner.add("u1", fresh(counter()), 1)
     commits.wait(lambda: len(commits.values("u1")) > 5)
     runner.remove("u1")
-    state = commits.seen[-1][2]
-    runner.add("u1", fresh(counter(state)), 1)
+    reached = commits.seen[-1][2]
+    runner.add("u1", fresh(counter(reached)), 1)
     count = len(commits.seen)
     commits.wait(lambda: len(commits.seen) > count + 2)
     runner.remove("u1")
@@ -115,7 +115,8 @@ def test_a_failed_commit_is_repeated_and_shown(runner_of):
             raise failures.pop(0)
         commits(*step)
 
-    runner = runner_of(commit, Ticks())
+    history = []
+    runner = runner_of(commit, Ticks(), history.extend)
     runner.add("u1", fresh(counter(up_to=3)), 1)
     runner.wake("u1")
     assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
@@ -124,10 +125,11 @@ def test_a_failed_commit_is_repeated_and_shown(runner_of):
     runner.wake()
     assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
     assert commits.values("u1") == [1, 2, 3]
-    states = [change.status.status for change in runner.history()]
+    assert runner.statistics()["u1"].updates_committed == 3
+    runner.remove("u1")
+    states = [change.status.status for change in history]
     assert states[:3] == ["starting", "stalled", "stalled"]
     assert states[-1] == "ceased"
-    assert runner.statistics()["u1"].updates_committed == 3
 
 
 class Flaky:
@@ -162,22 +164,23 @@ class Store:
 
     def __init__(self, lost):
         self.lost, self.calls = lost, 0
-        self.steps, self.state, self.values = 0, None, []
+        self.reached, self.values = Reached(), []
         self.superseded = 0
 
-    def commit(self, source_id, steps, step):
+    def commit(self, source_id, reached, step):
         self.calls += 1
-        if steps != self.steps:
+        if reached.steps != self.reached.steps:
             self.superseded += 1
-            raise StepSuperseded(source_id, steps, self.steps)
-        self.steps, self.state = steps + 1, step.state
+            raise StepSuperseded(source_id, reached.steps, self.reached.steps)
+        self.reached = self.reached.after(step)
         if step.updates:
             self.values += step.updates["counter"].column("counter").to_pylist()
         if self.calls == self.lost:
             raise user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="gone")
 
     def resume(self):
-        return Resumed(counter(self.state, up_to=20), self.steps, self.state)
+        reached = (self.reached.frontier, self.reached.state)
+        return Resumed(counter(reached, up_to=20), self.reached)
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5])
@@ -190,6 +193,26 @@ def test_i51_a_superseded_step_makes_the_ingestion_start_from_what_is_stored(run
     assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
     assert store.superseded == 1
     assert store.values == list(range(1, 21))
+    assert runner.statistics()["u1"] == store.reached.statistics
+
+
+def test_changes_that_cannot_be_recorded_are_recorded_later(runner_of):
+    failures = [user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="gone")] * 2
+    recorded, complete = [], threading.Event()
+
+    def record(changes):
+        if failures:
+            raise failures.pop()
+        recorded.extend(change.status.status for change in changes)
+        if recorded[-1] == "ceased":
+            complete.set()
+
+    runner = runner_of(Commits(), Ticks(), record)
+    runner.add("u1", fresh(counter(up_to=3)), 1)
+    assert complete.wait(WAIT_S)
+    runner.remove("u1")
+    assert recorded[0] == "starting"
+    assert recorded == list(dict.fromkeys(recorded))
 
 
 def test_a_source_whose_state_cannot_be_read_is_stalled_until_it_can(runner_of):

@@ -1,4 +1,4 @@
-"""What an ingestion has to remember: the durable state from which it goes on.
+"""What is durable of ingestions: their states, statistics and the history of their statuses.
 
 A step is derived from a state. Its transaction first checks that this state still is the stored
 one, by the number of steps that were committed: every step adds one, and only a leader, whose
@@ -6,14 +6,18 @@ epoch the same transaction checks, commits steps. So of two steps that were deri
 one commits, whatever became of the answers; the other is superseded, and its ingestion is built
 again from what is stored.
 
-Source: spec controllers 5.2, traps 12 and 13.
+The row of a source exists from its creation to its drop, both inside the transactions of the
+catalog. What comes later finds no row and changes nothing.
+
+Source: spec controllers 2.11, 5.2, traps 12 and 13.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -22,11 +26,23 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.group_commit import GroupCommitter, Write
 from slackwater.persist.metastore import metadata
+from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.ingestion import StepSuperseded
+from slackwater.storage.ingestion import (
+    IngestionStep,
+    Reached,
+    SourceStatistics,
+    SourceStatus,
+    StatusChange,
+    StepSuperseded,
+)
 
 T = TypeVar("T")
 
+HISTORY_KEPT = 200
+"""So many changes of status are kept of each source."""
+
+# A state that no step has made yet is the empty text.
 source_states = sa.Table(
     "source_states",
     metadata,
@@ -35,47 +51,96 @@ source_states = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
 )
 
+source_statistics = sa.Table(
+    "source_statistics",
+    metadata,
+    sa.Column("source_id", sa.Text, primary_key=True),
+    sa.Column("counters", sa.Text, nullable=False),
+)
 
-class Queries(Protocol):
-    """Runs queries on the metastore (`PersistClient`)."""
+source_status_history = sa.Table(
+    "source_status_history",
+    metadata,
+    sa.Column("source_id", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("occurred_ms", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("details", sa.Text, nullable=False),
+)
+
+_TABLES = (source_states, source_statistics, source_status_history)
+
+
+class Metastore(Protocol):
+    """Queries, and fenced transactions (`PersistClient`)."""
 
     def query(self, body: Callable[[Connection], T]) -> T: ...
 
-
-@dataclass(frozen=True, slots=True)
-class StoredState:
-    """`state` holds after `steps` committed steps."""
-
-    steps: int
-    state: str
+    def transact(self, *steps: Callable[[Connection], None]) -> None: ...
 
 
 class SourceStates:
-    """The durable states of all sources. Thread-safe."""
+    """The durable states of all sources. Thread-safe.
 
-    def __init__(self, queries: Queries, committer: GroupCommitter) -> None:
-        self._queries = queries
+    What is not said to happen in the caller's transaction raises SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+
+    def __init__(self, metastore: Metastore, committer: GroupCommitter) -> None:
+        self._metastore = metastore
         self._committer = committer
 
-    def stored(self, source_id: GlobalId) -> StoredState | None:
-        """None: no step has been committed. Raises SLACKWATER_METASTORE_UNAVAILABLE."""
-        return self._queries.query(lambda conn: _read(conn, source_id))
+    def create(self, conn: Connection, source_id: GlobalId) -> None:
+        """Begins the state of a new source, in the transaction that creates it."""
+        conn.execute(sa.insert(source_states).values(source_id=source_id, step=0, state=""))
 
-    def commit(
-        self, source_id: GlobalId, steps: int, appends: Mapping[int, pa.Table], state: str
-    ) -> None:
-        """Commits rows with ``__diff`` by shard and the state that they lead to, at one time.
+    def forget(self, conn: Connection, source_id: GlobalId) -> None:
+        """Removes all that is kept of a source, in the transaction that drops it."""
+        for table in _TABLES:
+            conn.execute(sa.delete(table).where(table.c.source_id == source_id))
 
-        Raises `StepSuperseded` unless exactly `steps` steps were committed before, and what
-        `GroupCommitter.submit` does.
+    def reached(self, source_id: GlobalId) -> Reached:
+        """What is stored, without the frontier, which the remap has.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED.
         """
 
+        def read(conn: Connection) -> Reached:
+            row = _row(conn, source_states, source_id)
+            if row is None:
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=source_id)
+            counted = _row(conn, source_statistics, source_id)
+            statistics = SourceStatistics() if counted is None else _decode(counted.counters)
+            return Reached(row.step, row.state or None, None, statistics)
+
+        return self._metastore.query(read)
+
+    def commit(
+        self,
+        source_id: GlobalId,
+        reached: Reached,
+        step: IngestionStep,
+        appends: Mapping[int, pa.Table],
+    ) -> None:
+        """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.
+
+        Raises `StepSuperseded` unless `reached` is what is stored, SLACKWATER_DEPENDENCY_DROPPED,
+        and what `GroupCommitter.submit` does.
+        """
+        after = reached.after(step)
+
         def advance(conn: Connection) -> None:
-            found = _read(conn, source_id)
-            stored = 0 if found is None else found.steps
-            if stored != steps:
-                raise StepSuperseded(source_id, steps, stored)
-            _write(conn, source_id, StoredState(steps + 1, state))
+            row = _row(conn, source_states, source_id)
+            if row is None:
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=source_id)
+            if row.step != reached.steps:
+                raise StepSuperseded(source_id, reached.steps, row.step)
+            conn.execute(
+                sa.update(source_states)
+                .where(source_states.c.source_id == source_id)
+                .values(step=after.steps, state=step.state)
+            )
+            _write_statistics(conn, source_id, after.statistics)
 
         # Each attempt has an id of its own: another attempt's rows are not these rows.
         write = Write(
@@ -86,22 +151,65 @@ class SourceStates:
         )
         self._committer.submit(write).result()
 
-    def forget(self, conn: Connection, source_id: GlobalId) -> None:
-        """Removes the state of a dropped source, in the transaction that drops it."""
-        conn.execute(sa.delete(source_states).where(source_states.c.source_id == source_id))
+    def record(self, changes: Sequence[StatusChange]) -> None:
+        """Adds to the history, which is cut to HISTORY_KEPT; dropped sources are left out."""
 
+        def add(conn: Connection) -> None:
+            for source_id in dict.fromkeys(change.source_id for change in changes):
+                if _row(conn, source_states, source_id) is not None:
+                    _append_history(conn, [c for c in changes if c.source_id == source_id])
 
-def _read(conn: Connection, source_id: GlobalId) -> StoredState | None:
-    row = conn.execute(
-        sa.select(source_states.c.step, source_states.c.state).where(
-            source_states.c.source_id == source_id
+        self._metastore.transact(add)
+
+    def history(self) -> tuple[StatusChange, ...]:
+        """The last changes of every source, oldest first."""
+        table = source_status_history
+        statement = sa.select(table).order_by(table.c.occurred_ms, table.c.number)
+        rows = self._metastore.query(lambda conn: conn.execute(statement).all())
+        return tuple(
+            StatusChange(
+                row.occurred_ms,
+                GlobalId(row.source_id),
+                SourceStatus(row.status, row.error, json.loads(row.details)),
+            )
+            for row in rows
         )
-    ).one_or_none()
-    return None if row is None else StoredState(row.step, row.state)
 
 
-def _write(conn: Connection, source_id: GlobalId, new: StoredState) -> None:
-    conn.execute(sa.delete(source_states).where(source_states.c.source_id == source_id))
-    conn.execute(
-        sa.insert(source_states).values(source_id=source_id, step=new.steps, state=new.state)
+def _row(conn: Connection, table: sa.Table, source_id: GlobalId) -> sa.Row[tuple[object]] | None:
+    return conn.execute(sa.select(table).where(table.c.source_id == source_id)).one_or_none()
+
+
+def _decode(counters: str) -> SourceStatistics:
+    return SourceStatistics(**json.loads(counters))
+
+
+def _write_statistics(conn: Connection, source_id: GlobalId, statistics: SourceStatistics) -> None:
+    counters = json.dumps(asdict(statistics))
+    updated = conn.execute(
+        sa.update(source_statistics)
+        .where(source_statistics.c.source_id == source_id)
+        .values(counters=counters)
     )
+    if updated.rowcount == 0:
+        conn.execute(sa.insert(source_statistics).values(source_id=source_id, counters=counters))
+
+
+def _append_history(conn: Connection, changes: Sequence[StatusChange]) -> None:
+    """Adds the changes of one source."""
+    table = source_status_history
+    own = table.c.source_id == changes[0].source_id
+    last = conn.scalar(sa.select(sa.func.max(table.c.number)).where(own)) or 0
+    rows = [
+        {
+            "source_id": change.source_id,
+            "number": number,
+            "occurred_ms": change.occurred_at_ms,
+            "status": change.status.status,
+            "error": change.status.error,
+            "details": json.dumps(dict(change.status.details), default=str),
+        }
+        for number, change in enumerate(changes, start=last + 1)
+    ]
+    conn.execute(sa.insert(table), rows)
+    conn.execute(sa.delete(table).where(own, table.c.number <= last + len(rows) - HISTORY_KEPT))
