@@ -79,11 +79,11 @@ class Coordinator:
             clock_ms=env.steady_ms,
             on_fatal=on_fatal,
         )
-        self._system = SystemTables(env, self._sinks)
+        self._sources = Sources(env)
+        self._system = SystemTables(env, self._sinks, self._sources)
         self._reads = Reads(env, self._system)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
-        self._sources = Sources(env)
         self._implications = Implications(env, self._views, self._sources, self._sinks)
         self._definitions = Definitions(env, self._views, self._sources, self._implications)
         self._statements = Statements(
@@ -146,7 +146,11 @@ class Coordinator:
             oracle=oracle,
             committer=committer,
             worker=worker,
-            ingestion=IngestionRunner(lambda *step: holder[0].ingest(*step), clock),
+            ingestion=IngestionRunner(
+                lambda *step: holder[0].sources.commit(*step),
+                lambda changes: holder[0].sources.record(changes),
+                clock,
+            ),
             engine=spark,
             watch=watch,
             sessions=Sessions(),
@@ -183,8 +187,9 @@ class Coordinator:
         self._env.worker.wake()
         self._env.watch.signal()
 
-    def ingest(self, *step: Any) -> None:
-        self._sources.commit(*step)
+    @property
+    def sources(self) -> Sources:
+        return self._sources
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""
