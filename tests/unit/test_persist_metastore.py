@@ -14,13 +14,14 @@ from slackwater.persist import holds
 from slackwater.persist.client import Append
 from slackwater.persist.leadership import Fenced, acquire, check_epoch, current_leader
 from slackwater.persist.metastore import Patience, connect, create_all, environment
+from slackwater.persist.migrations import HISTORY
 from slackwater.repr.errors import SlackwaterError
 
 
 def test_a_newer_environment_is_refused(env):
     create_all(env.engine)
     with env.engine.begin() as conn:
-        conn.execute(update(environment).values(version=2))
+        conn.execute(update(environment).values(version=HISTORY.head + 1))
     with pytest.raises(SlackwaterError) as caught:
         create_all(env.engine)
     assert caught.value.condition == "SLACKWATER_ENVIRONMENT_VERSION"

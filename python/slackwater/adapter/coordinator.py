@@ -33,7 +33,7 @@ from slackwater.adapter.statements import Statements
 from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
-from slackwater.adapter.transactions import Failed, Idle, in_block, statement_failed
+from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
@@ -82,11 +82,11 @@ class Coordinator:
             clock_ms=env.steady_ms,
             on_fatal=on_fatal,
         )
-        self._system = SystemTables(env, self._sinks)
+        self._sources = Sources(env)
+        self._system = SystemTables(env, self._sinks, self._sources)
         self._reads = Reads(env, self._system)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
-        self._sources = Sources(env)
         self._implications = Implications(env, self._views, self._sources)
         self._definitions = Definitions(env, self._views, self._sources, self._implications)
         self._statements = Statements(
@@ -156,7 +156,11 @@ class Coordinator:
             oracle=oracle,
             committer=committer,
             worker=worker,
-            ingestion=IngestionRunner(lambda *step: holder[0].ingest(*step), clock),
+            ingestion=IngestionRunner(
+                lambda *step: holder[0].sources.commit(*step),
+                lambda changes: holder[0].sources.record(changes),
+                clock,
+            ),
             engine=spark,
             watch=watch,
             sessions=Sessions(),
@@ -206,8 +210,9 @@ class Coordinator:
         """What the storage controller tells the replica of this process."""
         self._sinks.obey(command)
 
-    def ingest(self, *step: Any) -> None:
-        self._sources.commit(*step)
+    @property
+    def sources(self) -> Sources:
+        return self._sources
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""
@@ -239,20 +244,14 @@ class Coordinator:
     def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
-    def inside_known_block(self, call: Call) -> Call:
-        """`call`, refused with SLACKWATER_TRANSACTION_LOST if it belongs to a block that this
+    def enter(self, body: Mapping[str, Any]) -> None:
+        """Notes that a call belongs to a block which this coordinator has not seen.
 
-        coordinator has not seen: what the block has written went with the one before.
+        What the block has written went with the coordinator before.
         """
-
-        def guarded(body: Mapping[str, Any]) -> Any:
-            session = self._session(body)
-            if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
-                session.transaction = Failed()
-                raise user_error("SLACKWATER_TRANSACTION_LOST")
-            return call(body)
-
-        return guarded
+        session = self._session(body)
+        if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
+            session.transaction = Lost()
 
     def is_inside_block(self, session_id: str) -> bool:
         """Whether the session is inside a transaction block, failed or not."""

@@ -38,19 +38,18 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    update,
 )
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
+from slackwater.persist.migrations import HISTORY, History
 from slackwater.repr.errors import SlackwaterError, user_error
 
 T = TypeVar("T")
 
-VERSION = 1
-"""The newest layout of the metastore that this program knows."""
-
 metadata = MetaData()
-"""All tables of the metastore. Other packages add theirs before `create_all`."""
+"""All tables of the metastore, as `HISTORY` makes them. Other packages declare theirs here too."""
 
 environment = Table(
     "environment",
@@ -124,40 +123,67 @@ def connect(url: str) -> Engine:
     return engine
 
 
-def create_all(engine: Engine, *, patience: Patience = PATIENCE) -> None:
-    """Makes all tables of `metadata` that are missing, and the environment's row.
+def create_all(
+    engine: Engine, *, history: History = HISTORY, patience: Patience = PATIENCE
+) -> None:
+    """Makes the tables and the environment's row in a metastore that has none.
 
-    Several processes may do this at the same time. Raises SLACKWATER_ENVIRONMENT_VERSION when the
+    A metastore of an older version stays as it is: whoever takes the lead upgrades it. Several
+    processes may do this at the same time. Raises SLACKWATER_ENVIRONMENT_VERSION when the
     environment was made by a newer program, and SLACKWATER_METASTORE_UNAVAILABLE.
     """
+
+    def look(conn: Connection) -> bool:
+        if not inspect(conn).has_table(environment.name):
+            return False
+        check_version(conn, history)
+        return True
 
     def create(conn: Connection) -> None:
         if conn.dialect.name == "postgresql":
             conn.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
-        known = inspect(conn).has_table(environment.name)
-        found = conn.scalar(select(environment.c.version)) if known else None
-        if found is not None and found > VERSION:
-            raise user_error(
-                "SLACKWATER_ENVIRONMENT_VERSION",
-                location=engine.url.render_as_string(hide_password=True),
-                found=str(found),
-                known=str(VERSION),
+        if look(conn):
+            return
+        history.upgrade(conn, None)
+        conn.execute(
+            insert(environment).values(
+                id=1,
+                version=history.head,
+                epoch=0,
+                commit_token="",
+                tables_upper=0,
+                next_shard_id=1,
+                next_part_id=1,
             )
-        metadata.create_all(conn)
-        if found is None:
-            conn.execute(
-                insert(environment).values(
-                    id=1,
-                    version=VERSION,
-                    epoch=0,
-                    commit_token="",
-                    tables_upper=0,
-                    next_shard_id=1,
-                    next_part_id=1,
-                )
-            )
+        )
 
-    transaction(engine, create, patience=patience)
+    if not query(engine, look, patience=patience):
+        transaction(engine, create, patience=patience)
+
+
+def check_version(conn: Connection, history: History = HISTORY) -> int:
+    """The version of the metastore. Raises SLACKWATER_ENVIRONMENT_VERSION if it is not known."""
+    found = int(conn.execute(select(environment.c.version)).scalar_one())
+    if found > history.head:
+        raise user_error(
+            "SLACKWATER_ENVIRONMENT_VERSION",
+            location=conn.engine.url.render_as_string(hide_password=True),
+            found=str(found),
+            known=str(history.head),
+        )
+    return found
+
+
+def upgrade(conn: Connection, history: History = HISTORY) -> None:
+    """Brings the metastore to the newest version, in the transaction of `conn`.
+
+    For the transaction that takes the lead: with its commit the leader before is fenced, and before
+    it nobody sees the new tables. Raises SLACKWATER_ENVIRONMENT_VERSION.
+    """
+    found = check_version(conn, history)
+    if found < history.head:
+        history.upgrade(conn, found)
+        conn.execute(update(environment).values(version=history.head))
 
 
 def query(engine: Engine, body: Callable[[Connection], T], *, patience: Patience = PATIENCE) -> T:
