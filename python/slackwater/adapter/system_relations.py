@@ -491,6 +491,12 @@ def _notices(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
+def _read_holds(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for hold in snapshot.read_holds:
+        for global_id in sorted(hold.ids):
+            yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
+
+
 def _desc(spec: str) -> RelationDesc:
     """Columns from ``name``, ``name:type``; a trailing ``!`` means NOT NULL; text by default."""
     columns = []
@@ -644,6 +650,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_source_status_history",
         "occurred_at:time! source_id! status! error details replica_id",
         _source_status_history,
+    ),
+    (
+        "mz_internal",
+        "mz_read_holds",
+        "object_id! holder! kind! hold_time:long!",
+        _read_holds,
     ),
 )
 

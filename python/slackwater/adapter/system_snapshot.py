@@ -9,6 +9,7 @@ from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.holds import ReadHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +122,6 @@ class SystemSnapshot:
     sessions: tuple[SessionEntry, ...] = ()
     subscriptions: tuple[SubscriptionEntry, ...] = ()
     notices: tuple[NoticeEntry, ...] = ()
+    read_holds: tuple[ReadHold, ...] = ()
     audit_events: tuple[AuditEvent, ...] = ()
     source_history: tuple[tuple[GlobalId, ObjectStatus], ...] = ()
