@@ -35,8 +35,8 @@ def test_a_newer_environment_is_refused(env):
     assert caught.value.condition == "SLACKWATER_ENVIRONMENT_VERSION"
 
 
-def test_many_processes_create_at_once(env, tmp_path):
-    url = env.url if env.url.startswith("postgresql") else f"sqlite:///{tmp_path}/new/m.db"
+def test_many_processes_create_at_once(new_database):
+    url = new_database()
     engines = [connect(url) for _ in range(4)]
     threads = [threading.Thread(target=create_all, args=(engine,)) for engine in engines]
     for thread in threads:
