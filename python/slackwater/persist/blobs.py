@@ -49,7 +49,7 @@ class Blobs(Protocol):
         """The URI of what the names lead to from the location on; it need not exist."""
         ...
 
-    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], None]) -> Blob:
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
         """A new file in the directory with what `write` writes; durable when this returns.
 
         Its name, which is unique, ends in `suffix`. Raises SLACKWATER_NO_SPACE or
@@ -121,7 +121,7 @@ class LocalBlobs:
     def uri(self, *names: str) -> str:
         return file_uri(self.root.joinpath(*names))
 
-    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], None]) -> Blob:
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
         folder = local_path(directory)
         path = folder / f"{uuid.uuid4().hex}{suffix}"
         temporary = folder / f".{path.name}.writing"
