@@ -14,10 +14,11 @@ import threading
 from collections import Counter, defaultdict
 
 import pytest
-from tests.persistence import contents, new_environment, own_shard, table_shard
+from tests.persistence import DESC, contents, new_environment, own_shard, table_shard
 from tests.product.application import wait_until
 
 from slackwater.repr.frontier import TIMESTAMP_MAX
+from slackwater.repr.relation import TIME_COLUMN
 
 ROUNDS = int(os.environ.get("SLACKWATER_CHAOS_ROUNDS", "3"))
 SEED = os.environ.get("SLACKWATER_CHAOS_SEED", "20130101")
@@ -73,6 +74,9 @@ def check(client, tried, acknowledged):
     for shard in client.shard_ids():
         rows = Counter(row for row, _ in contents(client, shard, TIMESTAMP_MAX))
         assert set(rows.values()) <= {1}
+        # Each append begins at the upper that the one before has left: so no two share a time.
+        updates = client.read(client.parts_between(shard, 0, TIMESTAMP_MAX), DESC)
+        assert len(set(updates.column(TIME_COLUMN).to_pylist())) == updates.num_rows == len(rows)
         for row in rows:
             found[row].add(shard)
     assert acknowledged <= set(found)
@@ -88,7 +92,7 @@ def shards_of(client):
         table_shard(client)
 
 
-def test_killed_in_a_loop(env):
+def test_i07_i29_killed_in_a_loop(env):
     client = env.lead()
     shards_of(client)
     pick = random.Random(SEED)
@@ -105,7 +109,7 @@ def test_killed_in_a_loop(env):
 
 
 @pytest.mark.postgres
-def test_the_server_restarts_under_load(postgres, tmp_path):
+def test_i07_i08_i29_the_server_restarts_under_load(postgres, tmp_path):
     env = new_environment(postgres.new_database(), tmp_path)
     shards_of(env.lead())
     writers = Writers(env, 1)
