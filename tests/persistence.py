@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import PersistClient
+from slackwater.persist.compaction import CompactionSettings, choose, compact
 from slackwater.persist.leadership import acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.repr.frontier import Timestamp
@@ -83,6 +84,24 @@ def new_shard(client, desc, upper, *, grouped) -> int:
         lambda conn: made.append(client.create_shard(conn, desc, Timestamp(0), upper, grouped))
     )
     return made[-1]
+
+
+EAGER = CompactionSettings(
+    target_bytes=64 * 1024, base_bytes=512, fan_in=2, inline_fan_in=3, inline_bytes=256
+)
+"""Merges as soon as there are a few rows, on several levels."""
+
+
+def compacted(
+    client: PersistClient, shard: int, since: int, settings: CompactionSettings = EAGER
+) -> int:
+    """Merges until nothing is to be merged; how often it did."""
+    for count in range(1000):
+        merge = choose(client.parts(shard), Timestamp(since), settings)
+        if merge is None:
+            return count
+        assert compact(client, shard, merge, Timestamp(since), settings=settings)
+    raise AssertionError("compaction does not end")
 
 
 def multiset(rows: Iterable[Mapping]) -> dict[str, int]:

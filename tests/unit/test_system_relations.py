@@ -24,7 +24,7 @@ from slackwater.repr.ids import user_id
 from slackwater.repr.relation import RelationDesc
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
-FILES = {"config": {"connector": "FILES", "format": "CSV"}}
+FILES = {"connector": "files", "config": {"connector": "FILES", "format": "CSV"}}
 
 
 def entry(number, name, kind, *uses, **details):
@@ -70,6 +70,7 @@ def snapshot():
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
+        source_history=((user_id(11), ObjectStatus("starting", 1400)),),
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
     )
 
@@ -99,7 +100,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_databases mz_schemas mz_objects mz_tables mz_sources mz_sinks mz_views
         mz_materialized_views mz_indexes mz_clusters mz_cluster_replicas mz_source_statistics
         mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
-        mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names"""
+        mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
+        mz_source_status_history"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]

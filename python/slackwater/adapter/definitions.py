@@ -31,6 +31,7 @@ from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
 from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.source_drafts import Drafts
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
 from slackwater.repr.errors import user_error
@@ -54,6 +55,7 @@ class Definitions:
         self._env = env
         self._views = views
         self._sources = sources
+        self._drafts = Drafts(env)
         self._implications = implications
 
     # Statements of our own grammar.
@@ -284,10 +286,11 @@ class Definitions:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._skip(session, statement.if_not_exists, schema, name):
             return
-        items = self._sources.draft(schema, name, context, statement)
+        items = self._drafts.draft(schema, name, context, statement)
         with self._env.ddl:
             self._change(self._with_grouped_shards(items), context.user)
-        self._sources.wait_for_snapshot(session, items[0])
+        source = next(item for item in items if item.parent is None)
+        self._sources.wait_for_snapshot(session, source)
 
     def _create_sink(self, session: Session, context: Context, statement: st.CreateSink) -> None:
         written = find_item(self._env.state, statement.from_name, context)
@@ -296,7 +299,7 @@ class Definitions:
         if self._skip(session, statement.if_not_exists, schema, name):
             return
         with self._env.ddl:
-            item = self._sources.draft_sink(schema, name, context, statement, written)
+            item = self._drafts.draft_sink(schema, name, context, statement, written)
             self._change([CreateItem(item)], context.user)
 
     def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
@@ -395,6 +398,9 @@ class Definitions:
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             since = self._env.oracle.read_ts()
+            for item in items:
+                if item.kind is ItemKind.SOURCE and item.parent is None:
+                    self._sources.create(conn, item.id)
             return [
                 CreateItem(
                     item

@@ -212,17 +212,16 @@ def _config_text(item: CatalogItem, key: str) -> str | None:
     return None if value is None else str(value).lower()
 
 
-def _source_type(item: CatalogItem) -> str:
-    if item.parent is not None:
-        return "subsource"
-    return _config_text(item, "connector") or "source"
+def source_type(item: CatalogItem) -> str:
+    """``load-generator``, ``files``, ``progress``, or ``subsource`` for a table of a source."""
+    return str(item.details.get("connector") or "subsource")
 
 
 def _sources(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, ItemKind.SOURCE):
         yield (
             *_identity(snapshot, item),
-            _source_type(item),
+            source_type(item),
             None,
             None,
             _config_text(item, "envelope"),
@@ -415,7 +414,8 @@ def _statuses(
     snapshot: SystemSnapshot, kind: ItemKind, type_of: Callable[[CatalogItem], str]
 ) -> Iterator[Row]:
     for item in _items(snapshot, kind):
-        status = snapshot.statuses.get(item.id)
+        # A table of a source, or its progress relation, is as the source is.
+        status = snapshot.statuses.get(item.parent or item.id)
         known = (
             (None, "created", None, None)
             if status is None
@@ -430,7 +430,13 @@ def _statuses(
 
 
 def _source_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
-    return _statuses(snapshot, ItemKind.SOURCE, _source_type)
+    return _statuses(snapshot, ItemKind.SOURCE, source_type)
+
+
+def _source_status_history(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for source_id, s in snapshot.source_history:
+        moment = _moment(s.last_change_ms)
+        yield moment, source_id, s.status, s.error, s.details_json, None
 
 
 def _sink_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
@@ -632,6 +638,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "id! notice_type! message! hint! action redacted_message redacted_hint redacted_action"
         " action_type object_id created_at:time!",
         _notices,
+    ),
+    (
+        "mz_internal",
+        "mz_source_status_history",
+        "occurred_at:time! source_id! status! error details replica_id",
+        _source_status_history,
     ),
 )
 

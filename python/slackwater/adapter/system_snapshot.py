@@ -122,3 +122,4 @@ class SystemSnapshot:
     subscriptions: tuple[SubscriptionEntry, ...] = ()
     notices: tuple[NoticeEntry, ...] = ()
     audit_events: tuple[AuditEvent, ...] = ()
+    source_history: tuple[tuple[GlobalId, ObjectStatus], ...] = ()

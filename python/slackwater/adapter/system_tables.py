@@ -9,6 +9,7 @@ import pyarrow as pa
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.sources import Sources
 from slackwater.adapter.system_relations import SYSTEM_RELATIONS
 from slackwater.adapter.system_snapshot import (
     ClusterEntry,
@@ -25,26 +26,34 @@ from slackwater.adapter.system_snapshot import (
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.storage.ingestion import StatusChange
 
 CLUSTER = ClusterEntry(
     "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
 REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = "mz_audit_events"
+_WITH_HISTORY = "mz_source_status_history"
 
 
 class SystemTables:
     """Serves the relations of `mz_catalog`, `mz_internal` and `mz_introspection`."""
 
-    def __init__(self, env: Environment, sinks: SinkRunner) -> None:
+    def __init__(self, env: Environment, sinks: SinkRunner, sources: Sources) -> None:
         self._env = env
         self._sinks = sinks
+        self._sources = sources
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, global_id: GlobalId, time: Timestamp) -> bytes:
         """The rows now, as an Arrow IPC stream of updates at `time`."""
         relation = self._by_id[global_id]
-        table = relation.table(self.snapshot(with_audit=relation.name == _WITH_AUDIT))
+        table = relation.table(
+            self.snapshot(
+                with_audit=relation.name == _WITH_AUDIT,
+                with_history=relation.name == _WITH_HISTORY,
+            )
+        )
         count = table.num_rows
         table = table.append_column(
             pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time)), count)
@@ -54,8 +63,8 @@ class SystemTables:
             writer.write_table(table)
         return bytes(sink.getvalue())
 
-    def snapshot(self, *, with_audit: bool = False) -> SystemSnapshot:
-        """Everything that the system relations show, now."""
+    def snapshot(self, *, with_audit: bool = False, with_history: bool = False) -> SystemSnapshot:
+        """What the system relations show, now; what the metastore has to be asked if wanted."""
         env = self._env
         catalog = env.state
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
@@ -104,6 +113,11 @@ class SystemTables:
                 for number, notice in enumerate(session.history)
             ),
             audit_events=env.catalog.audit_events() if with_audit else (),
+            source_history=(
+                tuple((c.source_id, _shown(c)) for c in self._sources.history())
+                if with_history
+                else ()
+            ),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
@@ -117,11 +131,7 @@ class SystemTables:
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
         found = {}
         for change in self._env.ingestion.statuses():
-            status = change.status
-            details = json.dumps(dict(status.details), default=str) if status.details else None
-            found[change.source_id] = ObjectStatus(
-                status.status, change.occurred_at_ms, status.error, details
-            )
+            found[change.source_id] = _shown(change)
         for running in self._sinks.statuses():
             name = "running" if running.error is None else "stalled"
             found[running.item.id] = ObjectStatus(name, running.changed_ms, running.error)
@@ -134,6 +144,12 @@ class SystemTables:
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended
         )
+
+
+def _shown(change: StatusChange) -> ObjectStatus:
+    status = change.status
+    details = json.dumps(dict(status.details), default=str) if status.details else None
+    return ObjectStatus(status.status, change.occurred_at_ms, status.error, details)
 
 
 def _has_frontiers(item: CatalogItem) -> bool:

@@ -6,6 +6,9 @@ same. Writers that pause longer inside a file must write elsewhere (or under a n
 with ``.`` or ``_``) and rename the file into place. A file that changes while it is read is read
 again later. Files are taken in the order of (modification time, path).
 
+**Position.** A file's position is the number of files that were taken before it. The frontier
+alone does not say which files these were, so the state does.
+
 **State.** ``{"version": 1, "files": [[path, size, modified_ns, rows, skipped], ...]}``: what was
 read. A file that was read is never read again; when it changes or vanishes, the status says so.
 """
@@ -25,6 +28,7 @@ from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.discovery import FoundFile, find_files
 from slackwater.storage.file_formats import BadRow, Format, Rows, UnreadableFileError, read_rows
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
+from slackwater.storage.source_time import SourceFrontier
 
 SETTLE_MS = 500
 STEP_BYTES = 64 * 1024 * 1024
@@ -99,6 +103,7 @@ class FilesIngestion:
         return IngestionStep(
             updates={self._export: _inserts(tables)} if tables else {},
             state=state,
+            frontier=SourceFrontier.at(len(self._read) + len(batch.files)),
             status=status,
             statistics=SourceStatistics(
                 messages_received=len(batch.files),

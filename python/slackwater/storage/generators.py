@@ -1,10 +1,10 @@
 """Load generators: COUNTER, AUCTION and CLOCK.
 
 What a generator emits is a pure function of its configuration, the tick's number and the time of
-tick 0. The durable state is the next tick, the time of tick 0 (``base_ms``) and the time of the
-last tick; tick n is due at ``base_ms + n * tick_interval_ms``. After a pause longer than
-MAX_MISSED_TICKS intervals the base moves forward, so that at most that many missed ticks are made
-up for.
+tick 0. The position in the source is the number of the tick; the durable state is the time of tick
+0 (``base_ms``) and the time of the last tick. Tick n is due at ``base_ms + n * tick_interval_ms``.
+After a pause longer than MAX_MISSED_TICKS intervals the base moves forward, so that at most that
+many missed ticks are made up for.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
+from slackwater.storage.source_time import SourceFrontier
 
 GeneratorKind = Literal["COUNTER", "AUCTION", "CLOCK"]
 MAX_MISSED_TICKS = 100
@@ -161,22 +162,27 @@ def _table(desc: RelationDesc, updates: Sequence[Update]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _state(following: int, base_ms: int | None, last_time_ms: int | None) -> str:
-    return json.dumps({"tick": following, "base_ms": base_ms, "last_time_ms": last_time_ms})
+def _state(base_ms: int | None, last_time_ms: int | None) -> str:
+    return json.dumps({"base_ms": base_ms, "last_time_ms": last_time_ms})
 
 
 class GeneratorIngestion:
-    """The ingestion of a load generator."""
+    """The ingestion of a load generator, from the durable frontier and state on."""
 
-    def __init__(self, config: GeneratorConfig, state: str | None) -> None:
+    def __init__(
+        self,
+        config: GeneratorConfig,
+        frontier: SourceFrontier | None = None,
+        state: str | None = None,
+    ) -> None:
         self._config = config
         self._exports = exports(config.kind)
         self._tick = 0
         self._base_ms: int | None = None
         self._last_time_ms: int | None = None
         self._ceased = False
-        if state is not None:
-            self._continue_from(state)
+        if frontier is not None and state is not None:
+            self._continue_from(frontier, state)
 
     def poll(self, now_ms: int) -> IngestionStep | None:
         config = self._config
@@ -201,7 +207,8 @@ class GeneratorIngestion:
         count = sum(len(rows) for rows in updates.values())
         return IngestionStep(
             updates={name: _table(self._exports[name], rows) for name, rows in updates.items()},
-            state=_state(following, base, last_time_ms),
+            state=_state(base, last_time_ms),
+            frontier=SourceFrontier.at(following),
             status=SourceStatus("ceased" if following == config.up_to else "running"),
             statistics=SourceStatistics(
                 messages_received=due,
@@ -213,12 +220,13 @@ class GeneratorIngestion:
         )
 
     def committed(self, step: IngestionStep) -> None:
-        self._continue_from(step.state)
+        self._continue_from(step.frontier, step.state)
         self._ceased = step.status.status == "ceased"
 
-    def _continue_from(self, state: str) -> None:
+    def _continue_from(self, frontier: SourceFrontier, state: str) -> None:
         decoded = json.loads(state)
-        self._tick = decoded["tick"]
+        (position,) = frontier.positions
+        self._tick = position.offset
         self._base_ms = decoded["base_ms"]
         self._last_time_ms = decoded["last_time_ms"]
 
@@ -228,7 +236,8 @@ class GeneratorIngestion:
             return None
         return IngestionStep(
             updates={},
-            state=_state(self._tick, self._base_ms, self._last_time_ms),
+            state=_state(self._base_ms, self._last_time_ms),
+            frontier=SourceFrontier.at(self._tick),
             status=SourceStatus("ceased"),
         )
 
