@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
+from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 
@@ -122,3 +123,4 @@ class SystemSnapshot:
     subscriptions: tuple[SubscriptionEntry, ...] = ()
     notices: tuple[NoticeEntry, ...] = ()
     audit_events: tuple[AuditEvent, ...] = ()
+    usage: tuple[ShardUsage, ...] = ()

@@ -22,6 +22,7 @@ from slackwater.adapter.system_snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.persist.usage import usage
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
@@ -30,7 +31,8 @@ CLUSTER = ClusterEntry(
     "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
 REPLICA_ID = CLUSTER.replicas[0].id
-_WITH_AUDIT = "mz_audit_events"
+_WITH_AUDIT = frozenset({"mz_audit_events"})
+_WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
 class SystemTables:
@@ -44,7 +46,11 @@ class SystemTables:
     def rows(self, global_id: GlobalId, time: Timestamp) -> bytes:
         """The rows now, as an Arrow IPC stream of updates at `time`."""
         relation = self._by_id[global_id]
-        table = relation.table(self.snapshot(with_audit=relation.name == _WITH_AUDIT))
+        table = relation.table(
+            self.snapshot(
+                with_audit=relation.name in _WITH_AUDIT, with_usage=relation.name in _WITH_USAGE
+            )
+        )
         count = table.num_rows
         table = table.append_column(
             pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time)), count)
@@ -54,7 +60,7 @@ class SystemTables:
             writer.write_table(table)
         return bytes(sink.getvalue())
 
-    def snapshot(self, *, with_audit: bool = False) -> SystemSnapshot:
+    def snapshot(self, *, with_audit: bool = False, with_usage: bool = False) -> SystemSnapshot:
         """Everything that the system relations show, now."""
         env = self._env
         catalog = env.state
@@ -104,6 +110,7 @@ class SystemTables:
                 for number, notice in enumerate(session.history)
             ),
             audit_events=env.catalog.audit_events() if with_audit else (),
+            usage=env.persist.query(usage) if with_usage else (),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
