@@ -14,7 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    CatalogState,
+    ItemKind,
+    SchemaEntry,
+    shards_of,
+)
 from slackwater.adapter.catalog.ops import (
     AlterItem,
     CatalogDiff,
@@ -439,12 +445,6 @@ class Definitions:
         self._implications.apply(diff)
         self._env.watch.signal()
         return diff
-
-
-def shards_of(item: CatalogItem) -> tuple[int, ...]:
-    """The durable shards of an item: its own and its internal ones."""
-    own = () if item.shard_id is None else (item.shard_id,)
-    return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
 
 
 def object_json(item: CatalogItem) -> dict[str, Any]:

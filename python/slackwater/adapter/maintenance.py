@@ -17,8 +17,7 @@ from typing import Protocol
 import structlog
 from sqlalchemy import Connection, func, select
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.definitions import shards_of
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.environment import Environment
 from slackwater.persist import garbage, holds
 from slackwater.persist.blobs import Blob
