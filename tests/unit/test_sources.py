@@ -77,6 +77,45 @@ def test_exposed_progress_is_an_object_of_its_own_name(place):
     assert statuses["bids"] == statuses["market_progress_1"] == statuses["market"] == "running"
 
 
+def test_key_value_goes_on_after_a_restart_and_shows_each_partition(place):
+    place.sql(
+        "CREATE SOURCE kv FROM LOAD GENERATOR KEY VALUE (KEYS 12, PARTITIONS 3, SNAPSHOT ROUNDS 2,"
+        " VALUE SIZE 5, BATCH SIZE 2, SEED 1, TICK INTERVAL '5ms')"
+    )
+    for _ in range(2):
+        reached = sum(row["offset"] for row in place.rows("kv_progress"))
+        place.wait(
+            lambda reached=reached: (
+                sum(row["offset"] for row in place.rows("kv_progress")) > reached + 20
+            )
+        )
+        place.restart()
+    upper = place.env.persist.tables_upper() - 1
+    progress = {row["partition"]: row["offset"] for row in place.rows("kv_progress", upper)}
+    assert len(set(progress.values())) == 1
+    rows = place.rows("kv", upper)
+    assert sorted(row["key"] for row in rows) == list(range(12))
+    for row in rows:
+        # The last message of each key is one of the last round.
+        assert progress[row["partition"]] - 4 <= row["offset"] < progress[row["partition"]]
+        assert (row["key"] % 3, row["batch"]) == (row["partition"], row["offset"] // 2)
+
+
+def test_tpch_has_its_tables_beside_it_and_goes_on_after_a_restart(place):
+    place.sql(
+        "CREATE SOURCE shop FROM LOAD GENERATOR TPCH (SCALE FACTOR 0.0001, TICK INTERVAL '5ms')"
+        " FOR ALL TABLES"
+    )
+    first = place.rows("orders")
+    place.wait(lambda: place.rows("shop_progress")[0]["offset"] > 10)
+    place.restart()
+    upper = place.env.persist.tables_upper() - 1
+    keys = {row["o_orderkey"] for row in place.rows("orders", upper)}
+    assert keys == {row["o_orderkey"] for row in first} == set(range(1, 151))
+    assert {row["l_orderkey"] for row in place.rows("lineitem", upper)} == keys
+    assert place.rows("orders", upper) != first
+
+
 def test_statistics_and_history_outlive_the_process(place):
     place.sql("CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms', UP TO 4)")
     source = place.item("ticks").id
