@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.repr.errors import FatalError
-from slackwater.storage.dataflow_error import (
+from slackwater.repr.dataflow_error import (
     DecodeError,
     KeyDecodeError,
     NullKeyError,
     ValueDecodeError,
 )
+from slackwater.repr.errors import FatalError
 from slackwater.storage.envelope import (
     NULL_KEY,
     Message,

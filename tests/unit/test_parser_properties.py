@@ -105,7 +105,7 @@ files = st.builds(
     st.none() | st.booleans(),
     st.none() | texts,
     st.none() | texts,
-    st.sampled_from(["STALL", "SKIP"]),
+    st.sampled_from(["STALL", "SKIP", "PROPAGATE"]),
 )
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)

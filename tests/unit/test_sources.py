@@ -1,8 +1,12 @@
 """Sources from their statement to their collections, across restarts, without Spark."""
 
+import os
+
+import pyarrow as pa
 import pytest
 from tests.coordination import Place
 
+from slackwater.adapter.group_commit import Write
 from slackwater.adapter.source_states import HISTORY_KEPT, source_states, source_status_history
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.ingestion import SourceStatus, StatusChange
@@ -138,6 +142,59 @@ def test_statistics_and_history_outlive_the_process(place):
     )
     history = [r["status"] for r in place.system("mz_source_status_history")]
     assert history.count("starting") == 2
+
+
+def put(folder, name, *lines):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    os.utime(folder / name, (1000, 1000))
+
+
+def refused(action):
+    with pytest.raises(SlackwaterError) as error:
+        action()
+    return error.value
+
+
+def test_errors_are_data_a_read_at_their_time_fails_as_a_whole(place, tmp_path):
+    """Errors come and go at their times; before them and after them the rows can be read."""
+    put(tmp_path / "in", "1.csv", "k", "1")
+    place.sql(
+        f"CREATE SOURCE f FROM FILES (PATH '{tmp_path}/in', FORMAT CSV, HEADER,"
+        " ON ERROR PROPAGATE) WITH (TIMESTAMP INTERVAL '20ms')"
+    )
+    before = place.env.oracle.read_ts()
+    assert place.read("f") == [{"k": 1}]
+    put(tmp_path / "in", "2.csv", "k", "2", "bad", "4")
+    place.wait(lambda: len(place.rows("f")) == 3)
+    error = refused(lambda: place.read("f"))
+    assert (error.condition, error.is_data_error) == ("SLACKWATER_SOURCE_ERROR", True)
+    assert "2.csv, line 3" in error.message
+    assert place.read("f", before) == [{"k": 1}]
+    statuses = {r["name"]: (r["status"], r["error"]) for r in place.system("mz_source_statuses")}
+    assert statuses["f"][0] == "stalled"
+    assert "2.csv, line 3" in statuses["f"][1]
+    # It goes on, across a restart too.
+    place.restart()
+    put(tmp_path / "in", "3.csv", "k", "5")
+    place.wait(lambda: len(place.rows("f")) == 4)
+    assert refused(lambda: place.read("f")).condition == "SLACKWATER_SOURCE_ERROR"
+    statuses = {r["name"]: r["status"] for r in place.system("mz_source_statuses")}
+    assert statuses["f"] == "stalled"
+    place.sql(f"CREATE SINK s FROM f INTO FILES (PATH '{tmp_path}/out', FORMAT JSON)")
+    failed = lambda: {r["name"]: r["error"] for r in place.system("mz_sink_statuses")}["s"]  # noqa: E731
+    place.wait(lambda: "2.csv, line 3" in (failed() or ""))
+    # Retracted, they are gone from that time on, and only from then on.
+    errors = place.item("f").errors_shard
+    held = place.env.persist.snapshot(errors, place.env.persist.tables_upper() - 1)
+    gone = held.append_column("__diff", pa.array([-1] * held.num_rows, pa.int64()))
+    with_errors = place.env.oracle.read_ts()
+    place.env.committer.submit(Write("retract", {errors: gone})).result()
+    assert sorted(row["k"] for row in place.read("f")) == [1, 2, 4, 5]
+    assert refused(lambda: place.read("f", with_errors)).condition == "SLACKWATER_SOURCE_ERROR"
+    shards = set(place.env.persist.shard_ids())
+    place.sql("DROP SOURCE f CASCADE")
+    assert errors in shards - set(place.env.persist.shard_ids())
 
 
 def changes(source, *errors):

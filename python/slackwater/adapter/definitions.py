@@ -32,10 +32,11 @@ from slackwater.adapter.naming import find_item
 from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.sinks import SinkRunner
-from slackwater.adapter.source_drafts import Drafts
+from slackwater.adapter.source_drafts import Drafts, propagates_errors
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -468,21 +469,23 @@ class Definitions:
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
                     self._sources.create(conn, item.id)
-            return [
-                CreateItem(
-                    item
-                    if item.desc is None or not item.desc.columns
-                    else replace(
-                        item,
-                        shard_id=self._env.persist.create_shard(
-                            conn, item.desc, since=since, upper=None, grouped=True
-                        ),
-                    )
-                )
-                for item in items
-            ]
+            return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
 
         return make
+
+    def _with_grouped_shard(
+        self, conn: Connection, item: CatalogItem, since: Timestamp
+    ) -> CatalogItem:
+        if item.desc is None or not item.desc.columns:
+            return item
+
+        def shard(desc: RelationDesc) -> int:
+            return self._env.persist.create_shard(conn, desc, since=since, upper=None, grouped=True)
+
+        made = replace(item, shard_id=shard(item.desc))
+        if not propagates_errors(item):
+            return made
+        return replace(made, details={**item.details, "errors": shard(ERRORS)})
 
     def _change(
         self,
@@ -510,7 +513,7 @@ class Definitions:
 
 def shards_of(item: CatalogItem) -> tuple[int, ...]:
     """The durable shards of an item: its own and its internal ones."""
-    own = () if item.shard_id is None else (item.shard_id,)
+    own = [each for each in (item.shard_id, item.errors_shard) if each is not None]
     return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
 
 

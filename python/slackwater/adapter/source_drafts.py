@@ -329,6 +329,12 @@ def _generator_details(
     }
 
 
+def propagates_errors(item: CatalogItem) -> bool:
+    """Whether what cannot be made a row of the item becomes an error in its contents."""
+    config = item.details.get("config")
+    return config is not None and config.get("on_error") == "PROPAGATE"
+
+
 def partitions(source: CatalogItem) -> int:
     """The number of partitions of a source."""
     return int(source.details["config"].get("partitions") or 1)

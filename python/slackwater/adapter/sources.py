@@ -67,6 +67,11 @@ class Sources:
             target = _target(current, item, export)
             if target is not None and target.shard_id is not None:
                 appends[target.shard_id] = rows
+        for export, rows in step.errors.items():
+            target = _target(current, item, export)
+            shard_id = None if target is None else target.errors_shard
+            if shard_id is not None:
+                appends[shard_id] = rows
         if step.frontier != reached.frontier:
             shard_id, desc = _remap(current, item)
             appends[shard_id] = binding_rows(desc, reached.frontier, step.frontier)

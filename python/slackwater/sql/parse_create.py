@@ -405,7 +405,7 @@ def _files_source(cursor: Cursor) -> FilesSource:
         "DELIMITER": text,
         "NULL": text,
         "PATTERN": text,
-        "ON ERROR": choice("STALL", "SKIP"),
+        "ON ERROR": choice("STALL", "SKIP", "PROPAGATE"),
     }
     options = read_options(cursor, known)
     _require(cursor, options, "PATH", "FORMAT")
@@ -427,7 +427,7 @@ def _files_source(cursor: Cursor) -> FilesSource:
         cast("str | None", options.get("DELIMITER")),
         cast("str | None", options.get("PATTERN")),
         cast("str | None", options.get("NULL")),
-        cast("Literal['STALL', 'SKIP']", options.get("ON ERROR", "STALL")),
+        cast("Literal['STALL', 'SKIP', 'PROPAGATE']", options.get("ON ERROR", "STALL")),
     )
 
 

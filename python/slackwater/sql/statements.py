@@ -140,7 +140,7 @@ class FilesSource:
     delimiter: str | None = None
     pattern: str | None = None
     null_text: str | None = None
-    on_error: Literal["STALL", "SKIP"] = "STALL"
+    on_error: Literal["STALL", "SKIP", "PROPAGATE"] = "STALL"
 
 
 @dataclass(frozen=True, slots=True)

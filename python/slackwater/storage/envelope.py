@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from slackwater.repr.dataflow_error import DataflowError
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
-from slackwater.storage.dataflow_error import DataflowError
 from slackwater.storage.source_time import Position
 
 Row: TypeAlias = tuple[Any, ...]
