@@ -38,6 +38,10 @@ class Implications:
                 self._stop(item)
             for item in diff.created:
                 self._start(item)
+            for change in diff.altered:
+                if change.before.depends_on != change.after.depends_on:
+                    self._stop(change.before)
+                    self._start(change.after)
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 

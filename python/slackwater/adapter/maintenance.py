@@ -297,7 +297,7 @@ class Maintenance:
         """Up to where the shard's times may be compacted away; None: not at all."""
         if self._env.upper(owner).is_empty:
             return None
-        if shard_id == owner.shard_id:
+        if shard_id in (owner.shard_id, owner.errors_shard):
             limits = [self._env.since(owner)]
         else:
             # A tick reads its internal states just before the output's upper.
