@@ -110,6 +110,17 @@ class Place:
         time = self.env.persist.tables_upper() - 1 if at is None else at
         return self.env.persist.snapshot(shard, Timestamp(time)).to_pylist()
 
+    def read(self, name: str, at: int | None = None) -> list[dict]:
+        """The rows of a collection as a query gets them, now or AS OF a time."""
+        body = {"session": "app/1", "relations": [{"id": self.item(name).id}]}
+        if at is not None:
+            body["as_of"] = {"at": at}
+        bound = self.coordinator.calls()["/v1/bind"](body)
+        try:
+            return self.rows(name, bound["timestamp"])
+        finally:
+            self.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+
     def updates(self, name: str) -> list[dict]:
         """All updates of a stored collection, in the order of time."""
         item = self.item(name)

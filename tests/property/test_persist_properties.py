@@ -120,10 +120,14 @@ def histories(draw):
 
 
 @given(histories())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_reads_at_every_time_agree_with_the_history(steps):
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+def test_reads_at_every_time_agree_with_the_history(new_database, steps):
     with tempfile.TemporaryDirectory() as folder:
-        env = new_environment(f"sqlite:///{folder}/m.db", Path(folder))
+        env = new_environment(new_database(), Path(folder))
         client = env.lead()
         shards = {"own": own_shard(client), "table": table_shard(client)}
         shards["other"] = table_shard(client)

@@ -13,6 +13,7 @@ from slackwater.storage.generators import (
 )
 
 NOW = 1_700_000_000_000
+TINY = 0.00001
 PAUSES = st.lists(st.integers(0, 4000), min_size=1, max_size=30)
 
 
@@ -35,13 +36,13 @@ def run(config, pauses, cuts=frozenset()):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.sampled_from(["COUNTER", "AUCTION", "CLOCK"]),
+    st.sampled_from(["COUNTER", "AUCTION", "CLOCK", "TPCH"]),
     st.integers(0, 5),
     PAUSES,
     st.sets(st.integers(0, 30)),
 )
 def test_cut_and_resumed_equals_uninterrupted(kind, seed, pauses, cuts):
-    config = GeneratorConfig(kind, seed=seed, max_cardinality=3)
+    config = GeneratorConfig(kind, seed=seed, max_cardinality=3, scale_factor=TINY)
     assert run(config, pauses, cuts) == run(config, pauses)
 
 
@@ -133,9 +134,19 @@ def test_a_long_pause_is_not_made_up_for_in_full():
     assert len(ingestion.poll(NOW + 86_401_000).updates["counter"]) == 1
 
 
-@pytest.mark.parametrize("kind", ["COUNTER", "AUCTION", "CLOCK"])
+@pytest.mark.parametrize("kind", ["COUNTER", "AUCTION", "CLOCK", "TPCH"])
 def test_tables_have_the_declared_schema(kind):
     step = GeneratorIngestion(GeneratorConfig(kind)).poll(NOW)
     for name, table in step.updates.items():
         expected = exports(kind)[name].arrow_schema()
         assert table.schema == expected.append(pa.field("__diff", pa.int64(), False))
+
+
+def test_tpch_without_a_tick_interval_stays_as_it_is():
+    config = GeneratorConfig("TPCH", tick_interval_ms=None, scale_factor=TINY)
+    ingestion = GeneratorIngestion(config)
+    step = ingestion.poll(NOW)
+    assert step.status.status == "running"
+    ingestion.committed(step)
+    assert ingestion.poll(NOW + 86_400_000) is None
+    assert GeneratorIngestion(config, step.frontier, step.state).poll(NOW + 1000) is None

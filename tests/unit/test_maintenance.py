@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -218,6 +219,27 @@ def test_i17_the_durable_since_is_not_beyond_what_is_held_and_kept(leader):
     with pytest.raises(SlackwaterError) as caught:
         leader.bind(table, bound["timestamp"])
     assert caught.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
+
+
+def test_i34_a_read_waits_for_its_time_and_fails_before_the_since(leader):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    for key in range(3):
+        leader.insert(table, key)
+    leader.pass_time(HOUR_MS)
+    maintenance.turn()
+    with pytest.raises(SlackwaterError) as caught:
+        leader.bind(table, leader.since(table) - 1)
+    assert caught.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
+    later = leader.env.upper(table).value + 50
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(leader.bind, table, later)
+        assert not wait([reading], 0.2).done
+        leader.pass_time(1_000)
+        bound = reading.result(20)
+    assert bound["timestamp"] == later
+    assert sum(file["rows"] for file in bound["relations"][0]["files"]) == 3
+    leader.release(bound)
 
 
 def test_a_sink_that_is_behind_holds_its_input(leader):

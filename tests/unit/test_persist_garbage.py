@@ -10,6 +10,7 @@ from tests.persistence import compacted, contents, own_shard, table_shard, updat
 
 from slackwater.persist import blobs, garbage
 from slackwater.persist.client import Append, TablesAppend, UnknownShard, UpperMismatch
+from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.garbage import LEASE_MS, STAMP_MARGIN_MS, GarbageFile, condemnable_until
 from slackwater.persist.holds import SteadyClock
 from slackwater.persist.leadership import Fenced, current_leader
@@ -17,6 +18,7 @@ from slackwater.persist.parts import FileBody
 from slackwater.persist.tables import garbage as garbage_table
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
+from slackwater.persist.usage import ShardUsage, usage
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import TIMESTAMP_MAX
 
@@ -150,6 +152,36 @@ def test_a_name_is_recognised_however_its_directory_is_written(env):
         lambda conn: garbage.adopt_orphans(conn, [GarbageFile(other, shard, 1, 0)], NOW_MS)
     )
     assert listed(env) == []
+
+
+def test_usage_counts_each_file_once(env):
+    client = env.lead()
+    shard, dropped, empty = own_shard(client), own_shard(client), own_shard(client)
+    for time in range(3):
+        file_append(client, shard, time)
+    file_append(client, dropped, 0)
+    replaced = [part.body.size_bytes for part in client.parts(shard)]
+    compacted(client, shard, 3, CompactionSettings(fan_in=3, inline_bytes=0))
+    (part,) = client.parts(shard)
+    inline = client.inline_part(updates((1, "x", 3, 1)))
+    client.commit([Append(shard, 3, 4, (inline,))])
+    drop(client, dropped)
+    found = {each.shard_id: each for each in client.query(usage)}
+    assert found[shard] == ShardUsage(
+        shard,
+        dropped=False,
+        finalized=False,
+        parts=2,
+        rows=4,
+        size_bytes=part.body.size_bytes + len(inline.body.ipc),
+        garbage_bytes=sum(replaced),
+    )
+    assert (found[dropped].dropped, found[dropped].finalized) == (True, False)
+    assert found[empty].parts == found[empty].size_bytes == 0
+    client.finalize(dropped)
+    (gone,) = [each for each in client.query(usage) if each.shard_id == dropped]
+    assert (gone.finalized, gone.parts, gone.size_bytes) == (True, 0, 0)
+    assert gone.garbage_bytes == found[dropped].size_bytes
 
 
 # Tombstones

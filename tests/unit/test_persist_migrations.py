@@ -17,7 +17,7 @@ from tests.persistence import contents, own_shard, updates
 
 import slackwater.adapter.coordinator  # noqa: F401 - declares its tables
 from slackwater.persist.client import Append
-from slackwater.persist.leadership import acquire, current_leader
+from slackwater.persist.leadership import Fenced, acquire, current_leader
 from slackwater.persist.metastore import connect, create_all, environment, metadata
 from slackwater.persist.migrations import HISTORY, History, revision
 from slackwater.repr.errors import SlackwaterError
@@ -127,6 +127,22 @@ def test_an_older_metastore_is_upgraded_by_who_leads(env, later):
         conn.execute(sa.text("ALTER TABLE shards RENAME COLUMN schema_text TO schema_json"))
         conn.execute(sa.update(environment).values(version=HISTORY.head))
     assert contents(env.lead(expected_epoch=2), shard, 0) == [(1, "a")]
+
+
+def test_i19_a_leader_is_fenced_by_the_upgrade(env, later):
+    client = env.lead()
+    shard = own_shard(client)
+    lead(env.engine, 1, history=later())
+    part = client.inline_part(updates((1, "a", 0, 1)))
+    for write in (
+        lambda: client.commit([Append(shard, 0, 1, (part,))]),
+        lambda: client.set_since({shard: 1}),
+    ):
+        with pytest.raises(Fenced):
+            write()
+    with env.engine.begin() as conn:
+        assert conn.execute(sa.text("SELECT since, upper FROM shards")).all() == [(0, 0)]
+        assert conn.scalar(sa.text("SELECT count(*) FROM parts")) == 0
 
 
 def test_an_upgrade_that_fails_changes_nothing(env, later):

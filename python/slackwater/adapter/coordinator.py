@@ -88,7 +88,9 @@ class Coordinator:
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._sources)
-        self._definitions = Definitions(env, self._views, self._sources, self._implications)
+        self._definitions = Definitions(
+            env, self._views, self._sources, self._sinks, self._implications
+        )
         self._statements = Statements(
             env,
             self._reads,

@@ -14,7 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    CatalogState,
+    ItemKind,
+    SchemaEntry,
+    shards_of,
+)
 from slackwater.adapter.catalog.ops import (
     AlterItem,
     CatalogDiff,
@@ -32,12 +38,16 @@ from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
 from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
-from slackwater.adapter.source_drafts import Drafts
+from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.source_drafts import Drafts, propagates_errors
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
+from slackwater.adapter.watch import Cancellation
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
+from slackwater.sql import variables
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName, resolve, resolve_schema
@@ -50,11 +60,17 @@ class Definitions:
     """Changes the catalog. Thread-safe: changes are serialised by the environment's ddl lock."""
 
     def __init__(
-        self, env: Environment, views: Views, sources: Sources, implications: Implications
+        self,
+        env: Environment,
+        views: Views,
+        sources: Sources,
+        sinks: SinkRunner,
+        implications: Implications,
     ) -> None:
         self._env = env
         self._views = views
         self._sources = sources
+        self._sinks = sinks
         self._drafts = Drafts(env)
         self._implications = implications
 
@@ -79,6 +95,8 @@ class Definitions:
                 self._rename_statement(context, statement)
             case st.AlterSetRetainHistory():
                 self._set_retain_history(session, context, statement)
+            case st.AlterSinkFrom():
+                self._redirect_sink(session, context, statement)
             case st.CommentOn():
                 self._comment(context, statement)
             case _:
@@ -311,6 +329,62 @@ class Definitions:
             finally:
                 self._env.collections.cancel_export(item_id)
 
+    def _redirect_sink(
+        self, session: Session, context: Context, statement: st.AlterSinkFrom
+    ) -> None:
+        """ALTER SINK ... SET FROM: what is out stays, from there on the other relation's changes.
+
+        First all that the old relation held at the time of the statement goes out. The running sink
+        ends after the catalog has changed; the next one continues where the files end, so there is
+        no time at which both relations are written, or none.
+        """
+        schema, own = resolve(statement.name, context.catalog, context.namespace)
+        if statement.if_exists and self._env.state.find(schema, own) is None:
+            session.notify(f"There is no sink {schema}.{own}.", code="42704")
+            return
+        sink = self._env.state.get(schema, own, ItemKind.SINK)
+        written = find_item(self._env.state, statement.from_name, context)
+        self._drafts.redirect_sink(sink, written)
+        self._wait_until_out(session, sink, self._env.oracle.read_ts())
+        with self._env.ddl:
+            sink = self._env.state.item(sink.id)
+            written = self._env.state.item(written.id)
+            change = self._drafts.redirect_sink(sink, written)
+            if written.shard_id is None or change.depends_on == sink.depends_on:
+                return
+            self._sinks.prepare(sink, written.shard_id)
+            try:
+                self._check_readable(sink, written)
+                self._change([change], context.user)
+            except BaseException:
+                self._sinks.cancel(sink.id)
+                raise
+
+    def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
+        """Returns when the sink has written everything up to `time`."""
+        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
+        if not self._env.watch.wait_until(
+            lambda: self._sinks.frontier(sink.id).value > time,
+            timeout_s or 10.0**9,
+            Cancellation(),
+        ):
+            raise user_error(
+                "SLACKWATER_WAIT_TIMEOUT",
+                objectName=sink.full_name,
+                timestamp=str(time),
+                seconds=f"{timeout_s:g}",
+                complete=str(self._sinks.frontier(sink.id).last_complete()),
+            )
+
+    def _check_readable(self, sink: CatalogItem, written: CatalogItem) -> None:
+        since, needed = self._env.since(written), self._sinks.reads_from(sink)
+        if since.value > needed:
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"the sink {sink.full_name} goes on from {needed}, "
+                f"and {written.full_name} can be read from {since.value} on",
+            )
+
     def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
         cascade = bool(statement.cascade)
         with self._env.ddl:
@@ -406,21 +480,23 @@ class Definitions:
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
                     self._sources.create(conn, item.id)
-            return [
-                CreateItem(
-                    item
-                    if item.desc is None or not item.desc.columns
-                    else replace(
-                        item,
-                        shard_id=self._env.persist.create_shard(
-                            conn, item.desc, since=since, upper=None, grouped=True
-                        ),
-                    )
-                )
-                for item in items
-            ]
+            return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
 
         return make
+
+    def _with_grouped_shard(
+        self, conn: Connection, item: CatalogItem, since: Timestamp
+    ) -> CatalogItem:
+        if item.desc is None or not item.desc.columns:
+            return item
+
+        def shard(desc: RelationDesc) -> int:
+            return self._env.persist.create_shard(conn, desc, since=since, upper=None, grouped=True)
+
+        made = replace(item, shard_id=shard(item.desc))
+        if not propagates_errors(item):
+            return made
+        return replace(made, details={**item.details, "errors": shard(ERRORS)})
 
     def _change(
         self,

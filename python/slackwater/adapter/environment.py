@@ -16,6 +16,7 @@ from slackwater.adapter.watch import FrontierWatch
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
+from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.holds import SteadyClock
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -130,6 +131,17 @@ class Environment:
             else:
                 pending.extend(item.depends_on)
         return frozenset(found)
+
+    def refuse_errors(self, item: CatalogItem, lower: Timestamp, upper: Timestamp) -> None:
+        """Raises SLACKWATER_SOURCE_ERROR if the contents have an error at a time in the interval.
+
+        The interval is ``[lower, upper)``. A read at such a time fails as a whole (spec controllers
+        5.5).
+        """
+        if item.errors_shard is not None:
+            error = first_refusal(self.persist, item.errors_shard, item.full_name, lower, upper)
+            if error is not None:
+                raise error
 
     def now(self) -> Timestamp:
         return Timestamp(self.clock())

@@ -72,7 +72,8 @@ class FeedHold:
 class CollectionFeed:
     """The feed of a stored collection, read from its parts.
 
-    Without a holder, somebody else holds what it reads.
+    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR. Without a holder, somebody
+    else holds what it reads.
     """
 
     def __init__(
@@ -94,11 +95,13 @@ class CollectionFeed:
         return self._env.upper(self._env.item(self._item.id))
 
     def snapshot(self, time: Timestamp) -> pa.Table:
+        self._env.refuse_errors(self._item, time, Timestamp(time + 1))
         parts = self._env.persist.parts_at(self._shard_id, time)
         table = self._env.persist.read(parts, self._desc, upper=Timestamp(time + 1))
         return consolidate(_at(table, time))
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
+        self._env.refuse_errors(self._item, lower, upper)
         parts = self._env.persist.parts_between(self._shard_id, lower, upper)
         table = self._env.persist.read(parts, self._desc, lower=lower, upper=upper)
         return consolidate(table).sort_by(TIME_COLUMN)

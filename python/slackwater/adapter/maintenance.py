@@ -16,8 +16,7 @@ from itertools import islice
 import structlog
 from sqlalchemy import Connection, func, select
 
-from slackwater.adapter.catalog.model import CatalogItem
-from slackwater.adapter.collections import shards_of
+from slackwater.adapter.catalog.model import CatalogItem, shards_of
 from slackwater.adapter.environment import Environment
 from slackwater.persist import garbage, holds
 from slackwater.persist.blobs import Blob

@@ -395,6 +395,7 @@ class Reads:
             }
         if item.shard_id is None:
             raise AssertionError(f"{item.id} has no shard")
+        self._env.refuse_errors(item, time, Timestamp(time + 1))
         parts = self._env.persist.parts_at(item.shard_id, time)
         state = self._env.persist.state(item.shard_id)
         relation = relation_json(parts, state.desc, as_of=time)

@@ -12,6 +12,7 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.feeds import CollectionFeed
 from slackwater.adapter.watch import Cancellation
+from slackwater.persist.holds import Hold
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -48,6 +49,12 @@ def sink_config(item: CatalogItem) -> SinkConfig:
     )
 
 
+def _reads_from(item: CatalogItem, reached: Frontier | None) -> Timestamp:
+    if reached is None:
+        return Timestamp(int(item.details["as_of"]))
+    return Timestamp(max(0, reached.value - 1))
+
+
 class SinkRunner:
     """Runs the sinks of the environment. A failing sink retries and holds up no other."""
 
@@ -56,6 +63,30 @@ class SinkRunner:
         self._on_fatal = on_fatal
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
+        self._prepared: dict[GlobalId, Hold] = {}
+
+    def reads_from(self, item: CatalogItem) -> Timestamp:
+        """The earliest time at which the sink still has to read what it writes.
+
+        One before what is out, so that what is out can be told from what is not; before the sink
+        has begun, its as-of (spec controllers 2.5, trap 13).
+        """
+        running = self._running.get(item.id)
+        sink = None if running is None else running.sink
+        return _reads_from(item, None if sink is None else sink.frontier)
+
+    def prepare(self, item: CatalogItem, shard_id: int) -> None:
+        """Keeps the shard readable for the sink until it reads it, or `cancel`."""
+        hold = self._env.holds.acquire({shard_id}, self.reads_from(item))
+        with self._lock:
+            self._prepared[item.id] = hold
+
+    def cancel(self, global_id: GlobalId) -> None:
+        """Ends what `prepare` keeps; without it, does nothing."""
+        with self._lock:
+            hold = self._prepared.pop(global_id, None)
+        if hold is not None:
+            self._env.holds.release(hold)
 
     def obey(self, command: Command) -> None:
         """Runs and stops sinks as the storage controller says."""

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
 from slackwater.adapter.sinks import sink_config
@@ -18,18 +19,21 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.names import QualifiedName, resolve
+from slackwater.sql.parser import parse
 from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig, exports
 from slackwater.storage.infer import infer
+from slackwater.storage.key_value import DESC as KEY_VALUE
+from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.progress import ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 
 DEFAULT_INTERVAL_MS = 1000
 PROGRESS = "progress"
 """The connector of a progress relation, in the details of its item."""
-_SINGLE = ("COUNTER", "CLOCK")
+DEFAULT_SCALE_FACTOR = 0.01
 
 
 class Drafts:
@@ -102,13 +106,7 @@ class Drafts:
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
         SLACKWATER_SINK_LOCATION_UNWRITABLE.
         """
-        if written.shard_id is None or written.desc is None:
-            raise user_error(
-                "SLACKWATER_WRONG_KIND",
-                objectName=written.full_name,
-                actualKind=written.kind.spoken,
-                expectedKind="table, source or materialized view",
-            )
+        desc = _stored_columns(written)
         config = {
             "path": local_path(statement.connector.path, os.getcwd()),
             "format": statement.connector.format,
@@ -128,9 +126,36 @@ class Drafts:
             details={"config": config, "as_of": int(self._env.oracle.read_ts())},
         )
         settings: SinkConfig = sink_config(item)
-        check_config(settings, written.desc, item.full_name)
+        check_config(settings, desc, item.full_name)
         claim_location(settings, item.id)
         return item
+
+    def redirect_sink(self, sink: CatalogItem, written: CatalogItem) -> AlterItem:
+        """The change by which a sink goes on with another relation.
+
+        Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, and SLACKWATER_COLUMN_MISMATCH when a
+        column that both relations have changes its type.
+        """
+        desc = _stored_columns(written)
+        check_config(sink_config(sink), desc, sink.full_name)
+        before = {
+            column.name: column
+            for column in _stored_columns(self._env.item(sink.depends_on[0])).columns
+        }
+        for column in desc.columns:
+            known = before.get(column.name)
+            if known is not None and known.type_json != column.type_json:
+                raise user_error(
+                    "SLACKWATER_COLUMN_MISMATCH",
+                    objectName=sink.full_name,
+                    details=f"{column.name} is {column.sql_type} in {written.full_name}, and "
+                    f"{known.sql_type} in what is out",
+                )
+        statement = parse(sink.create_sql)
+        if not isinstance(statement, st.CreateSink):
+            raise AssertionError(f"the statement of {sink.id} is no CREATE SINK")
+        redirected = replace(statement, from_name=_full(written.schema_name, written.name))
+        return AlterItem(sink.id, create_sql=to_sql(redirected), depends_on=(written.id,))
 
     def _generator(
         self,
@@ -147,35 +172,59 @@ class Drafts:
                 feature="The option AS OF of a load generator",
                 advice="Leave it out: the generator begins when it is created.",
             )
+        if connector.kind == "KEY VALUE":
+            return self._key_value(schema, name, context, statement, connector), []
         config = GeneratorConfig(
             kind=connector.kind,
-            tick_interval_ms=connector.tick_interval_ms or DEFAULT_INTERVAL_MS,
+            tick_interval_ms=_interval_ms(connector),
             seed=connector.seed or 0,
             up_to=connector.up_to_ms,
             max_cardinality=connector.max_cardinality,
+            scale_factor=connector.scale_factor or DEFAULT_SCALE_FACTOR,
         )
         tables = exports(connector.kind)
-        if connector.kind not in _SINGLE and not connector.for_all_tables:
+        single = len(tables) == 1
+        if not single and not connector.for_all_tables:
             raise user_error(
                 "SLACKWATER_SYNTAX_ERROR",
                 statement="CREATE SOURCE",
                 found="the end",
                 expected=f"FOR ALL TABLES, because {connector.kind} has several tables",
             )
-        details = {
-            "connector": "load-generator",
-            "config": asdict(config),
-            "interval_ms": config.tick_interval_ms,
-            "retain_history_ms": statement.retain_history_ms,
-        }
-        own_desc = next(iter(tables.values())) if connector.kind in _SINGLE else None
+        own_desc = next(iter(tables.values())) if single else None
+        details = _generator_details(statement, asdict(config), config.tick_interval_ms)
         source = self._item(schema, name, context, statement, own_desc, details)
-        if connector.kind in _SINGLE:
+        if single:
             return source, []
         return source, [
             self._child(source, export, desc, statement.retain_history_ms)
             for export, desc in tables.items()
         ]
+
+    def _key_value(
+        self,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSource,
+        connector: st.LoadGenerator,
+    ) -> CatalogItem:
+        config = KeyValueConfig(
+            keys=connector.keys or 1,
+            partitions=connector.partitions or 1,
+            snapshot_rounds=connector.snapshot_rounds or 1,
+            value_size=connector.value_size or 1,
+            batch_size=connector.batch_size or 1,
+            seed=connector.seed or 0,
+            transactional_snapshot=connector.transactional_snapshot is not False,
+            tick_interval_ms=connector.tick_interval_ms,
+            envelope=connector.envelope or "UPSERT",
+        )
+        settings = {"kind": connector.kind, **asdict(config)}
+        # The rounds of a snapshot do not wait for ticks.
+        poll_ms = min(connector.tick_interval_ms or DEFAULT_INTERVAL_MS, DEFAULT_INTERVAL_MS)
+        details = _generator_details(statement, settings, poll_ms)
+        return self._item(schema, name, context, statement, KEY_VALUE, details)
 
     def _child(
         self, source: CatalogItem, export: str, desc: RelationDesc, retain_ms: int | None
@@ -251,6 +300,41 @@ class Drafts:
             created_ms=self._env.now(),
             details=details,
         )
+
+
+def _stored_columns(written: CatalogItem) -> RelationDesc:
+    """The columns of a relation that a sink can write. Raises SLACKWATER_WRONG_KIND."""
+    if written.shard_id is None or written.desc is None:
+        raise user_error(
+            "SLACKWATER_WRONG_KIND",
+            objectName=written.full_name,
+            actualKind=written.kind.spoken,
+            expectedKind="table, source or materialized view",
+        )
+    return written.desc
+
+
+def _interval_ms(connector: st.LoadGenerator) -> int | None:
+    """TPCH does not change unless a TICK INTERVAL asks for it."""
+    still = connector.kind == "TPCH" and connector.tick_interval_ms is None
+    return None if still else connector.tick_interval_ms or DEFAULT_INTERVAL_MS
+
+
+def _generator_details(
+    statement: st.CreateSource, config: Mapping[str, Any], interval_ms: int | None
+) -> dict[str, Any]:
+    return {
+        "connector": "load-generator",
+        "config": config,
+        "interval_ms": interval_ms or DEFAULT_INTERVAL_MS,
+        "retain_history_ms": statement.retain_history_ms,
+    }
+
+
+def propagates_errors(item: CatalogItem) -> bool:
+    """Whether what cannot be made a row of the item becomes an error in its contents."""
+    config = item.details.get("config")
+    return config is not None and config.get("on_error") == "PROPAGATE"
 
 
 def partitions(source: CatalogItem) -> int:

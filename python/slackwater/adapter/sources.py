@@ -24,6 +24,7 @@ from slackwater.sql import variables
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import Ingestion, IngestionStep, Reached, Resumed, StatusChange
+from slackwater.storage.key_value import KeyValueConfig, KeyValueIngestion
 from slackwater.storage.progress import binding_rows, remap_at
 from slackwater.storage.source_time import SourceFrontier
 
@@ -66,6 +67,11 @@ class Sources:
             target = _target(current, item, export)
             if target is not None and target.shard_id is not None:
                 appends[target.shard_id] = rows
+        for export, rows in step.errors.items():
+            target = _target(current, item, export)
+            shard_id = None if target is None else target.errors_shard
+            if shard_id is not None:
+                appends[shard_id] = rows
         if step.frontier != reached.frontier:
             shard_id, desc = _remap(current, item)
             appends[shard_id] = binding_rows(desc, reached.frontier, step.frontier)
@@ -108,6 +114,9 @@ class Sources:
 
     def _ingestion(self, item: CatalogItem, reached: Reached) -> Ingestion:
         config: Mapping[str, Any] = item.details["config"]
+        if config.get("kind") == "KEY VALUE":
+            given = {key: value for key, value in config.items() if key != "kind"}
+            return KeyValueIngestion(KeyValueConfig(**given), reached.frontier, reached.state)
         if item.details["connector"] == "load-generator":
             return GeneratorIngestion(GeneratorConfig(**config), reached.frontier, reached.state)
         if item.desc is None:

@@ -259,7 +259,7 @@ class Views:
             item = self._env.item(global_id)
             if item.shard_id is None or item.desc is None:
                 raise AssertionError(f"{global_id} is read and has no shard")
-            inputs[global_id] = Input(item.shard_id, item.desc)
+            inputs[global_id] = Input(item.shard_id, item.desc, item.errors_shard, item.full_name)
         return inputs
 
     def _explained(self, plan: ViewPlan) -> list[tuple[object, ...]]:

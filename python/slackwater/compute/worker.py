@@ -256,7 +256,11 @@ class Worker:
     ) -> Round:
         def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
             inputs = flows[global_id].inputs.values()
-            return any(self._shards.parts_between(i.shard_id, lower, upper) for i in inputs)
+            return any(
+                self._shards.parts_between(shard_id, lower, upper)
+                for source in inputs
+                for shard_id, _ in source.shards
+            )
 
         def next_change(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> Timestamp:
             change = first_change(flows[global_id], self._shards, lower, upper)

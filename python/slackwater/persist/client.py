@@ -38,6 +38,7 @@ from slackwater.persist.appends import (
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.cache import ShardCache, load
 from slackwater.persist.evolution import ExpectedMismatch, Incompatible, incompatibility
+from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.leadership import Fenced, was_last_commit
 from slackwater.persist.metastore import (
     PATIENCE,
@@ -534,9 +535,13 @@ class PersistClient:
         """The rows at `as_of`, a row of multiplicity n n times. For small collections.
 
         The caller holds the shard at `as_of`, which is before its upper. Raises `UnknownShard`,
-        and `FatalError` when a row has a negative multiplicity.
+        `SinceAdvanced` for a time that cannot be told apart any more (I34), and `FatalError` when a
+        row has a negative multiplicity.
         """
-        desc = self.state(shard_id).desc
+        state = self.state(shard_id)
+        if as_of < state.since:
+            raise SinceAdvanced(shard_id, state.since, as_of)
+        desc = state.desc
         found = self.read(self.parts_at(shard_id, as_of), desc, upper=_after(as_of))
         rows = contents.present_rows(found)
         if rows is None:

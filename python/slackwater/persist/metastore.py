@@ -2,8 +2,19 @@
 
 SQLite (embedded) and PostgreSQL 15 or newer (production) are used through the same SQLAlchemy Core
 statements. The table `environment` has one row. Every transaction that writes updates that row
-first, so on both databases writers are serialised by its lock, the epoch in it fences a former
-leader, and the token in it tells whether a commit happened whose answer was lost.
+first, or locks it: so the epoch in it fences a former leader, and the token in it tells whether a
+commit happened whose answer was lost.
+
+Isolation. The transactions that write are serial, in the order in which they get that row. SQLite
+has one writer at a time, from ``BEGIN IMMEDIATE`` on. On PostgreSQL they run at READ COMMITTED: the
+first statement waits for the row's lock and looks at its condition (the epoch, the tables upper)
+again in the version that the holder before has committed, and each later statement sees all that
+was committed before it began, which is all that was committed before the lock was got, and nothing
+more, because every other writer waits for the same row. A higher level would add nothing and cost
+retries: the snapshot would be taken before the wait, and after it the transaction would fail.
+Transactions that only read take no lock and wait for nobody. They see one state, however many
+statements they have: a read transaction of SQLite in WAL mode is a snapshot, and on PostgreSQL they
+run at REPEATABLE READ, where a transaction that does not write cannot fail.
 
 SQLite runs in WAL mode with ``synchronous=FULL``. With NORMAL a power failure could take back
 commits that were acknowledged already; readers, sinks and other applications may have acted on
@@ -118,7 +129,12 @@ def connect(url: str) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    engine = create_engine(parsed, hide_parameters=True, connect_args=_postgres_arguments(parsed))
+    engine = create_engine(
+        parsed,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        connect_args=_postgres_arguments(parsed),
+    )
     event.listen(engine, "connect", _prepare_postgres)
     return engine
 
@@ -187,9 +203,9 @@ def upgrade(conn: Connection, history: History = HISTORY) -> None:
 
 
 def query(engine: Engine, body: Callable[[Connection], T], *, patience: Patience = PATIENCE) -> T:
-    """Runs `body` in a transaction that only reads; waits for a metastore that is gone.
+    """Runs `body` in a transaction that only reads one state; waits for a metastore that is gone.
 
-    On SQLite a writer is never waited for. Raises SLACKWATER_METASTORE_UNAVAILABLE.
+    A writer is never waited for. Raises SLACKWATER_METASTORE_UNAVAILABLE.
     """
     return transaction(engine, body, read_only=True, patience=patience)
 
@@ -243,6 +259,8 @@ def _once(
     """One try. `attempt` holds the result from the moment at which the commit is sent."""
     with engine.connect() as conn:
         conn.execution_options(**{_READ_ONLY: read_only})
+        if read_only and conn.dialect.name == "postgresql":
+            conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with conn.begin():
             result = body(conn)
             attempt.append(result)

@@ -101,7 +101,7 @@ class S3Blobs:
     def uri(self, *names: str) -> str:
         return "/".join((self.root, *names))
 
-    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], None]) -> Blob:
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
         uri = f"{directory}/{uuid.uuid4().hex}{suffix}"
         # PyArrow completes an upload also when its writer raises: so it gets the whole at once.
         whole = io.BytesIO()

@@ -68,10 +68,11 @@ class SourceStatistics:
 class IngestionStep:
     """What one poll found.
 
-    `updates` maps an export's name to its rows plus ``__diff`` (BIGINT); exports without news are
-    left out. Once they are committed, the source has been read up to `frontier`, and `state` (JSON)
-    is what else the ingestion needs to go on. All of that belongs into one transaction: its time is
-    the time to which the messages before `frontier` are reclocked.
+    `updates` maps an export's name to its rows plus ``__diff`` (BIGINT), and `errors` to what could
+    not be made rows (see `slackwater.repr.dataflow_error`); exports without news are left out. Once
+    they are committed, the source has been read up to `frontier`, and `state` (JSON) is what else
+    the ingestion needs to go on. All of that belongs into one transaction: its time is the time to
+    which the messages before `frontier` are reclocked.
     """
 
     updates: Mapping[str, pa.Table]
@@ -79,6 +80,7 @@ class IngestionStep:
     frontier: SourceFrontier
     status: SourceStatus
     statistics: SourceStatistics = SourceStatistics()
+    errors: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 class Ingestion(Protocol):
@@ -129,7 +131,8 @@ class Reached:
 
     def is_changed_by(self, step: IngestionStep) -> bool:
         """Whether `step` has something to commit."""
-        return bool(step.updates) or (step.state, step.frontier) != (self.state, self.frontier)
+        news = bool(step.updates) or bool(step.errors)
+        return news or (step.state, step.frontier) != (self.state, self.frontier)
 
     def after(self, step: IngestionStep) -> Reached:
         """What is durable once `step` was committed."""

@@ -189,6 +189,7 @@ final class CoordinatorHandle private (
   private def launch(): Launch = Launch(
     location,
     metastore,
+    ObjectStore.prepare(context, location),
     python,
     applicationId,
     gateway.getListeningPort,
