@@ -33,7 +33,7 @@ from slackwater.persist.client import (
     WriteResult,
 )
 from slackwater.persist.compaction import choose, compact
-from slackwater.persist.holds import SinceAdvanced
+from slackwater.persist.holds import HoldRegistry, SinceAdvanced
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import FileBody
 from slackwater.repr.frontier import TIMESTAMP_MAX
@@ -74,29 +74,7 @@ class Model:
         return Counter({each: diff for each, diff in found.items() if diff})
 
 
-class Readers:
-    """Who reads what, as the storage controller promises it: no since goes beyond a hold."""
-
-    def __init__(self):
-        self.open = {}
-        self._sinces = {}
-
-    def since(self, shard):
-        return self._sinces.get(shard, 0)
-
-    def advance_since(self, shard, wanted):
-        held = [time for of, time, _ in self.open.values() if of == shard]
-        self._sinces[shard] = max(self.since(shard), min([wanted, *held]))
-        return self.since(shard)
-
-    def opened_ms(self):
-        found = {}
-        for shard, _, opened in self.open.values():
-            found[shard] = min(opened, found.get(shard, opened))
-        return found
-
-
-@dataclass(eq=False)
+@dataclass
 class Listener:
     """A reader that holds a shard, and what it has put together so far."""
 
@@ -104,6 +82,7 @@ class Listener:
     as_of: int
     frontier: int
     contents: Counter
+    hold: object
     parts: tuple
 
 
@@ -119,7 +98,7 @@ class Shards(RuleBasedStateMachine):
         self.now_ms = 1_000
         self.epoch = 1
         self.client = self.env.lead(clock=lambda: self.now_ms)
-        self.registry = Readers()
+        self.registry = HoldRegistry(lambda: self.now_ms)
         self.former = []
         self.model: dict[int, Model] = {}
         self.tables_upper = 0
@@ -167,9 +146,9 @@ class Shards(RuleBasedStateMachine):
             with pytest.raises(ValueError, match="in use"):
                 self.client.finalize(shard)
             return
+        assert self.registry.retire(shard) == (not self.held(shard))
         if self.held(shard):
             return
-        self.registry.advance_since(shard, TIMESTAMP_MAX)
         while not self.client.finalize(shard, limit=2):
             pass
         model.tombstone = True
@@ -275,15 +254,14 @@ class Shards(RuleBasedStateMachine):
         if not self.upper(shard):
             return None
         as_of = max(0, min(self.upper(shard), 10**6) - 1 - back)
-        if as_of < self.client.state(shard).since or model.tombstone:
-            with pytest.raises(SinceAdvanced):
-                self.client.snapshot(shard, min(as_of, TIMESTAMP_MAX - 1))
         if as_of < self.registry.since(shard) or model.tombstone:
+            with pytest.raises(SinceAdvanced):
+                self.registry.acquire({shard}, min(as_of, TIMESTAMP_MAX - 1))
             return None
+        hold = self.registry.acquire({shard}, as_of)
         found = Counter(self.client.snapshot(shard, as_of)["k"].to_pylist())
         parts = self.client.parts_at(shard, as_of)
-        listener = Listener(shard, as_of, as_of + 1, found, parts)
-        self.registry.open[id(listener)] = (shard, as_of, self.now_ms)
+        listener = Listener(shard, as_of, as_of + 1, found, hold, parts)
         self.open.append(listener)
         return listener
 
@@ -307,7 +285,7 @@ class Shards(RuleBasedStateMachine):
         assert min(listener.contents.values(), default=0) >= 0
         listener.frontier = upper
         # One step behind, so that the last time and the next one stay apart (trap 13).
-        self.registry.open[id(listener)] = (listener.shard, upper - 1, self.now_ms)
+        listener.hold = self.registry.downgrade(listener.hold, upper - 1)
         listener.parts = self.client.parts_at(listener.shard, upper - 1)
         assert +listener.contents == self.model[listener.shard].at(upper - 1)
 
@@ -315,7 +293,8 @@ class Shards(RuleBasedStateMachine):
     def leave(self, listener):
         if listener is not None and listener in self.open:
             self.open.remove(listener)
-            del self.registry.open[id(listener)]
+            assert self.registry.release(listener.hold)
+            assert not self.registry.release(listener.hold)
 
     # Maintenance
 
@@ -365,7 +344,7 @@ class Shards(RuleBasedStateMachine):
         self.former = [self.client]
         self.client = self.env.lead(expected_epoch=self.epoch, clock=lambda: self.now_ms)
         self.epoch += 1
-        self.registry = Readers()
+        self.registry = HoldRegistry(lambda: self.now_ms)
         for shard, model in self.model.items():
             self.registry.advance_since(shard, model.since)
         self.open = []

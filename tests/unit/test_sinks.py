@@ -8,7 +8,6 @@ import pytest
 from tests.coordination import Place
 
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import Frontier
 
 
 @pytest.fixture
@@ -132,10 +131,10 @@ def test_a_relation_that_does_not_fit_is_refused(place, out):
     place.sql("ALTER SINK IF EXISTS other SET FROM t")
     assert "no sink" in place.notices[0]["message"]
     # A relation that begins behind what the sink has still to read.
-    late = Frontier(place.env.persist.tables_upper() + 60_000)
-    place.env.storage.leave_unreadable(place.item("u").id, late)
+    shard = place.item("u").shard_id
+    place.env.persist.set_since({shard: place.env.persist.tables_upper() + 60_000})
     assert refused(place, "ALTER SINK s SET FROM u") == "SLACKWATER_NO_VALID_TIMESTAMP"
-    assert [h for h in place.env.storage.holds() if place.item("u").id in h.ids] == []
+    assert place.env.holds.oldest(shard) is None
 
 
 def test_a_sink_that_cannot_write_is_not_redirected(place, out):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.persist.client import PersistClient
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -31,6 +31,12 @@ from slackwater.storage.controller.shell import Storage
 DEFAULT_RETAIN_MS = 1000
 INSTANCE = "quickstart"
 REPLICA = "r1"
+
+
+def shards_of(item: CatalogItem) -> tuple[int, ...]:
+    """The durable shards of an item: its own and its internal ones."""
+    own = () if item.shard_id is None else (item.shard_id,)
+    return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
 
 
 def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
@@ -107,9 +113,7 @@ class Collections:
             self._hold_inputs(item, after)
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
-        """RETAIN HISTORY or a sink's input may have changed. What is gone does not come back."""
-        if before.kind is ItemKind.SINK and before.depends_on != after.depends_on:
-            self.storage.alter_export(after.id, export_description(after))
+        """RETAIN HISTORY may have changed. What is gone does not come back."""
         if _is_stored(after) and retention(before) != retention(after):
             self.storage.set_policy(after.id, retention(after))
 
@@ -155,17 +159,15 @@ class Collections:
     def _collection(
         self, item: CatalogItem
     ) -> tuple[GlobalId, CollectionDescription, CollectionMetadata]:
-        if item.shard_id is None:
-            raise AssertionError(f"{item.id} is not stored")
-        found = self.persist.state(item.shard_id)
+        shard, *states = shards_of(item)
+        found = self.persist.state(shard)
         source = Other() if item.kind is ItemKind.MATERIALIZED_VIEW else Table()
         metadata = CollectionMetadata(
-            shard_id=item.shard_id,
+            shard_id=shard,
             since=Frontier(found.since),
             upper=Frontier(found.upper),
             shares_tables_upper=found.grouped,
-            state_shards=tuple(int(shard_id) for shard_id in item.details.get("states") or ()),
-            errors_shard=item.errors_shard,
+            state_shards=tuple(states),
         )
         return item.id, CollectionDescription(source), metadata
 

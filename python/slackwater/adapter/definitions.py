@@ -32,6 +32,7 @@ from slackwater.adapter.catalog.ops import (
     RenameItem,
     apply,
 )
+from slackwater.adapter.collections import shards_of
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
@@ -44,15 +45,12 @@ from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import user_error
-from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql import variables
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName, resolve, resolve_schema
-from slackwater.storage.controller.errors import StorageError
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 RETAIN_HISTORY = "retain_history"
 _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
@@ -352,14 +350,15 @@ class Definitions:
             sink = self._env.state.item(sink.id)
             written = self._env.state.item(written.id)
             change = self._drafts.redirect_sink(sink, written)
-            if change.depends_on == sink.depends_on:
+            if written.shard_id is None or change.depends_on == sink.depends_on:
                 return
-            hold = self._hold_for(sink, written)
+            self._sinks.prepare(sink, written.shard_id)
             try:
-                self._env.storage.report([(sink.id, self._sinks.frontier(sink.id))])
+                self._check_readable(sink, written)
                 self._change([change], context.user)
-            finally:
-                self._env.storage.release(hold)
+            except BaseException:
+                self._sinks.cancel(sink.id)
+                raise
 
     def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
         """Returns when the sink has written everything up to `time`."""
@@ -377,17 +376,14 @@ class Definitions:
                 complete=str(self._sinks.frontier(sink.id).last_complete()),
             )
 
-    def _hold_for(self, sink: CatalogItem, written: CatalogItem) -> ReadHold:
-        """Keeps the relation readable from where the sink goes on."""
-        needed = self._sinks.reads_from(sink)
-        try:
-            return self._env.storage.acquire([written.id], Holder(HoldKind.SINK, sink.id), needed)
-        except StorageError:
+    def _check_readable(self, sink: CatalogItem, written: CatalogItem) -> None:
+        since, needed = self._env.since(written), self._sinks.reads_from(sink)
+        if since.value > needed:
             raise user_error(
                 "SLACKWATER_NO_VALID_TIMESTAMP",
-                details=f"the sink {sink.full_name} goes on from {needed}, and "
-                f"{written.full_name} can be read from {self._env.since(written).value} on",
-            ) from None
+                details=f"the sink {sink.full_name} goes on from {needed}, "
+                f"and {written.full_name} can be read from {since.value} on",
+            )
 
     def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
         cascade = bool(statement.cascade)

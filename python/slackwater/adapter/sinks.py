@@ -12,6 +12,7 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.feeds import CollectionFeed
 from slackwater.adapter.watch import Cancellation
+from slackwater.persist.holds import Hold
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -62,6 +63,7 @@ class SinkRunner:
         self._on_fatal = on_fatal
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
+        self._prepared: dict[GlobalId, Hold] = {}
 
     def reads_from(self, item: CatalogItem) -> Timestamp:
         """The earliest time at which the sink still has to read what it writes.
@@ -72,6 +74,19 @@ class SinkRunner:
         running = self._running.get(item.id)
         sink = None if running is None else running.sink
         return _reads_from(item, None if sink is None else sink.frontier)
+
+    def prepare(self, item: CatalogItem, shard_id: int) -> None:
+        """Keeps the shard readable for the sink until it reads it, or `cancel`."""
+        hold = self._env.holds.acquire({shard_id}, self.reads_from(item))
+        with self._lock:
+            self._prepared[item.id] = hold
+
+    def cancel(self, global_id: GlobalId) -> None:
+        """Ends what `prepare` keeps; without it, does nothing."""
+        with self._lock:
+            hold = self._prepared.pop(global_id, None)
+        if hold is not None:
+            self._env.holds.release(hold)
 
     def obey(self, command: Command) -> None:
         """Runs and stops sinks as the storage controller says."""
@@ -154,19 +169,14 @@ class SinkRunner:
         )
         reached = running.sink.frontier
         # The export holds its input, also while it fails, one step behind what it has reported.
-        feed = CollectionFeed(self._env, source, _reads_from(item, reached), None)
-        self._report(item.id, reached)
+        feed = CollectionFeed(self._env, source, as_of, None)
         while not running.stop.flag.is_set():
+            if reached is not None:
+                self._env.storage.report([(item.id, reached)])
             reached = self._step(running.sink, feed, as_of, reached, running.stop)
-            self._report(item.id, reached)
-            self._env.watch.signal()
             if running.error is not None:
                 running.error = None
                 running.changed_ms = self._env.now()
-
-    def _report(self, global_id: GlobalId, reached: Frontier | None) -> None:
-        if reached is not None:
-            self._env.storage.report([(global_id, reached)])
 
     def _step(
         self,

@@ -70,8 +70,7 @@ class CollectionMetadata:
 
     `shares_tables_upper`: its upper is the one that all tables and sources share, and `upper` is
     ignored. `state_shards` live and die with it and hold what its writer needs to go on: they are
-    read at the last complete time of the collection only. `errors_shard` has the errors that are
-    among its contents, and can be read as long as these.
+    read at the last complete time of the collection only.
     """
 
     shard_id: int
@@ -79,13 +78,6 @@ class CollectionMetadata:
     upper: Frontier
     shares_tables_upper: bool = False
     state_shards: tuple[int, ...] = ()
-    errors_shard: int | None = None
-
-    @property
-    def shards(self) -> tuple[int, ...]:
-        """All shards that belong to the collection."""
-        errors = () if self.errors_shard is None else (self.errors_shard,)
-        return (self.shard_id, *errors, *self.state_shards)
 
 
 @dataclass(frozen=True, slots=True)

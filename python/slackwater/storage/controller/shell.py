@@ -78,7 +78,11 @@ class Storage:
         """Collections whose shards were made by a transaction that is durable."""
 
         def create(core: StorageController) -> None:
-            mapped = [(i, shard) for i, _, found in collections for shard in found.shards]
+            mapped = [
+                (i, shard)
+                for i, _, found in collections
+                for shard in (found.shard_id, *found.state_shards)
+            ]
             core.state_prepared(core.prepare_state(register=mapped), {})
             core.create_collections(
                 [(i, description) for i, description, _ in collections],
@@ -131,10 +135,6 @@ class Storage:
     def create_export(self, token: CreateExportToken, description: ExportDescription) -> None:
         """See `StorageController.create_exports`."""
         self._do(lambda core: core.create_exports([(token, description)]))
-
-    def alter_export(self, global_id: GlobalId, description: ExportDescription) -> None:
-        """See `StorageController.alter_export`."""
-        self._do(lambda core: core.alter_export(global_id, description))
 
     def reconcile(self, catalog_ids: Iterable[GlobalId]) -> None:
         """See `StorageController.reconcile_state`."""
