@@ -31,7 +31,7 @@ from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
 from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
-from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.sinks import PROGRESS, SinkRunner
 from slackwater.adapter.source_drafts import Drafts, propagates_errors
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
@@ -312,7 +312,16 @@ class Definitions:
             return
         with self._env.ddl:
             item = self._drafts.draft_sink(schema, name, context, statement, written)
-            self._change([CreateItem(item)], context.user)
+
+            def make(conn: Connection) -> Sequence[CatalogOp]:
+                as_of = Timestamp(int(item.details["as_of"]))
+                shard_id = self._env.persist.create_shard(
+                    conn, PROGRESS, since=as_of, upper=as_of, grouped=False
+                )
+                details = {**item.details, "progress_shard": shard_id}
+                return [CreateItem(replace(item, details=details))]
+
+            self._change(make, context.user)
 
     def _redirect_sink(
         self, session: Session, context: Context, statement: st.AlterSinkFrom
@@ -337,13 +346,13 @@ class Definitions:
             change = self._drafts.redirect_sink(sink, written)
             if written.shard_id is None or change.depends_on == sink.depends_on:
                 return
-            self._sinks.prepare(sink, written.shard_id)
+            # Once the catalog says that the sink reads it, the sink itself keeps it readable.
+            hold = self._env.holds.acquire({written.shard_id}, self._env.sink_reads_from(sink))
             try:
                 self._check_readable(sink, written)
                 self._change([change], context.user)
-            except BaseException:
-                self._sinks.cancel(sink.id)
-                raise
+            finally:
+                self._env.holds.release(hold)
 
     def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
         """Returns when the sink has written everything up to `time`."""
@@ -362,7 +371,7 @@ class Definitions:
             )
 
     def _check_readable(self, sink: CatalogItem, written: CatalogItem) -> None:
-        since, needed = self._env.since(written), self._sinks.reads_from(sink)
+        since, needed = self._env.since(written), self._env.sink_reads_from(sink)
         if since.value > needed:
             raise user_error(
                 "SLACKWATER_NO_VALID_TIMESTAMP",
@@ -513,7 +522,8 @@ class Definitions:
 
 def shards_of(item: CatalogItem) -> tuple[int, ...]:
     """The durable shards of an item: its own and its internal ones."""
-    own = [each for each in (item.shard_id, item.errors_shard) if each is not None]
+    progress = item.details.get("progress_shard")
+    own = [each for each in (item.shard_id, item.errors_shard, progress) if each is not None]
     return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
 
 

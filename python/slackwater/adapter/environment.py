@@ -90,12 +90,24 @@ class Environment:
         )
 
     def _held_by_dataflows(self, item: CatalogItem) -> Iterator[Timestamp]:
-        """Each view that is computed from the item still needs the time before its own upper."""
+        """Each view or sink that reads the item still needs the time before its own upper."""
         for dependent in self.state.dependents(item.id):
             if dependent.kind is ItemKind.MATERIALIZED_VIEW:
                 yield Timestamp(max(0, self.upper(dependent).value - 1))
+            elif dependent.kind is ItemKind.SINK:
+                yield self.sink_reads_from(dependent)
             elif dependent.kind is ItemKind.VIEW:
                 yield from self._held_by_dataflows(dependent)
+
+    def sink_reads_from(self, sink: CatalogItem) -> Timestamp:
+        """The earliest time at which the sink may still have to read its input.
+
+        One before what is durably out, so that what is out can be told from what is not; before the
+        sink has begun, its as-of (spec controllers 2.5, trap 13).
+        """
+        as_of = Timestamp(int(sink.details["as_of"]))
+        out = self.persist.upper(int(sink.details["progress_shard"]))
+        return as_of if out <= as_of else Timestamp(out - 1)
 
     def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
         """The shards of the tables and sources that the items are computed from."""
