@@ -6,6 +6,7 @@ import base64
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 from tests.persistence import Environment
@@ -13,6 +14,7 @@ from tests.persistence import Environment
 from slackwater.adapter.coordinator import Coordinator, wall_clock_ms
 from slackwater.adapter.system_relations import SYSTEM_RELATIONS
 from slackwater.adapter.watch import Cancellation
+from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.leadership import acquire, current_leader
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -49,6 +51,7 @@ class Place:
         self.coordinator = Coordinator.open(
             engine=self._env.engine,
             location=self._env.location,
+            blobs=LocalBlobs(Path(self._env.location)),
             epoch=epoch,
             spark=NoSpark(),
             log="/log",

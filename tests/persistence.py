@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 
+from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import PersistClient
+from slackwater.persist.compaction import CompactionSettings, choose, compact
 from slackwater.persist.leadership import acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.repr.frontier import Timestamp
@@ -29,7 +32,8 @@ class Environment:
         epoch = acquire(
             self.engine, "http://a", "/token", "app", "/log", expected_epoch=expected_epoch
         )
-        return PersistClient(self.engine, self.location, epoch, **options)
+        blobs = LocalBlobs(Path(self.location))
+        return PersistClient(self.engine, blobs, epoch, **options)
 
 
 def new_environment(url: str, location: Path) -> Environment:
@@ -39,12 +43,16 @@ def new_environment(url: str, location: Path) -> Environment:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def env(request, tmp_path):
+def new_database(request, tmp_path):
+    """Gives URLs of empty databases, of both kinds."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/environment/metastore.db"
-    else:
-        url = request.getfixturevalue("postgres").new_database()
-    environment = new_environment(url, tmp_path / "environment")
+        return lambda: f"sqlite:///{tmp_path}/{uuid.uuid4().hex}/metastore.db"
+    return request.getfixturevalue("postgres").new_database
+
+
+@pytest.fixture
+def env(new_database, tmp_path):
+    environment = new_environment(new_database(), tmp_path / "environment")
     yield environment
     environment.engine.dispose()
 
@@ -76,6 +84,24 @@ def new_shard(client, desc, upper, *, grouped) -> int:
         lambda conn: made.append(client.create_shard(conn, desc, Timestamp(0), upper, grouped))
     )
     return made[-1]
+
+
+EAGER = CompactionSettings(
+    target_bytes=64 * 1024, base_bytes=512, fan_in=2, inline_fan_in=3, inline_bytes=256
+)
+"""Merges as soon as there are a few rows, on several levels."""
+
+
+def compacted(
+    client: PersistClient, shard: int, since: int, settings: CompactionSettings = EAGER
+) -> int:
+    """Merges until nothing is to be merged; how often it did."""
+    for count in range(1000):
+        merge = choose(client.parts(shard), Timestamp(since), settings)
+        if merge is None:
+            return count
+        assert compact(client, shard, merge, Timestamp(since), settings=settings)
+    raise AssertionError("compaction does not end")
 
 
 def multiset(rows: Iterable[Mapping]) -> dict[str, int]:

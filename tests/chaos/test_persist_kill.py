@@ -11,12 +11,14 @@ from tests.persistence import contents, own_shard, table_shard
 
 _WRITER = """
 import sys
+from pathlib import Path
+from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import Append, PersistClient, TablesAppend, WriteResult
 from slackwater.persist.metastore import connect
-from tests.persistence import updates
+from tests.persistence import compacted, updates
 url, location, epoch, own, table = sys.argv[1:]
 own, table = int(own), int(table)
-client = PersistClient(connect(url), location, int(epoch))
+client = PersistClient(connect(url), LocalBlobs(Path(location)), int(epoch))
 time = client.tables_upper()
 while True:
     rows = updates((time, "x", time, 1))
@@ -26,7 +28,7 @@ while True:
         tables=TablesAppend(time, time + 1, {table: client.new_parts(table, rows)}),
         write_ids={f"w{time}": WriteResult(time, 1, 0)},
     )
-    client.merge_inline(table)
+    compacted(client, table, 0)
     time += 1
     print(time, flush=True)
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import event, select
 from tests.persistence import DESC, contents, own_shard, table_shard, updates
 
 from slackwater.persist import blobs
@@ -24,9 +23,9 @@ from slackwater.persist.client import (
     UpperMismatch,
     WriteResult,
 )
+from slackwater.persist.evolution import ExpectedMismatch, Incompatible
 from slackwater.persist.leadership import Fenced, LostElection, acquire, current_leader
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
-from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import writes
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX
@@ -127,18 +126,33 @@ def test_shard_ids_are_not_reused(env):
 def test_write_ids_are_remembered_for_a_day(env):
     now = [1_000_000]
     client = env.lead(clock=lambda: now[0])
-    client.commit([], write_ids={"w1": WriteResult(5, 2, 1)})
+    assert client.commit([], write_ids={"w1": WriteResult(5, 2, 1)})
     assert client.written("w1") == WriteResult(5, 2, 1)
     assert client.written("w2") is None
-    shard = own_shard(client)
-    part = client.inline_part(updates((1, "a", 0, 1)))
-    with pytest.raises(DuplicateWrite):
-        client.commit([Append(shard, 0, 1, (part,))], write_ids={"w1": WriteResult(6, 1, 0)})
-    assert client.state(shard).upper == 0
     now[0] += 25 * 3600 * 1000
     client.commit([], write_ids={"w3": WriteResult(7, 0, 0)})
     with env.engine.begin() as conn:
         assert conn.scalars(select(writes.c.write_id)).all() == ["w3"]
+
+
+def test_i8_a_repeated_write_is_a_success_and_adds_nothing(env):
+    client = env.lead()
+    shard = own_shard(client)
+    part = client.inline_part(updates((1, "a", 0, 1)))
+    write = {"w1": WriteResult(0, 1, 0)}
+    assert client.commit([Append(shard, 0, 1, (part,))], write_ids=write)
+    for reader in (client, None):
+        reader = reader or reopened(env, client)
+        # The upper has moved, and with the upper that it has now the token decides as well.
+        assert not reader.commit([Append(shard, 0, 1, (part,))], write_ids=write)
+        again = reader.inline_part(updates((1, "a", 1, 1)))
+        assert not reader.commit([Append(shard, 1, 2, (again,))], write_ids=write)
+        assert contents(reader, shard, 9) == [(1, "a")]
+        assert reader.state(shard).upper == 1
+        with pytest.raises(DuplicateWrite) as caught:
+            reader.commit([], write_ids={**write, "w2": WriteResult(5, 0, 0)})
+        assert caught.value.write_ids == ("w1",)
+        assert reader.written("w2") is None
 
 
 def test_a_fenced_leader_changes_nothing(env):
@@ -242,49 +256,6 @@ def test_a_negation_takes_back_uniform_parts_without_reading_them(env):
         assert kinds == [Uniform(2, 1), None]
 
 
-def test_many_inline_parts_become_one_file(env):
-    client = env.lead()
-    shard = own_shard(client)
-    for time_ in range(64):
-        append(client, shard, time_, time_ + 1, (time_, "x", time_, 1))
-    assert client.merge_inline(shard) is False
-    append(client, shard, 64, 65, (0, "x", 64, -1))
-    before = client.parts_at(shard, 64)
-    expected = [contents(client, shard, time_) for time_ in range(65)]
-    assert client.merge_inline(shard) is True
-    append(client, shard, 65, 66, (99, "x", 65, 1))
-    for reader in (client, reopened(env, client)):
-        assert len(reader.parts_at(shard, 64)) == 1
-        assert [contents(reader, shard, time_) for time_ in range(65)] == expected
-        assert len(reader.parts_between(shard, 65, 66)) == 1
-    assert client.read(before, DESC).num_rows == 65
-    with env.engine.begin() as conn:
-        assert conn.scalar(select(func.count()).select_from(parts_table)) == 2
-
-
-def test_merging_while_others_append(env):
-    client = env.lead()
-    shard = own_shard(client)
-    appended = threading.Semaphore(0)
-
-    def merge():
-        merged = 0
-        for _ in range(300):
-            appended.acquire()
-            merged += client.merge_inline(shard)
-        return merged
-
-    with ThreadPoolExecutor(1) as pool:
-        merging = pool.submit(merge)
-        for time_ in range(300):
-            append(client, shard, time_, time_ + 1, (time_, "x", time_, 1))
-            appended.release()
-        assert merging.result() >= 1
-    expected = sorted([(n, "x") for n in range(300)], key=repr)
-    for reader in (client, reopened(env, client)):
-        assert contents(reader, shard, 300) == expected
-
-
 def test_large_writes_become_files(env):
     client = env.lead()
     shard = own_shard(client)
@@ -306,15 +277,63 @@ def test_large_writes_become_files(env):
     assert client.new_parts(shard, table.slice(0, 0)) == ()
 
 
+WIDER = RelationDesc((*DESC.columns, *RelationDesc.of(w="double").columns))
+
+
 def test_a_new_column_is_null_in_older_parts(env):
     client = env.lead()
     shard = own_shard(client)
     append(client, shard, 0, 1, (1, "a", 0, 1))
-    wider = RelationDesc((*DESC.columns, *RelationDesc.of(w="double").columns))
-    client.transact(lambda conn: client.set_desc(conn, shard, wider))
+    client.transact(lambda conn: client.set_desc(conn, shard, WIDER, DESC))
     for reader in (client, reopened(env, client)):
-        assert reader.state(shard).desc == wider
+        assert reader.state(shard).desc == WIDER
         assert contents(reader, shard, 0) == [(1, "a", None)]
+
+
+def test_columns_change_only_from_what_was_expected(env):
+    client = env.lead()
+    shard = own_shard(client)
+    client.transact(lambda conn: client.set_desc(conn, shard, DESC, DESC))
+    client.transact(lambda conn: client.set_desc(conn, shard, WIDER, DESC))
+    with pytest.raises(ExpectedMismatch) as mismatch:
+        client.transact(lambda conn: client.set_desc(conn, shard, WIDER, DESC))
+    assert mismatch.value.actual == WIDER
+    client.transact(lambda conn: client.drop_shard(conn, shard))
+    with pytest.raises(UnknownShard):
+        client.transact(lambda conn: client.set_desc(conn, shard, WIDER, WIDER))
+
+
+K, V, W = WIDER.columns
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ((K, V), (K,), "missing"),
+        ((K, V), (K, replace(V, type_json='"long"')), "type of v"),
+        ((K, V), (K, V, replace(W, nullable=False)), "NOT NULL"),
+        ((K, V), (K, replace(V, nullable=False)), "NULL in v"),
+        ((K, V), (W, K, V), "after the others"),
+        ((K, V), (K, V, replace(W, name="K")), "one name"),
+    ],
+)
+def test_columns_that_parts_do_not_have_are_refused(env, before, after, reason):
+    client = env.lead()
+    shard = own_shard(client, desc=RelationDesc(before))
+    with pytest.raises(Incompatible, match=reason):
+        client.transact(
+            lambda conn: client.set_desc(conn, shard, RelationDesc(after), RelationDesc(before))
+        )
+    assert client.state(shard).desc == RelationDesc(before)
+
+
+def test_not_null_can_be_dropped(env):
+    client = env.lead()
+    strict = RelationDesc((replace(K, nullable=False), V))
+    shard = own_shard(client, desc=strict)
+    client.transact(lambda conn: client.set_desc(conn, shard, DESC, strict))
+    append(client, shard, 0, 1, (None, "a", 0, 1))
+    assert contents(client, shard, 0) == [(None, "a")]
 
 
 def test_no_space_is_an_error_that_leaves_nothing(env, monkeypatch):

@@ -1,5 +1,6 @@
 """The system relations: their columns, their ids, their rows."""
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
@@ -19,6 +20,7 @@ from slackwater.adapter.system_snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.repr.ids import user_id
 from slackwater.repr.relation import RelationDesc
@@ -34,6 +36,7 @@ def entry(number, name, kind, *uses, **details):
         schema_name="default",
         name=name,
         create_sql=f"CREATE {name}",
+        shard_id=6 if number == 10 else None,
         desc=RelationDesc.of(k="integer", v="string") if kind.is_relation else None,
         depends_on=tuple(user_id(n) for n in uses),
         owner="me",
@@ -72,6 +75,13 @@ def snapshot():
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
         source_history=((user_id(11), ObjectStatus("starting", 1400)),),
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
+        usage=(
+            ShardUsage(1, True, True, 0, 0, 0, 0),
+            ShardUsage(2, True, False, 1, 1, 10, 0),
+            ShardUsage(6, False, False, 2, 20, 400, 0),
+            ShardUsage(7, False, False, 1, 5, 50, 1),
+            ShardUsage(8, False, False, 1, 1, 3, 2),
+        ),
     )
 
 
@@ -101,7 +111,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_materialized_views mz_indexes mz_clusters mz_cluster_replicas mz_source_statistics
         mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
-        mz_source_status_history"""
+        mz_source_status_history
+        mz_storage_shards mz_recent_storage_usage mz_shard_usage"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -112,6 +123,22 @@ def test_frontiers(snapshot):
     found = {r["object_id"]: r for r in rows("mz_frontiers", snapshot)}
     assert found["u10"] == {"object_id": "u10", "read_frontier": 1000, "write_frontier": 5001}
     assert found["u15"] == {"object_id": "u15", "read_frontier": None, "write_frontier": None}
+
+
+def test_usage_of_shards(snapshot):
+    items = dict(snapshot.catalog.items)
+    items["u13"] = replace(items["u13"], shard_id=7, details={"states": [8, 9]})
+    catalog = replace(snapshot.catalog, items=items)
+    snapshot = replace(snapshot, catalog=catalog)
+    shards = [(r["object_id"], r["shard_id"]) for r in rows("mz_storage_shards", snapshot)]
+    assert shards == [("u10", "6"), ("u13", "7"), ("u13", "8"), ("u13", "9")]
+    sizes = {r["object_id"]: r["size_bytes"] for r in rows("mz_recent_storage_usage", snapshot)}
+    assert sizes == {"u10": 400, "u13": 53}
+    found = {r["shard_id"]: r for r in rows("mz_shard_usage", snapshot)}
+    assert (found["8"]["object_id"], found["8"]["garbage_bytes"]) == ("u13", 2)
+    states = {shard: row["state"] for shard, row in found.items()}
+    assert states == {"6": "live", "7": "live", "8": "live", "1": "finalized", "2": "dropped"}
+    assert found["1"]["object_id"] is None
 
 
 def test_lags(snapshot):

@@ -20,6 +20,7 @@ from slackwater.adapter.definitions import Definitions, object_json
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
 from slackwater.adapter.implications import Implications
+from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.oracle import TimestampOracle
 from slackwater.adapter.persist_log import PersistTableLog
 from slackwater.adapter.reads import Reads
@@ -31,14 +32,16 @@ from slackwater.adapter.statements import Statements
 from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
-from slackwater.adapter.transactions import Failed, Idle, in_block, statement_failed
+from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
+from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
+from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
-from slackwater.persist.holds import HoldRegistry
+from slackwater.persist.holds import HoldRegistry, SteadyClock
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -67,8 +70,15 @@ class Coordinator:
         self._epoch = epoch
         self._on_fatal = on_fatal
         self._closing = threading.Event()
-        self._changed_shards: set[int] = set()
         self._sinks = SinkRunner(env, on_fatal)
+        self._maintenance = Maintenance(
+            env,
+            self._sinks,
+            EngineRewriter(env.engine),
+            epoch=epoch,
+            clock_ms=env.steady_ms,
+            on_fatal=on_fatal,
+        )
         self._sources = Sources(env)
         self._system = SystemTables(env, self._sinks, self._sources)
         self._reads = Reads(env, self._system)
@@ -94,14 +104,19 @@ class Coordinator:
         *,
         engine: SqlEngine,
         location: str,
+        blobs: Blobs,
         epoch: int,
         spark: Engine,
         log: str,
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
     ) -> Coordinator:
-        """Opens the environment for the leader of `epoch`. Nothing runs until `start`."""
-        persist = PersistClient(engine, location, epoch, clock=clock)
+        """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
+
+        `location` is what users read of it, `blobs` the access to its files.
+        """
+        steady_ms = SteadyClock(clock)
+        persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
         catalog = DurableCatalog.open(
             persist,
             clock_ms=clock,
@@ -141,8 +156,9 @@ class Coordinator:
             engine=spark,
             watch=watch,
             sessions=Sessions(),
-            holds=HoldRegistry(),
+            holds=HoldRegistry(steady_ms),
             clock=clock,
+            steady_ms=steady_ms,
         )
         coordinator = Coordinator(env, epoch, on_fatal)
         holder.append(coordinator)
@@ -156,11 +172,13 @@ class Coordinator:
         self._started.set()
         with self._env.ddl:
             self._implications.start_all()
+        self._maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
 
     def close(self) -> None:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
         self._closing.set()
+        self._maintenance.stop()
         self._env.ingestion.close()
         self._sinks.close()
         self._env.worker.stop()
@@ -168,7 +186,6 @@ class Coordinator:
 
     def committed(self, committed: Committed) -> None:
         """After each commit and tick, in the committing thread: quick, no I/O."""
-        self._changed_shards.update(committed.shard_ids)
         self._env.worker.wake()
         self._env.watch.signal()
 
@@ -206,20 +223,14 @@ class Coordinator:
     def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
-    def inside_known_block(self, call: Call) -> Call:
-        """`call`, refused with SLACKWATER_TRANSACTION_LOST if it belongs to a block that this
+    def enter(self, body: Mapping[str, Any]) -> None:
+        """Notes that a call belongs to a block which this coordinator has not seen.
 
-        coordinator has not seen: what the block has written went with the one before.
+        What the block has written went with the coordinator before.
         """
-
-        def guarded(body: Mapping[str, Any]) -> Any:
-            session = self._session(body)
-            if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
-                session.transaction = Failed()
-                raise user_error("SLACKWATER_TRANSACTION_LOST")
-            return call(body)
-
-        return guarded
+        session = self._session(body)
+        if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
+            session.transaction = Lost()
 
     def is_inside_block(self, session_id: str) -> bool:
         """Whether the session is inside a transaction block, failed or not."""
@@ -430,28 +441,12 @@ class Coordinator:
             self._end_idle_sessions()
             with self._env.ddl:
                 self._implications.retry()
-            self._merge_parts()
 
     def _end_idle_sessions(self) -> None:
         oldest_ms = self._env.now() - IDLE_SESSION_MS
         for session in self._env.sessions.all():
             if session.used_ms < oldest_ms and not session.running:
                 self._end_session(session.session_id)
-
-    def _merge_parts(self) -> None:
-        changed, self._changed_shards = self._changed_shards, set()
-        ids = set(self._env.persist.shard_ids())
-        views = {
-            shard_id
-            for item in self._env.state.items.values()
-            if item.kind is ItemKind.MATERIALIZED_VIEW
-            for shard_id in (item.shard_id, *(item.details.get("states") or ()))
-        }
-        for shard_id in (changed | views) & ids:
-            try:
-                self._env.persist.merge_inline(shard_id)
-            except Exception:
-                _log.exception("merging parts failed", shard=shard_id)
 
 
 def schema_text(schema: Any) -> str:

@@ -14,7 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    CatalogState,
+    ItemKind,
+    SchemaEntry,
+    shards_of,
+)
 from slackwater.adapter.catalog.ops import (
     AlterItem,
     CatalogDiff,
@@ -518,13 +524,6 @@ class Definitions:
         self._implications.apply(diff)
         self._env.watch.signal()
         return diff
-
-
-def shards_of(item: CatalogItem) -> tuple[int, ...]:
-    """The durable shards of an item: its own and its internal ones."""
-    progress = item.details.get("progress_shard")
-    own = [each for each in (item.shard_id, item.errors_shard, progress) if each is not None]
-    return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
 
 
 def object_json(item: CatalogItem) -> dict[str, Any]:

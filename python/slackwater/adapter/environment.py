@@ -17,7 +17,7 @@ from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
 from slackwater.persist.error_shards import first_refusal
-from slackwater.persist.holds import HoldRegistry
+from slackwater.persist.holds import HoldRegistry, SteadyClock
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -33,7 +33,8 @@ class Environment:
     """The coordinator's parts. Built once by `Coordinator.open`; every part is thread-safe.
 
     `ddl` serialises changes of the catalog. Lock order: ddl, then the committer's, then
-    persist's; `watch` is taken with none of them held.
+    persist's; `watch` is taken with none of them held. `clock` gives wall clock milliseconds;
+    `steady_ms` as well, but never goes back.
     """
 
     location: str
@@ -49,6 +50,7 @@ class Environment:
     sessions: Sessions
     holds: HoldRegistry
     clock: Callable[[], int]
+    steady_ms: SteadyClock
     ddl: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -79,7 +81,8 @@ class Environment:
         if item.shard_id is None:
             return max(self.since(self.item(i)) for i in item.depends_on)
         retain = item.details.get("retain_history_ms")
-        floor = self.persist.state(item.shard_id).since
+        durable = self.persist.state(item.shard_id).since
+        floor = max(durable, self.holds.since(item.shard_id))
         hold = self.holds.oldest(item.shard_id)
         holds = [] if hold is None else [hold]
         holds.extend(self._held_by_dataflows(item))

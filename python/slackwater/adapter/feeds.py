@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.persist.consolidate import consolidate
-from slackwater.persist.holds import Hold, HoldRegistry
+from slackwater.persist.holds import Hold, HoldRegistry, SinceAdvanced
+from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -45,11 +46,20 @@ class Feed(Protocol):
 
 
 class FeedHold:
-    """The hold of a feed on what it reads, which moves forward with it."""
+    """The hold of a feed on what it reads, which moves forward with it.
+
+    Raises SLACKWATER_NO_VALID_TIMESTAMP when the shards cannot be read at `as_of` any more.
+    """
 
     def __init__(self, holds: HoldRegistry, shards: frozenset[int], as_of: Timestamp) -> None:
         self._holds = holds
-        self._hold: Hold | None = holds.acquire(shards, as_of) if shards else None
+        try:
+            self._hold: Hold | None = holds.acquire(shards, as_of) if shards else None
+        except SinceAdvanced as advanced:
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"what is read can be read from {advanced.since} on, not at {as_of}",
+            ) from None
 
     def release(self, time: Timestamp | None) -> None:
         """Moves the hold to `time`, or ends it; afterwards nothing has an effect."""

@@ -40,9 +40,9 @@ from slackwater.adapter.transactions import (
 )
 from slackwater.adapter.watch import Cancellation
 from slackwater.compute.relations import relation_json
-from slackwater.persist.holds import Hold
+from slackwater.persist.holds import Hold, SinceAdvanced
 from slackwater.repr.errors import user_error
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.sql import variables
 
@@ -93,8 +93,7 @@ class Reads:
         opened = self._open_hold(token, session, items, write_target)
         try:
             self._env.persist.confirm_leadership()
-            inputs = self.inputs(items)
-            self._hold(opened, items, inputs, own)
+            inputs = self._held_inputs(opened, items, own)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
             timestamp = self._statement_time(session, shared, common, write_target)
             times = [
@@ -256,6 +255,25 @@ class Reads:
         session.holds.add(token)
         return opened
 
+    def _held_inputs(
+        self,
+        opened: OpenHold,
+        items: Sequence[CatalogItem],
+        own: Sequence[QueryWhen | None],
+    ) -> tuple[InputFrontiers, ...]:
+        """The frontiers of `items`, with holds that keep their sinces where they are."""
+        while True:
+            inputs = self.inputs(items)
+            try:
+                self._hold(opened, items, inputs, own)
+            except SinceAdvanced as advanced:
+                # Compaction was first, or a drop: then the item is gone with the next look.
+                if advanced.since == TIMESTAMP_MAX:
+                    for item in items:
+                        self._env.item(item.id)
+                continue
+            return inputs
+
     def _hold(
         self,
         opened: OpenHold,
@@ -338,15 +356,21 @@ class Reads:
         That is everything in the schemas that its first read names (spec coordinator 2.9).
         """
         schemas = {fold(self._env.item(each.id).schema_name) for each in inputs}
-        shards = {
-            item.shard_id
-            for item in self._env.state.items.values()
-            if item.shard_id is not None
-            and fold(item.schema_name) in schemas
-            and self._env.since(item).value <= time
-        }
-        if shards:
-            session.block_hold = self._env.holds.acquire(shards, time)
+        while session.block_hold is None:
+            shards = {
+                item.shard_id
+                for item in self._env.state.items.values()
+                if item.shard_id is not None
+                and fold(item.schema_name) in schemas
+                and self._env.since(item).value <= time
+            }
+            if not shards:
+                return
+            try:
+                session.block_hold = self._env.holds.acquire(shards, time)
+            except SinceAdvanced:
+                # What cannot be read at the time any more is left out with the next look.
+                continue
 
     def _check_domain(self, inputs: Sequence[InputFrontiers], time: Timestamp) -> None:
         for each in inputs:

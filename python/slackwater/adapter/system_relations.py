@@ -23,6 +23,7 @@ from slackwater.adapter.catalog.model import (
     CatalogState,
     ItemKind,
     SchemaEntry,
+    shards_of,
 )
 from slackwater.adapter.system_snapshot import SystemSnapshot
 from slackwater.repr.frontier import Frontier
@@ -491,6 +492,34 @@ def _notices(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
+def _storage_shards(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in _items(snapshot):
+        for shard_id in shards_of(item):
+            yield item.id, str(shard_id)
+
+
+def _recent_storage_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
+    sizes = {each.shard_id: each.size_bytes for each in snapshot.usage}
+    for item in _items(snapshot):
+        if shard_ids := shards_of(item):
+            yield item.id, sum(sizes.get(shard_id, 0) for shard_id in shard_ids)
+
+
+def _shard_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
+    owners = {s: item.id for item in _items(snapshot) for s in shards_of(item)}
+    for each in snapshot.usage:
+        state = "finalized" if each.finalized else "dropped" if each.dropped else "live"
+        yield (
+            str(each.shard_id),
+            owners.get(each.shard_id),
+            state,
+            each.parts,
+            each.rows,
+            each.size_bytes,
+            each.garbage_bytes,
+        )
+
+
 def _desc(spec: str) -> RelationDesc:
     """Columns from ``name``, ``name:type``; a trailing ``!`` means NOT NULL; text by default."""
     columns = []
@@ -644,6 +673,19 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_source_status_history",
         "occurred_at:time! source_id! status! error details replica_id",
         _source_status_history,
+    ),
+    ("mz_internal", "mz_storage_shards", "object_id! shard_id!", _storage_shards),
+    (
+        "mz_catalog",
+        "mz_recent_storage_usage",
+        "object_id! size_bytes:long!",
+        _recent_storage_usage,
+    ),
+    (
+        "mz_internal",
+        "mz_shard_usage",
+        "shard_id! object_id state! parts:long! rows:long! size_bytes:long! garbage_bytes:long!",
+        _shard_usage,
     ),
 )
 

@@ -23,6 +23,7 @@ from slackwater.adapter.system_snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.persist.usage import usage
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
@@ -32,8 +33,9 @@ CLUSTER = ClusterEntry(
     "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
 REPLICA_ID = CLUSTER.replicas[0].id
-_WITH_AUDIT = "mz_audit_events"
-_WITH_HISTORY = "mz_source_status_history"
+_WITH_AUDIT = frozenset({"mz_audit_events"})
+_WITH_HISTORY = frozenset({"mz_source_status_history"})
+_WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
 class SystemTables:
@@ -50,8 +52,9 @@ class SystemTables:
         relation = self._by_id[global_id]
         table = relation.table(
             self.snapshot(
-                with_audit=relation.name == _WITH_AUDIT,
-                with_history=relation.name == _WITH_HISTORY,
+                with_audit=relation.name in _WITH_AUDIT,
+                with_history=relation.name in _WITH_HISTORY,
+                with_usage=relation.name in _WITH_USAGE,
             )
         )
         count = table.num_rows
@@ -63,7 +66,9 @@ class SystemTables:
             writer.write_table(table)
         return bytes(sink.getvalue())
 
-    def snapshot(self, *, with_audit: bool = False, with_history: bool = False) -> SystemSnapshot:
+    def snapshot(
+        self, *, with_audit: bool = False, with_history: bool = False, with_usage: bool = False
+    ) -> SystemSnapshot:
         """What the system relations show, now; what the metastore has to be asked if wanted."""
         env = self._env
         catalog = env.state
@@ -118,6 +123,7 @@ class SystemTables:
                 if with_history
                 else ()
             ),
+            usage=env.persist.query(usage) if with_usage else (),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:

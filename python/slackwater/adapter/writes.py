@@ -21,7 +21,7 @@ from slackwater.adapter.group_commit import PartsAt, Rows, Write, at_time, count
 from slackwater.adapter.reads import Reads
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.transactions import add_write, check_outside_block, in_block
-from slackwater.persist.blobs import local_path, uniform_file
+from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.repr.errors import user_error
@@ -143,6 +143,7 @@ class Writes:
             ]
         )
         files: list[tuple[FileBody, int, int]] = []
+        self._env.persist.blobs.settle(entry["uri"] for entry in body.get("files") or ())
         for entry in body.get("files") or ():
             if mode == "diff":
                 files.extend(self._split(shard_id, entry))
@@ -164,13 +165,15 @@ class Writes:
 
     def _split(self, shard_id: int, entry: Mapping[str, Any]) -> list[tuple[FileBody, int, int]]:
         """One file of mixed diffs as one file for each diff, so that each part is uniform."""
-        table = pq.read_table(local_path(entry["uri"]))
+        blobs = self._env.persist.blobs
+        with blobs.open(entry["uri"]) as source:
+            table = pq.read_table(source)
         directory = self._env.persist.shard_directory(shard_id)
         found = []
         for diff in (1, -1):
             chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
             if chosen.num_rows:
-                body = uniform_file(chosen, directory, Uniform(Timestamp(0), diff))
+                body = uniform_file(blobs, chosen, directory, Uniform(Timestamp(0), diff))
                 found.append((body, diff, chosen.num_rows))
         return found
 

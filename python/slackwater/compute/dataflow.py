@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import Append
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState
@@ -58,7 +59,10 @@ class Dataflow:
 class Shards(Protocol):
     """What ticks need of durable shards. `slackwater.persist.client.PersistClient` is one."""
 
-    def commit(self, appends: Sequence[Append]) -> None: ...
+    @property
+    def blobs(self) -> Blobs: ...
+
+    def commit(self, appends: Sequence[Append]) -> bool: ...
 
     def advance(self, uppers: Mapping[int, Timestamp]) -> None: ...
 

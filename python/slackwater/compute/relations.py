@@ -72,6 +72,6 @@ def _with_columns(ipc: bytes, desc: RelationDesc) -> bytes:
         if stream.schema.names == [*desc.names, TIME_COLUMN, DIFF_COLUMN]:
             return ipc
         updates = stream.read_all()
-    body = blobs.inline_part(reading.read([blobs.inline_part(updates)], desc)).body
+    body = blobs.inline_part(reading.conformed(updates, desc)).body
     assert isinstance(body, InlineBody)
     return body.ipc

@@ -40,9 +40,9 @@ COLLECT_LIMIT_ROWS = 50_000
 INLINE_LIMIT_ROWS = 10_000
 """Up to so many rows that executors wrote become an inline part."""
 
-SMALL_LIMIT_ROWS = 200_000
-SMALL_LIMIT_BYTES = 8 * 1024 * 1024
-"""A query that reads less than both is computed from rows in memory, without jobs."""
+SMALL_LIMIT_ROWS = 1_000_000
+SMALL_LIMIT_BYTES = 64 * 1024 * 1024
+"""A query that reads less than both is computed from rows in memory, if they fit, without jobs."""
 
 BROADCAST_LIMIT_ROWS = 20_000
 """Up to so many rows a delta is broadcast to its joins."""
@@ -307,14 +307,13 @@ def _updates(
     views = [_named(run, view) for view in sorted(query.reads, key=lambda v: (str(v.leaf), v.old))]
     if _is_large(run):
         return _few_inline(run, _written(run, query, views, shard), shard, desc)
-    if _is_small(views):
-        collected = run.engine.collect_small(query.text, views)
-    else:
+    collected = run.engine.collect_small(query.text, views) if _is_small(views) else None
+    if collected is None:
         with _registered(run, views):
             collected = run.engine.collect(query.text)
     if collected.num_rows == 0:
         return ()
-    conformed = reading.read([blobs.inline_part(collected)], desc)
+    conformed = reading.conformed(collected, desc)
     return run.shards.new_parts(shard, conformed if at is None else _at(conformed, at))
 
 
@@ -333,6 +332,7 @@ def _written(
 ) -> tuple[NewPart, ...]:
     with _registered(run, views):
         files = run.engine.write(query.text, run.shards.shard_directory(shard))
+    run.shards.blobs.settle(file.uri for file in files)
     return tuple(
         NewPart(
             FileBody(file.uri, file.size_bytes, file.modified_ms, None),
@@ -355,7 +355,7 @@ def _few_inline(
     made = run.shards.new_parts(shard, run.shards.read(parts, desc))
     for part in parts:
         if isinstance(part.body, FileBody):
-            blobs.local_path(part.body.uri).unlink(missing_ok=True)
+            run.shards.blobs.delete(part.body.uri)
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -202,23 +203,44 @@ class Worker:
             if self._shared.stopping:
                 return False
             flows = dict(self._shared.flows)
-            troubles = dict(self._shared.troubles)
         self._queries = {g: known for g, known in self._queries.items() if g in flows}
         try:
-            planned = self._plan(flows, troubles)
-            moved = self._advance(flows, planned)
+            ticks, moved = self._begin(flows, flows)
+            while ticks:
+                tick = ticks.popleft()
+                moved = self._tick(flows[tick.global_id], tick) or moved
+                with self._shared.changed:
+                    if self._shared.stopping:
+                        return False
+                # What reads this view comes next: a chain of views shows a change soonest so.
+                waiting = {other.global_id for other in ticks}
+                readers = {
+                    g: f
+                    for g, f in flows.items()
+                    if tick.global_id in f.inputs and g not in waiting
+                }
+                following, advanced = self._begin(flows, readers)
+                ticks.extendleft(reversed(following))
+                moved = moved or advanced
         except SlackwaterError as error:
             # The metastore is away: it is asked again when a dataflow's pause ends.
             self._pause_all(flows, error)
             return False
         except UnknownShard:
             return self._forget_dropped(flows)
-        for tick in planned.ticks:
-            moved = self._tick(flows[tick.global_id], tick) or moved
-            with self._shared.changed:
-                if self._shared.stopping:
-                    return False
         return moved
+
+    def _begin(
+        self, flows: Mapping[GlobalId, Dataflow], some: Mapping[GlobalId, Dataflow]
+    ) -> tuple[deque[Tick], bool]:
+        """Moves on those of `some` that only advance, and gives the ticks of the others.
+
+        Also whether one moved.
+        """
+        with self._shared.changed:
+            troubles = dict(self._shared.troubles)
+        planned = self._plan(some, troubles)
+        return deque(planned.ticks), self._advance(flows, planned)
 
     def _plan(
         self, flows: Mapping[GlobalId, Dataflow], troubles: Mapping[GlobalId, Trouble]

@@ -1,16 +1,21 @@
-"""Writing parts: as Arrow bytes for the metastore, or as one durable Parquet file.
+"""Where the files of parts are, and how parts are written.
 
-A file is written under a temporary name, synchronised, renamed, and its directory synchronised,
-before any transaction names it. A crash in between leaves a file that nobody names, never a name
-without its file. Source: spec controllers 3.9.
+A file is whole before it has its name, and durable before a transaction names it: so a crash leaves
+a file that nobody names, never a name without its file. Names are unique and files never change.
+What a location holds is known from the metastore alone; it is listed only to find such leftovers.
+Source: spec controllers 3.1, 3.9.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -26,6 +31,63 @@ INLINE_LIMIT_BYTES = 2 * 1024 * 1024
 """The most that one inline part may hold."""
 
 
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A file: its absolute URI, its size, and when it was written."""
+
+    uri: str
+    size_bytes: int
+    modified_ms: int
+
+
+class Blobs(Protocol):
+    """The files of one environment, local (`LocalBlobs`) or in S3 (`slackwater.persist.s3`).
+
+    Methods may be called by any thread. URIs are ``file:///...`` or ``s3://bucket/key``.
+    """
+
+    def uri(self, *names: str) -> str:
+        """The URI of what the names lead to from the location on; it need not exist."""
+        ...
+
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
+        """A new file in the directory with what `write` writes; durable when this returns.
+
+        Its name, which is unique, ends in `suffix`. Raises SLACKWATER_NO_SPACE or
+        SLACKWATER_STORAGE_UNAVAILABLE, and then leaves nothing that somebody could see.
+        """
+        ...
+
+    def settle(self, uris: Iterable[str]) -> None:
+        """Makes files durable that other processes wrote. To be called before they are named.
+
+        Raises what `put` raises.
+        """
+        ...
+
+    def open(self, uri: str) -> pa.NativeFile:
+        """The file for reading, at any position. Raises OSError; see `outage`."""
+        ...
+
+    def outage(self, uri: str, error: OSError) -> SlackwaterError | None:
+        """What a user is told if a file could not be read because the store does not answer.
+
+        None when the error is about the file itself: it is missing or damaged.
+        """
+        ...
+
+    def delete(self, uri: str) -> None:
+        """Removes the file; no effect if there is none. Raises SLACKWATER_STORAGE_UNAVAILABLE."""
+        ...
+
+    def list(self, directory: str) -> Iterator[Blob]:
+        """All files at any depth below the directory, also unfinished ones, in no order.
+
+        To search for leftovers only. Raises SLACKWATER_STORAGE_UNAVAILABLE.
+        """
+        ...
+
+
 def local_path(uri: str) -> Path:
     """The path that a ``file:`` URI (or a plain path) names.
 
@@ -39,13 +101,84 @@ def local_path(uri: str) -> Path:
     raise user_error(
         "SLACKWATER_UNSUPPORTED",
         feature=f"A location of the scheme {split.scheme}",
-        advice="Use a directory that all processes of the environment share.",
+        advice="Use a directory that all processes share, or s3://bucket/prefix.",
     )
 
 
 def file_uri(path: Path) -> str:
     """The absolute ``file:///`` URI of a path."""
     return path.absolute().as_uri()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBlobs:
+    """Files below a directory that all processes of the environment share.
+
+    A file is written under a temporary name, synchronised, renamed, and its directory synchronised.
+    """
+
+    root: Path
+
+    def uri(self, *names: str) -> str:
+        return file_uri(self.root.joinpath(*names))
+
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
+        folder = local_path(directory)
+        path = folder / f"{uuid.uuid4().hex}{suffix}"
+        temporary = folder / f".{path.name}.writing"
+        try:
+            _make_directory(folder)
+            with open(temporary, "xb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)
+            _sync(folder)
+            return _blob(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+            raise _storage_error(error, folder) from None
+
+    def settle(self, uris: Iterable[str]) -> None:
+        files = [local_path(uri) for uri in uris]
+        folders = {folder for file in files for folder in self._above(file)}
+        for path in (*files, *folders):
+            try:
+                _sync(path)
+            except OSError as error:
+                raise _storage_error(error, path.parent) from None
+
+    def open(self, uri: str) -> pa.NativeFile:
+        return pa.OSFile(str(local_path(uri)), "rb")
+
+    def outage(self, uri: str, error: OSError) -> SlackwaterError | None:
+        return None
+
+    def delete(self, uri: str) -> None:
+        path = local_path(uri)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _storage_error(error, path.parent) from None
+
+    def list(self, directory: str) -> Iterator[Blob]:
+        def failed(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise _storage_error(error, local_path(directory))
+
+        for folder, _, names in os.walk(local_path(directory), onerror=failed):
+            for name in names:
+                # Writers rename and remove files meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    yield _blob(Path(folder, name))
+
+    def _above(self, path: Path) -> Iterator[Path]:
+        """The directories of which an entry may be new: up to the location."""
+        for parent in path.parents:
+            yield parent
+            if parent == self.root or self.root not in parent.parents:
+                return
 
 
 def inline_part(updates: pa.Table) -> NewPart:
@@ -56,41 +189,31 @@ def inline_part(updates: pa.Table) -> NewPart:
     return _described(updates, InlineBody(_ipc(updates)))
 
 
-def file_part(updates: pa.Table, directory: str) -> NewPart:
-    """A part with the updates in one new Parquet file below the directory, a ``file:`` URI.
+def file_part(blobs: Blobs, updates: pa.Table, directory: str) -> NewPart:
+    """A part with the updates in one new Parquet file in the directory, a URI.
 
-    The file is on disk when this returns. Raises SLACKWATER_NO_SPACE or
+    The file is durable when this returns. Raises SLACKWATER_NO_SPACE or
     SLACKWATER_STORAGE_UNAVAILABLE, and then leaves nothing; ValueError if there are no rows.
     """
-    return _described(updates, _stored(updates, directory, None))
+    return _described(updates, _stored(blobs, updates, directory, None))
 
 
-def uniform_file(rows: pa.Table, directory: str, uniform: Uniform) -> FileBody:
+def uniform_file(blobs: Blobs, rows: pa.Table, directory: str, uniform: Uniform) -> FileBody:
     """Rows without time and diff, which all have those of `uniform`, as one new Parquet file.
 
     Promises and raises what `file_part` does.
     """
-    return _stored(rows, directory, uniform)
+    return _stored(blobs, rows, directory, uniform)
 
 
-def _stored(table: pa.Table, directory: str, uniform: Uniform | None) -> FileBody:
-    folder = local_path(directory)
-    path = folder / f"{uuid.uuid4().hex}.parquet"
-    temporary = folder / f".{path.name}.writing"
-    try:
-        _make_directory(folder)
-        _write_file(table, temporary)
-        os.rename(temporary, path)
-        _sync_directory(folder)
-        status = path.stat()
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
-        raise _storage_error(error, folder) from None
-    return FileBody(file_uri(path), status.st_size, status.st_mtime_ns // 1_000_000, uniform)
+def _stored(blobs: Blobs, table: pa.Table, directory: str, uniform: Uniform | None) -> FileBody:
+    blob = blobs.put(
+        directory, ".parquet", lambda file: pq.write_table(table, file, compression="zstd")
+    )
+    return FileBody(blob.uri, blob.size_bytes, blob.modified_ms, uniform)
 
 
-def new_parts(updates: pa.Table, directory: str) -> tuple[NewPart, ...]:
+def new_parts(blobs: Blobs, updates: pa.Table, directory: str) -> tuple[NewPart, ...]:
     """The updates as an inline part up to 2 MB, else as a file; nothing for no rows.
 
     Raises what `file_part` raises.
@@ -102,7 +225,7 @@ def new_parts(updates: pa.Table, directory: str) -> tuple[NewPart, ...]:
         encoded = _ipc(updates)
         if len(encoded) <= INLINE_LIMIT_BYTES:
             return (_described(updates, InlineBody(encoded)),)
-    return (file_part(updates, directory),)
+    return (file_part(blobs, updates, directory),)
 
 
 def _ipc(updates: pa.Table) -> bytes:
@@ -126,11 +249,9 @@ def _described(updates: pa.Table, body: InlineBody | FileBody) -> NewPart:
     )
 
 
-def _write_file(updates: pa.Table, path: Path) -> None:
-    with open(path, "xb") as file:
-        pq.write_table(updates, file, compression="zstd")
-        file.flush()
-        os.fsync(file.fileno())
+def _blob(path: Path) -> Blob:
+    status = path.stat()
+    return Blob(file_uri(path), status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _make_directory(folder: Path) -> None:
@@ -141,11 +262,11 @@ def _make_directory(folder: Path) -> None:
         folder = folder.parent
     for new in reversed(missing):
         new.mkdir(exist_ok=True)
-        _sync_directory(new.parent)
+        _sync(new.parent)
 
 
-def _sync_directory(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

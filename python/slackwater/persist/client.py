@@ -10,19 +10,35 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    delete,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
-from slackwater.persist import blobs, reading
-from slackwater.persist.consolidate import consolidate
+from slackwater.persist import blobs, contents, garbage, reading, statements
+from slackwater.persist.appends import (
+    Append,
+    DuplicateWrite,
+    TablesAppend,
+    UnknownShard,
+    UpperMismatch,
+    check_bounds,
+)
+from slackwater.persist.blobs import Blobs
+from slackwater.persist.cache import ShardCache, load
+from slackwater.persist.evolution import ExpectedMismatch, Incompatible, incompatibility
+from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.leadership import Fenced, was_last_commit
 from slackwater.persist.metastore import (
     PATIENCE,
@@ -40,12 +56,11 @@ from slackwater.persist.rows import (
     committed_part,
     part_from_row,
     part_to_row,
-    shard_from_row,
 )
 from slackwater.persist.tables import parts, shards, writes
 from slackwater.repr.errors import FatalError
-from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
+from slackwater.repr.relation import RelationDesc
 
 __all__ = [
     "Append",
@@ -62,93 +77,9 @@ T = TypeVar("T")
 Step = Callable[[Connection], None]
 Effect = Callable[[], None]
 
-MERGE_ABOVE_PARTS = 64
-MERGE_ABOVE_BYTES = 4 * 1024 * 1024
 WRITE_IDS_KEPT_MS = 24 * 3600 * 1000
 _PRUNE_EVERY_MS = 3600 * 1000
 _WRITE_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
-
-_FENCED_UPDATE = (
-    update(environment)
-    .where(environment.c.id == 1, environment.c.epoch == bindparam("leading"))
-    .values(commit_token=bindparam("token"), next_part_id=bindparam("next_part"))
-)
-_FENCED_TABLES_UPDATE = _FENCED_UPDATE.where(
-    environment.c.tables_upper == bindparam("tables_lower")
-).values(tables_upper=bindparam("tables_upper"))
-_MOVE_UPPER = (
-    update(shards)
-    .where(shards.c.shard_id == bindparam("moved"), shards.c.upper == bindparam("from_upper"))
-    .values(upper=bindparam("to_upper"))
-)
-_MOVE_SINCE = (
-    update(shards)
-    .where(shards.c.shard_id == bindparam("moved"), shards.c.since < bindparam("to_since"))
-    .values(since=bindparam("to_since"))
-)
-_INSERT_PARTS = insert(parts)
-_INSERT_WRITES = insert(writes)
-
-
-class UpperMismatch(Exception):
-    """An append expected another upper than the shard has; nothing was written.
-
-    `shard_id` is None when it is the shared upper of the tables.
-    """
-
-    def __init__(self, shard_id: int | None, expected: Timestamp, actual: Timestamp) -> None:
-        name = "the tables" if shard_id is None else f"shard {shard_id}"
-        super().__init__(f"the upper of {name} is {actual}, not {expected}")
-        self.shard_id = shard_id
-        self.expected = expected
-        self.actual = actual
-
-
-class UnknownShard(Exception):
-    """There is no such shard, or it was dropped; nothing was written."""
-
-    def __init__(self, shard_id: int) -> None:
-        super().__init__(f"there is no shard {shard_id}")
-        self.shard_id = shard_id
-
-
-class DuplicateWrite(Exception):
-    """One of the write ids was committed before; nothing was written. Ask `written`."""
-
-    def __init__(self, write_ids: tuple[str, ...]) -> None:
-        super().__init__(f"already written: {', '.join(write_ids)}")
-        self.write_ids = write_ids
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Parts for one shard with its own upper, which moves from `lower` to `upper`."""
-
-    shard_id: int
-    lower: Timestamp
-    upper: Timestamp
-    parts: tuple[NewPart, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TablesAppend:
-    """Parts for grouped shards, and the move of the upper that all of them share."""
-
-    lower: Timestamp
-    upper: Timestamp
-    parts: Mapping[int, tuple[NewPart, ...]]
-
-
-@dataclass(slots=True)
-class _Cache:
-    """What the metastore says, as of the last commit of this leader."""
-
-    tables_upper: Timestamp
-    next_shard_id: int
-    next_part_id: int
-    states: dict[int, ShardState]
-    dropped: set[int]
-    indexes: dict[int, PartIndex] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -178,15 +109,15 @@ class PersistClient:
     def __init__(
         self,
         engine: Engine,
-        location: str,
+        blobs: Blobs,
         epoch: int,
         *,
         clock: Callable[[], int] = _wall_clock_ms,
         patience: Patience = PATIENCE,
     ) -> None:
-        """`location` is a directory or its ``file:`` URI; `clock` gives wall clock milliseconds."""
+        """`blobs` holds the files of parts; `clock` gives wall clock milliseconds."""
+        self.blobs = blobs
         self._engine = engine
-        self._root: Path = blobs.local_path(location).absolute()
         self._epoch = epoch
         self._clock = clock
         self._patience = patience
@@ -194,8 +125,8 @@ class PersistClient:
         self._cache_lock = Lock()
         self._open: _Open | None = None
         self._stale = False
-        self._merging: set[int] = set()
         self._pruned_ms = 0
+        self._changed: set[int] = set()
         self._cache = self._load()
 
     # Transactions
@@ -216,30 +147,36 @@ class PersistClient:
         tables: TablesAppend | None = None,
         steps: Sequence[Step] = (),
         write_ids: Mapping[str, WriteResult] = {},
-    ) -> None:
+    ) -> bool:
         """Appends to any number of shards, runs the steps and remembers the writes, atomically.
 
-        Every expected upper must be the actual one (`UpperMismatch`), and every shard must exist
+        True: it is done. False: all of the write ids were committed before, so this is a
+        repetition, and nothing was added (I8); `DuplicateWrite` when only some were. Else every
+        expected upper must be the actual one (`UpperMismatch`), and every shard must exist
         (`UnknownShard`). Each part's times must be within the append's bounds (ValueError).
-        Raises `DuplicateWrite` when a write id was committed before.
+
+        When the error says that the outcome is unknown, `written` tells it as soon as the metastore
+        can be reached again, and repeating the call with the same write ids is safe at any time.
+        Without write ids the uppers tell: an append of a non-empty interval happened if and only
+        if the upper moved on from `lower` by this leader's hand.
         """
-        for append in appends:
-            _check_bounds(append.lower, append.upper, append.parts)
-        if tables is not None:
-            _check_bounds(tables.lower, tables.upper, ())
-            for news in tables.parts.values():
-                _check_bounds(tables.lower, tables.upper, news)
+        check_bounds(appends, tables)
         with self._write_lock:
             self._refresh()
-            self._check_uppers(appends, tables)
+            try:
+                self._check_uppers(appends, tables)
+            except (UpperMismatch, UnknownShard):
+                # A repetition is told apart before the uppers, which have moved since (spec 3.3).
+                if write_ids and self._is_repeated(write_ids):
+                    return False
+                raise
             added = self._numbered(appends, tables)
             next_part = self._cache.next_part_id + len(added)
 
             def write(conn: Connection) -> None:
                 self._fence(conn, tables=tables, next_part=next_part)
                 self._move_uppers(conn, [(a.shard_id, a.lower, a.upper) for a in appends])
-                if added:
-                    conn.execute(_INSERT_PARTS, [part_to_row(part) for part in added])
+                self._insert_parts(conn, added)
 
             def remember(conn: Connection) -> None:
                 if write_ids:
@@ -250,11 +187,18 @@ class PersistClient:
                 if tables is not None:
                     self._cache.tables_upper = tables.upper
                 self._apply_uppers({a.shard_id: a.upper for a in appends})
+                self._changed.update(part.shard_id for part in added)
                 for part in added:
                     if (index := self._cache.indexes.get(part.shard_id)) is not None:
                         index.add(part)
 
-            self._transaction(write, *steps, remember, effect=apply)
+            try:
+                self._transaction(write, *steps, remember, effect=apply)
+            except DuplicateWrite:
+                if self._is_repeated(write_ids):
+                    return False
+                raise
+            return True
 
     def confirm_leadership(self) -> None:
         """Raises `Fenced` when another application leads.
@@ -301,12 +245,11 @@ class PersistClient:
 
             def move(conn: Connection) -> None:
                 rows = [{"moved": key, "to_since": since} for key, since in moves.items()]
-                conn.execute(_MOVE_SINCE, rows)
+                conn.execute(statements.MOVE_SINCE, rows)
 
             def apply() -> None:
                 for shard_id, since in moves.items():
-                    state = self._cache.states[shard_id]
-                    self._cache.states[shard_id] = replace(state, since=since)
+                    self._apply_since(shard_id, since)
 
             if moves:
                 self._transaction(self._fence, move, effect=apply)
@@ -351,17 +294,41 @@ class PersistClient:
         return shard_id
 
     def drop_shard(self, conn: Connection, shard_id: int) -> None:
-        """Marks the shard as dropped: it takes no more appends.
+        """Marks the shard as dropped: it takes no more appends, and is to be finalized.
 
-        Who still holds it reads on; its parts and files stay. Dropping twice has no effect.
+        Who still holds it reads on; its parts and files stay until `finalize`. Dropping twice has
+        no effect. Raises `UnknownShard`.
         """
         current = self._current(conn)
+        self.state(shard_id)
+        if shard_id in self._cache.dropped:
+            return
         conn.execute(update(shards).where(shards.c.shard_id == shard_id).values(dropped=True))
-        current.effects.append(lambda: self._cache.dropped.add(shard_id))
 
-    def set_desc(self, conn: Connection, shard_id: int, desc: RelationDesc) -> None:
-        """Changes the columns of the shard; of parts from before, a new column reads as NULL."""
+        def apply() -> None:
+            self._cache.dropped.add(shard_id)
+            self._cache.unfinalized.add(shard_id)
+
+        current.effects.append(apply)
+
+    def set_desc(
+        self, conn: Connection, shard_id: int, desc: RelationDesc, expected: RelationDesc
+    ) -> None:
+        """Changes the columns of the shard; of parts from before, a new column reads as NULL.
+
+        Raises `UnknownShard`, `ExpectedMismatch` when the columns are not the expected ones, and
+        `Incompatible`. With the columns that there are it has no effect.
+        """
         current = self._current(conn)
+        actual = self.state(shard_id).desc
+        if shard_id in self._cache.dropped:
+            raise UnknownShard(shard_id)
+        if actual != expected:
+            raise ExpectedMismatch(shard_id, actual)
+        if (reason := incompatibility(actual, desc)) is not None:
+            raise Incompatible(shard_id, reason)
+        if actual == desc:
+            return
         conn.execute(
             update(shards).where(shards.c.shard_id == shard_id).values(schema_json=desc.to_json())
         )
@@ -370,6 +337,118 @@ class PersistClient:
             self._cache.states[shard_id] = replace(self._cache.states[shard_id], desc=desc)
 
         current.effects.append(apply)
+
+    # Maintenance
+
+    def replace_parts(
+        self,
+        shard_id: int,
+        removed: Set[int],
+        news: Sequence[NewPart],
+        *,
+        since: Timestamp = TIMESTAMP_MIN,
+    ) -> bool:
+        """Puts `news` in the place of exactly the parts whose ids are `removed`, if all are there.
+
+        False, and nothing is changed, when one is not, or when the shard was dropped. In the same
+        transaction the since moves to `since`, if that is forward, and files that no part names
+        any more go onto the garbage list. The caller makes sure that reads at and after `since`
+        are the same with the new parts (I3), and that nobody holds the shard before. Tuples of
+        parts that readers have stay readable. Raises `UnknownShard`.
+        """
+        with self._write_lock:
+            self._refresh()
+            state = self.state(shard_id)
+            present = self.parts(shard_id)
+            gone = tuple(part for part in present if part.part_id in removed)
+            if shard_id in self._cache.dropped or len(gone) != len(removed) or not gone:
+                return False
+            lower, upper = min(p.lower for p in gone), max(p.upper for p in gone)
+            first = self._cache.next_part_id
+            added = tuple(
+                committed_part(new, first + number, shard_id, lower, upper)
+                for number, new in enumerate(news)
+            )
+            kept = [part for part in present if part.part_id not in removed]
+            unnamed = garbage.unnamed(gone, [*kept, *added], self._clock())
+
+            def write(conn: Connection) -> None:
+                self._fence(conn, next_part=first + len(added))
+                conn.execute(
+                    statements.DELETE_PARTS, [{"gone": part_id} for part_id in sorted(removed)]
+                )
+                self._insert_parts(conn, added)
+                garbage.add(conn, unnamed)
+                if since > state.since:
+                    conn.execute(statements.MOVE_SINCE, [{"moved": shard_id, "to_since": since}])
+
+            def apply() -> None:
+                self._cache.next_part_id = first + len(added)
+                self._apply_since(shard_id, since)
+                if (index := self._cache.indexes.get(shard_id)) is not None:
+                    self._cache.indexes[shard_id] = index.replaced(removed, added)
+
+            self._transaction(write, effect=apply)
+            self._correct_stamps(unnamed)
+        return True
+
+    def take_changed(self) -> frozenset[int]:
+        """The shards that commits added parts to since the last call."""
+        with self._cache_lock:
+            changed, self._changed = frozenset(self._changed), set()
+            return changed
+
+    def unfinalized(self) -> tuple[int, ...]:
+        """The dropped shards that have not been finalized, also by earlier leaders."""
+        with self._cache_lock:
+            return tuple(sorted(self._cache.unfinalized))
+
+    def finalize(self, shard_id: int, limit: int = 1000) -> bool:
+        """Makes a dropped shard a tombstone: since and upper empty, no parts. True once it is one.
+
+        A call deals with at most `limit` parts, whose files go onto the garbage list. The caller
+        makes sure that nobody holds the shard. Of a tombstone it changes nothing (I28). Raises
+        `UnknownShard`, and ValueError for a shard that was not dropped (I26).
+        """
+        with self._write_lock:
+            self._refresh()
+            state = self.state(shard_id)
+            if shard_id not in self._cache.dropped:
+                raise ValueError(f"shard {shard_id} is in use")
+            if shard_id not in self._cache.unfinalized:
+                return True
+            present = self.parts(shard_id)
+            gone, kept = present[:limit], present[limit:]
+            unnamed = garbage.unnamed(gone, kept, self._clock())
+
+            def write(conn: Connection) -> None:
+                self._fence(conn)
+                conn.execute(
+                    update(shards)
+                    .where(shards.c.shard_id == shard_id)
+                    .values(since=TIMESTAMP_MAX, upper=TIMESTAMP_MAX)
+                )
+                if gone:
+                    conn.execute(statements.DELETE_PARTS, [{"gone": part.part_id} for part in gone])
+                garbage.add(conn, unnamed)
+
+            def apply() -> None:
+                self._cache.states[shard_id] = replace(
+                    state, since=TIMESTAMP_MAX, upper=TIMESTAMP_MAX, grouped=False
+                )
+                self._cache.indexes[shard_id] = PartIndex.of(kept)
+                if not kept:
+                    self._cache.unfinalized.discard(shard_id)
+
+            self._transaction(write, effect=apply)
+            self._correct_stamps(unnamed)
+        return not kept
+
+    def discard(self, news: Sequence[NewPart]) -> None:
+        """Deletes the files of parts that were made and will not be committed."""
+        for new in news:
+            if isinstance(new.body, FileBody):
+                self.blobs.delete(new.body.uri)
 
     # Reading
 
@@ -396,12 +475,23 @@ class PersistClient:
         return self._cache.tables_upper
 
     def written(self, write_id: str) -> WriteResult | None:
-        """What the write with this id did, if it was committed in the last day."""
+        """What the write with this id did, if it was committed in the last day.
+
+        Definite also after a commit whose outcome was unknown: one that may still be under way is
+        waited for.
+        """
+        if self._stale:
+            with self._write_lock:
+                self._refresh()
         statement = select(writes.c.time, writes.c.inserted, writes.c.deleted).where(
             writes.c.write_id == write_id
         )
         row = self.query(lambda conn: conn.execute(statement).one_or_none())
         return None if row is None else WriteResult(*row)
+
+    def parts(self, shard_id: int) -> tuple[Part, ...]:
+        """All parts of the shard, ordered by time. Raises `UnknownShard`."""
+        return self._indexed(shard_id, PartIndex.parts)
 
     def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]:
         """The parts that are needed for the contents at `as_of`, ordered by time.
@@ -428,23 +518,26 @@ class PersistClient:
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """The updates in the parts; see `slackwater.persist.reading.read`."""
-        return reading.read(parts, desc, lower=lower, upper=upper, columns=columns)
+        return reading.read(
+            parts, desc, blobs=self.blobs, lower=lower, upper=upper, columns=columns
+        )
 
     def snapshot(self, shard_id: int, as_of: Timestamp) -> pa.Table:
         """The rows at `as_of`, a row of multiplicity n n times. For small collections.
 
         The caller holds the shard at `as_of`, which is before its upper. Raises `UnknownShard`,
-        and `FatalError` when a row has a negative multiplicity.
+        `SinceAdvanced` for a time that cannot be told apart any more (I34), and `FatalError` when a
+        row has a negative multiplicity.
         """
-        rows = self._multiset(shard_id, as_of)
-        counts = rows.column(DIFF_COLUMN).combine_chunks()
-        rows = rows.drop_columns([DIFF_COLUMN])
-        extremes = pc.min_max(counts).as_py()
-        if rows.num_rows == 0 or extremes == {"min": 1, "max": 1}:
-            return rows
-        if extremes["min"] < 0:
+        state = self.state(shard_id)
+        if as_of < state.since:
+            raise SinceAdvanced(shard_id, state.since, as_of)
+        desc = state.desc
+        found = self.read(self.parts_at(shard_id, as_of), desc, upper=_after(as_of))
+        rows = contents.present_rows(found)
+        if rows is None:
             raise FatalError(f"shard {shard_id} has a negative multiplicity at {as_of}")
-        return rows.take(_repeated(counts))
+        return rows
 
     def negation(self, shard_id: int, time: Timestamp) -> tuple[NewPart, ...]:
         """Parts at `time` that retract all that is present just before.
@@ -463,12 +556,8 @@ class PersistClient:
                     negated.append(NewPart(body, part.rows, time, time, uniform.diff < 0))
                 case _:
                     rest.append(part)
-        rows = self._consolidated(rest, self.state(shard_id).desc, before)
-        diffs = pc.negate(rows.column(DIFF_COLUMN))
-        times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
-        schema = self.state(shard_id).desc.update_schema()
-        columns = [*rows.drop_columns([DIFF_COLUMN]).columns, times, diffs]
-        updates = pa.Table.from_arrays(columns, schema=schema)
+        desc = self.state(shard_id).desc
+        updates = contents.negated(self.read(rest, desc, upper=time), time)
         return (*negated, *self.new_parts(shard_id, updates))
 
     # Parts and their places
@@ -479,15 +568,15 @@ class PersistClient:
 
     def file_part(self, updates: pa.Table, directory: str) -> NewPart:
         """See `slackwater.persist.blobs.file_part`."""
-        return blobs.file_part(updates, directory)
+        return blobs.file_part(self.blobs, updates, directory)
 
     def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]:
         """The updates as parts of the shard: inline up to 2 MB, else a file; none for no rows."""
-        return blobs.new_parts(updates, self.shard_directory(shard_id))
+        return blobs.new_parts(self.blobs, updates, self.shard_directory(shard_id))
 
     def shard_directory(self, shard_id: int) -> str:
         """The URI of the directory of the shard's files. It need not exist yet."""
-        return blobs.file_uri(self._root / "shards" / str(shard_id))
+        return self.blobs.uri("shards", str(shard_id))
 
     def staging_directory(self, shard_id: int, write_id: str) -> str:
         """The URI of a directory for the files of one write. Registered files stay there.
@@ -496,54 +585,7 @@ class PersistClient:
         """
         if _WRITE_ID.fullmatch(write_id) is None:
             raise ValueError(f"{write_id!r} cannot be the id of a write")
-        return blobs.file_uri(self._root / "shards" / str(shard_id) / f"write-{write_id}")
-
-    def merge_inline(self, shard_id: int) -> bool:
-        """Rewrites the shard's inline parts as one file, if there are too many. True if it did.
-
-        The updates and their times stay, and tuples of parts that readers have stay readable. To
-        be called in the background. Raises `UnknownShard` and what `file_part` raises.
-        """
-        with self._cache_lock:
-            if shard_id in self._merging:
-                return False
-            self._merging.add(shard_id)
-        try:
-            return self._merge_inline(shard_id)
-        finally:
-            with self._cache_lock:
-                self._merging.discard(shard_id)
-
-    def _merge_inline(self, shard_id: int) -> bool:
-        merged = self._indexed(shard_id, _mergeable)
-        if not merged:
-            return False
-        updates = reading.read(merged, self.state(shard_id).desc)
-        new = blobs.file_part(updates, self.shard_directory(shard_id))
-        lower = min(part.lower for part in merged)
-        upper = max(part.upper for part in merged)
-        removed = frozenset(part.part_id for part in merged)
-        with self._write_lock:
-            self._refresh()
-            if shard_id in self._cache.dropped:
-                return False
-            part = committed_part(new, self._cache.next_part_id, shard_id, lower, upper)
-
-            def write(conn: Connection) -> None:
-                self._fence(conn, next_part=part.part_id + 1)
-                conn.execute(
-                    delete(parts).where(parts.c.part_id == bindparam("gone")),
-                    [{"gone": part_id} for part_id in sorted(removed)],
-                )
-                conn.execute(_INSERT_PARTS, [part_to_row(part)])
-
-            def apply() -> None:
-                self._cache.next_part_id = part.part_id + 1
-                if (index := self._cache.indexes.get(shard_id)) is not None:
-                    self._cache.indexes[shard_id] = index.replaced(removed, [part])
-
-            self._transaction(write, effect=apply)
-        return True
+        return self.blobs.uri("shards", str(shard_id), f"write-{write_id}")
 
     # The transaction itself; the write lock is held in all that follows
 
@@ -588,9 +630,9 @@ class PersistClient:
             "token": self._current(conn).token,
             "next_part": self._cache.next_part_id if next_part is None else next_part,
         }
-        statement = _FENCED_UPDATE
+        statement = statements.FENCED_UPDATE
         if tables is not None:
-            statement = _FENCED_TABLES_UPDATE
+            statement = statements.FENCED_TABLES_UPDATE
             values |= {"tables_lower": tables.lower, "tables_upper": tables.upper}
         if conn.execute(statement, values).rowcount != 1:
             row = conn.execute(select(environment)).one()
@@ -608,8 +650,20 @@ class PersistClient:
             for shard_id, lower, upper in moves
             if lower != upper
         ]
-        if rows and conn.execute(_MOVE_UPPER, rows).rowcount not in (len(rows), -1):
+        if rows and conn.execute(statements.MOVE_UPPER, rows).rowcount not in (len(rows), -1):
             raise FatalError("the upper of a shard is not what was cached")
+
+    def _insert_parts(self, conn: Connection, added: Sequence[Part]) -> None:
+        if added:
+            garbage.reclaim(conn, added)
+            conn.execute(statements.INSERT_PARTS, [part_to_row(part) for part in added])
+
+    def _is_repeated(self, write_ids: Mapping[str, WriteResult]) -> bool:
+        """Whether all of them were committed; raises `DuplicateWrite` when only some were."""
+        done = tuple(write_id for write_id in write_ids if self.written(write_id) is not None)
+        if done and len(done) < len(write_ids):
+            raise DuplicateWrite(done)
+        return bool(done)
 
     def _remember(self, conn: Connection, write_ids: Mapping[str, WriteResult]) -> None:
         now_ms = self._clock()
@@ -627,7 +681,7 @@ class PersistClient:
             conn.execute(delete(writes).where(writes.c.written_ms < now_ms - WRITE_IDS_KEPT_MS))
             self._pruned_ms = now_ms
         try:
-            conn.execute(_INSERT_WRITES, rows)
+            conn.execute(statements.INSERT_WRITES, rows)
         except IntegrityError:
             raise DuplicateWrite(tuple(write_ids)) from None
 
@@ -679,6 +733,18 @@ class PersistClient:
         for shard_id, upper in uppers.items():
             self._cache.states[shard_id] = replace(self._cache.states[shard_id], upper=upper)
 
+    def _apply_since(self, shard_id: int, since: Timestamp) -> None:
+        state = self._cache.states[shard_id]
+        if since > state.since:
+            self._cache.states[shard_id] = replace(state, since=since)
+
+    def _correct_stamps(self, unnamed: Sequence[garbage.GarbageFile]) -> None:
+        """Readers may have got the old parts until now, which may be long after the stamp."""
+        now_ms = self._clock()
+        late = [f.uri for f in unnamed if now_ms - f.replaced_ms > garbage.STAMP_MARGIN_MS]
+        if late:
+            self._transaction(self._fence, lambda conn: garbage.restamp(conn, late, now_ms))
+
     # The cache
 
     def _refresh(self) -> None:
@@ -689,22 +755,10 @@ class PersistClient:
                 self._cache = loaded
             self._stale = False
 
-    def _load(self) -> _Cache:
-        def load(conn: Connection) -> _Cache:
-            # The lock of the row waits for a commit of ours that may be still under way.
-            row = conn.execute(select(environment).with_for_update()).one()
-            if row.epoch != self._epoch:
-                raise Fenced(self._epoch, row.epoch)
-            rows = conn.execute(select(shards)).all()
-            return _Cache(
-                tables_upper=Timestamp(row.tables_upper),
-                next_shard_id=row.next_shard_id,
-                next_part_id=row.next_part_id,
-                states={shard.shard_id: shard_from_row(shard) for shard in rows},
-                dropped={shard.shard_id for shard in rows if shard.dropped},
-            )
-
-        return transaction(self._engine, load, patience=self._patience)
+    def _load(self) -> ShardCache:
+        return transaction(
+            self._engine, lambda conn: load(conn, self._epoch), patience=self._patience
+        )
 
     def _state(self, shard_id: int) -> ShardState:
         state = self._cache.states.get(shard_id)
@@ -734,40 +788,7 @@ class PersistClient:
                 )
                 return look(index)
 
-    # Contents
 
-    def _multiset(self, shard_id: int, as_of: Timestamp) -> pa.Table:
-        return self._consolidated(self.parts_at(shard_id, as_of), self.state(shard_id).desc, as_of)
-
-    def _consolidated(
-        self, found: Sequence[Part], desc: RelationDesc, as_of: Timestamp
-    ) -> pa.Table:
-        upper = None if as_of == TIMESTAMP_MAX else Timestamp(as_of + 1)
-        updates = reading.read(found, desc, upper=upper)
-        return consolidate(updates.drop_columns([TIME_COLUMN]))
-
-
-def _mergeable(index: PartIndex) -> tuple[Part, ...]:
-    if index.inline_count > MERGE_ABOVE_PARTS or (
-        index.inline_count > 1 and index.inline_bytes > MERGE_ABOVE_BYTES
-    ):
-        return index.inline_parts()
-    return ()
-
-
-def _check_bounds(lower: Timestamp, upper: Timestamp, news: Sequence[NewPart]) -> None:
-    if lower > upper:
-        raise ValueError(f"the bounds [{lower}, {upper}) are reversed")
-    for new in news:
-        if not lower <= new.min_time <= new.max_time < upper:
-            raise ValueError(
-                f"a part with times {new.min_time} to {new.max_time} is outside [{lower}, {upper})"
-            )
-
-
-def _repeated(counts: pa.Array) -> pa.Array:
-    """Row numbers, each as often as its count says."""
-    ends = pc.cumulative_sum(counts)
-    offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
-    slots = pa.nulls(ends[-1].as_py(), pa.int8())
-    return pc.list_parent_indices(pa.LargeListArray.from_arrays(offsets, slots))
+def _after(as_of: Timestamp) -> Timestamp | None:
+    """The bound below which the updates are that make up the contents at `as_of`."""
+    return None if as_of == TIMESTAMP_MAX else Timestamp(as_of + 1)

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
-from slackwater.persist.parts import FileBody, InlineBody, Part
+from slackwater.persist.parts import FileBody, Part
 from slackwater.repr.frontier import Timestamp
 
 
@@ -64,8 +64,6 @@ class PartIndex:
     _unpaired: list[Part] = field(default_factory=list)
     _pairs: _Pairs = field(default_factory=_Pairs)
     _open: dict[tuple[str, int], list[Part]] = field(default_factory=dict)
-    _inline: dict[int, Part] = field(default_factory=dict)
-    _inline_bytes: int = 0
 
     @staticmethod
     def of(parts: Iterable[Part]) -> PartIndex:
@@ -75,14 +73,6 @@ class PartIndex:
             index.add(part)
         return index
 
-    @property
-    def inline_count(self) -> int:
-        return len(self._inline)
-
-    @property
-    def inline_bytes(self) -> int:
-        return self._inline_bytes
-
     def add(self, part: Part) -> None:
         """Adds a part whose times are not before those that are here."""
         lane = next((lane for lane in self._lanes if lane.takes(part)), None)
@@ -90,10 +80,6 @@ class PartIndex:
             lane = _Lane()
             self._lanes.append(lane)
         lane.append(part)
-        match part.body:
-            case InlineBody(ipc):
-                self._inline[part.part_id] = part
-                self._inline_bytes += len(ipc)
         if not self._take_back(part):
             self._unpaired.insert(bisect_right(self._unpaired, _first(part), key=_first), part)
 
@@ -118,14 +104,14 @@ class PartIndex:
         found = (part for lane in self._lanes for part in lane.between(lower, upper))
         return tuple(sorted(found, key=_first))
 
-    def inline_parts(self) -> tuple[Part, ...]:
-        """The parts whose rows are in the metastore, ordered by time."""
-        return tuple(sorted(self._inline.values(), key=_first))
+    def parts(self) -> tuple[Part, ...]:
+        """All parts, ordered by time."""
+        return tuple(sorted((part for lane in self._lanes for part in lane.parts), key=_first))
 
     def replaced(self, removed: Set[int], added: Iterable[Part]) -> PartIndex:
         """A new index without the parts whose ids are `removed` and with `added`."""
-        kept = (part for lane in self._lanes for part in lane.parts)
-        return PartIndex.of([*(part for part in kept if part.part_id not in removed), *added])
+        kept = (part for part in self.parts() if part.part_id not in removed)
+        return PartIndex.of([*kept, *added])
 
     def _take_back(self, part: Part) -> bool:
         """Pairs a uniform part with the one that it negates."""

@@ -8,13 +8,12 @@ added lack it. All of that is brought to the relation's update schema here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slackwater.persist.blobs import local_path
+from slackwater.persist.blobs import Blobs
 from slackwater.persist.nested import as_lists
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Part, Uniform
 from slackwater.repr.errors import FatalError
@@ -26,6 +25,7 @@ def read(
     parts: Iterable[Part | NewPart],
     desc: RelationDesc,
     *,
+    blobs: Blobs,
     lower: Timestamp | None = None,
     upper: Timestamp | None = None,
     columns: Sequence[str] | None = None,
@@ -33,11 +33,17 @@ def read(
     """The updates of the parts with ``lower <= __time < upper``, not consolidated.
 
     Columns: those of `desc` (or of `columns`, in their order), then ``__time`` and ``__diff``. A
-    column that a part lacks is NULL. Raises `FatalError` when a file is missing or damaged.
+    column that a part lacks is NULL. Raises `FatalError` when a file is missing or damaged, and
+    SLACKWATER_STORAGE_UNREADABLE when the store of `blobs` does not answer.
     """
     schema = _projected(desc.update_schema(), columns)
-    tables = [_within(_read_part(part, schema), lower, upper) for part in parts]
+    tables = [_within(_read_part(part, schema, blobs), lower, upper) for part in parts]
     return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def conformed(updates: pa.Table, desc: RelationDesc) -> pa.Table:
+    """The updates with the columns and types of `desc`; a column that they lack is NULL."""
+    return _conformed(updates, desc.update_schema())
 
 
 def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
@@ -46,23 +52,29 @@ def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([schema.field(name) for name in (*columns, TIME_COLUMN, DIFF_COLUMN)])
 
 
-def _read_part(part: Part | NewPart, schema: pa.Schema) -> pa.Table:
+def _read_part(part: Part | NewPart, schema: pa.Schema, blobs: Blobs) -> pa.Table:
     match part.body:
         case InlineBody(ipc):
             with pa.ipc.open_stream(ipc) as reader:
                 return _conformed(reader.read_all(), schema)
         case FileBody(uri, _, _, uniform):
-            return _conformed(_read_file(local_path(uri), schema, uniform), schema)
+            return _conformed(_read_file(uri, schema, uniform, blobs), schema)
 
 
-def _read_file(path: Path, schema: pa.Schema, uniform: Uniform | None) -> pa.Table:
+def _read_file(uri: str, schema: pa.Schema, uniform: Uniform | None, blobs: Blobs) -> pa.Table:
     try:
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        with (
+            blobs.open(uri) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True) as file,
+        ):
             present = set(file.schema_arrow.names)
             table = file.read(columns=[name for name in schema.names if name in present])
             rows = file.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
-        raise FatalError(f"the part {path} cannot be read: {error}") from error
+        outage = blobs.outage(uri, error) if isinstance(error, OSError) else None
+        if outage is not None:
+            raise outage from None
+        raise FatalError(f"the part {uri} cannot be read: {error}") from error
     return table if uniform is None else _with_uniform(table, rows, uniform)
 
 

@@ -1,4 +1,4 @@
-"""The metastore's tables of shards, their parts, remembered writes and reader leases."""
+"""The metastore's tables of shards, their parts, garbage, remembered writes and leases."""
 
 from __future__ import annotations
 
@@ -55,6 +55,19 @@ writes = Table(
     Column("deleted", BigInteger, nullable=False),
     Column("written_ms", BigInteger, nullable=False),
     Index("writes_by_age", "written_ms"),
+)
+
+garbage = Table(
+    "garbage",
+    metadata,
+    # A file that no part names. It is deleted when nobody can be reading it any more.
+    Column("uri", String, primary_key=True),
+    Column("shard_id", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("replaced_ms", BigInteger, nullable=False),
+    # It is being deleted: no part may name it again.
+    Column("condemned", Boolean, nullable=False),
+    Index("garbage_by_shard", "shard_id", "replaced_ms"),
 )
 
 reader_leases = Table(

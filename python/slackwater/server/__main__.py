@@ -24,6 +24,7 @@ from typing import Any
 import structlog
 import uvicorn
 
+from slackwater.persist.locations import Location, parse_location
 from slackwater.repr.errors import SlackwaterError, user_error
 
 PING_TIMEOUT_S = 5.0
@@ -35,19 +36,22 @@ SHUTDOWN_TIMEOUT_S = 5.0
 class Settings:
     """What the shim says by environment variables."""
 
-    location: Path
+    location: Location
     metastore: str
     application: str
 
     @staticmethod
     def from_environment() -> Settings:
-        location = Path(
-            os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
-        ).absolute()
-        metastore = (
-            os.environ.get("SLACKWATER_METASTORE") or f"sqlite:///{location}/metastore.sqlite"
-        )
+        """Raises SLACKWATER_INVALID_OPTION, _UNSUPPORTED and _METASTORE_REQUIRED."""
+        text = os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
+        location = parse_location(text, os.environ)
+        metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"))
         return Settings(location, metastore, os.environ.get("SLACKWATER_APPLICATION", "unknown"))
+
+    @property
+    def shown(self) -> str:
+        """The location as users name it."""
+        return str(self.location.local) if self.location.is_local else self.location.uri
 
 
 def main() -> int:
@@ -55,10 +59,10 @@ def main() -> int:
     answers = _take_over_stdout()
     if os.getpgrp() != os.getpid():
         os.setsid()
-    settings = Settings.from_environment()
     try:
-        settings.location.mkdir(parents=True, exist_ok=True)
-        log = settings.location / "log" / "coordinator.jsonl"
+        settings = Settings.from_environment()
+        settings.location.local.mkdir(parents=True, exist_ok=True)
+        log = settings.location.local / "log" / "coordinator.jsonl"
         _log_to(log)
         return _lead_or_join(settings, log, answers)
     except SlackwaterError as error:
@@ -117,7 +121,7 @@ def _lead_or_join(settings: Settings, log: Path, answers: int) -> int:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         expected = None if leader is None else leader.epoch
         epoch_guess = 1 if leader is None else leader.epoch + 1
-        token_file = settings.location / f"token-{epoch_guess}-{os.getpid()}"
+        token_file = settings.location.local / f"token-{epoch_guess}-{os.getpid()}"
         token = _write_token(token_file)
         try:
             epoch = acquire(
@@ -208,7 +212,8 @@ def _serve(
     bridge = SparkBridge()
     coordinator = Coordinator.open(
         engine=engine,
-        location=str(settings.location),
+        location=settings.shown,
+        blobs=settings.location.blobs(os.environ),
         epoch=epoch,
         spark=bridge,
         log=str(log),
@@ -229,7 +234,7 @@ def _serve(
     serving.start()
     while not server.started and serving.is_alive():
         finished.wait(0.005)
-    _log.info("leading", epoch=epoch, location=str(settings.location))
+    _log.info("leading", epoch=epoch, location=settings.shown)
     _say(
         answers,
         {

@@ -248,3 +248,10 @@ def _unknown(shown: str, kind: ItemKind | None) -> SlackwaterError:
     if kind is None:
         return user_error("SLACKWATER_UNKNOWN_RELATION", objectName=shown)
     return user_error("SLACKWATER_UNKNOWN_OBJECT", kind=kind.spoken, objectName=shown)
+
+
+def shards_of(item: CatalogItem) -> tuple[int, ...]:
+    """The durable shards of an item: its own and its internal ones."""
+    progress = item.details.get("progress_shard")
+    own = [each for each in (item.shard_id, item.errors_shard, progress) if each is not None]
+    return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))

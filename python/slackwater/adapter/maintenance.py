@@ -1,0 +1,378 @@
+"""Maintenance: the thread that keeps shards small and removes what nobody needs.
+
+Each turn does a bounded amount of work, beside the writers: it renews the leader's lease, finalizes
+dropped shards, merges parts (and moves the durable since of a shard only when that pays), deletes
+garbage, and looks for files of writers that crashed. All of it may stop at any point and goes on
+with the next turn, or with the next leader. Source: spec controllers 2.6, 3.5 to 3.9.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+import structlog
+from sqlalchemy import Connection, func, select
+
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
+from slackwater.adapter.environment import Environment
+from slackwater.persist import garbage, holds
+from slackwater.persist.blobs import Blob
+from slackwater.persist.client import UnknownShard
+from slackwater.persist.compaction import (
+    CompactionSettings,
+    Merge,
+    Rewriter,
+    choose,
+    compact,
+    is_large,
+)
+from slackwater.persist.garbage import LEASE_MS, ORPHAN_AGE_MS, GarbageFile
+from slackwater.persist.leadership import Fenced
+from slackwater.persist.tables import parts as parts_table
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+
+_log = structlog.get_logger("maintenance")
+
+
+class SinkFrontiers(Protocol):
+    """How far the sinks are (`SinkRunner`)."""
+
+    def frontier(self, global_id: GlobalId) -> Frontier: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceSettings:
+    """What a turn does at most, and how long things last.
+
+    `revisit_ms`: after so long a shard whose parts cannot be merged yet is looked at again.
+    `search_ms`: so often the location is searched for files that nobody names.
+    """
+
+    interval_ms: int = 5_000
+    shards_per_turn: int = 64
+    merges_per_turn: int = 16
+    large_merges_per_turn: int = 1
+    finalized_per_turn: int = 10
+    files_per_turn: int = 200
+    listed_per_turn: int = 1_000
+    revisit_ms: int = 30_000
+    search_ms: int = 6 * 3600 * 1000
+    lease_ms: int = LEASE_MS
+    orphan_age_ms: int = ORPHAN_AGE_MS
+    ddl_wait_ms: int = 1_000
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search for orphans, which goes on from turn to turn."""
+
+    listed: Iterator[Blob] | None = None
+    next_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Agenda:
+    """When which shard is to be looked at."""
+
+    due_ms: dict[int, int] = field(default_factory=dict)
+
+    def add(self, shard_ids: Iterable[int], at_ms: int) -> None:
+        for shard_id in shard_ids:
+            self.due_ms[shard_id] = min(at_ms, self.due_ms.get(shard_id, at_ms))
+
+    def take(self, now_ms: int, count: int) -> list[int]:
+        """The shards that have waited longest; they are off the agenda."""
+        due = sorted((at, shard) for shard, at in self.due_ms.items() if at <= now_ms)
+        taken = [shard for _, shard in due[:count]]
+        for shard in taken:
+            del self.due_ms[shard]
+        return taken
+
+
+@dataclass(slots=True)
+class _Left:
+    """How many merges this turn may still do."""
+
+    merges: int
+    large: int
+
+    def take(self, is_large: bool) -> bool:
+        if not self.merges or (is_large and not self.large):
+            return False
+        self.merges -= 1
+        self.large -= is_large
+        return True
+
+
+class Maintenance:
+    """Runs turns in a thread of its own between `start` and `stop`.
+
+    `rewriter` merges what is too large for this process. `on_fatal` is called once, when another
+    application leads or an invariant is broken; any other error is logged and tried again.
+    `clock_ms` never goes back and is that of the environment's holds.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        sinks: SinkFrontiers,
+        rewriter: Rewriter,
+        *,
+        epoch: int,
+        clock_ms: Callable[[], int],
+        on_fatal: Callable[[str], None],
+        settings: MaintenanceSettings | None = None,
+    ) -> None:
+        self._env = env
+        self._sinks = sinks
+        self._rewriter = rewriter
+        self._reader_id = f"leader-{epoch}"
+        self._clock_ms = clock_ms
+        self._on_fatal = on_fatal
+        self._settings = settings or MaintenanceSettings()
+        self._agenda = _Agenda()
+        self._search = _Search()
+        self._renewed_ms: int | None = None
+        self._foreign: tuple[holds.ReaderLease, ...] = ()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Registers the leader's lease, then starts the thread."""
+        self._lease()
+        self._agenda.add(self._crowded(), self._clock_ms())
+        self._thread.start()
+
+    def stop(self, timeout_ms: int = 2_000) -> None:
+        """Ends after the step that is being done, which is abandoned after `timeout_ms`.
+
+        The lease stays: plans of other applications may go on reading.
+        """
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_ms / 1000)
+
+    def turn(self) -> None:
+        """One turn. Raises `Fenced` and `FatalError`; other errors of a step are logged."""
+        for step in (self._lease, self._finalize, self._compact, self._collect, self._find):
+            if self._stopping.is_set():
+                return
+            try:
+                step()
+            except (FatalError, Fenced):
+                raise
+            except Exception:
+                _log.exception("maintenance failed", step=step.__name__.strip("_"))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._settings.interval_ms / 1000):
+            try:
+                self.turn()
+            except (FatalError, Fenced) as error:
+                self._on_fatal(f"{type(error).__name__}: {error}")
+                return
+
+    # Leases
+
+    def _lease(self) -> None:
+        """Renews the lease each quarter of its time, and learns which others are valid."""
+        now_ms, lease_ms = self._clock_ms(), self._settings.lease_ms
+        if self._renewed_ms is not None and now_ms - self._renewed_ms < lease_ms // 4:
+            return
+        oldest = self._env.holds.oldest_of_all()
+        since = self._env.oracle.read_ts() if oldest is None else oldest
+        lease = holds.ReaderLease(self._reader_id, self._reader_id, since, now_ms + lease_ms)
+        found: list[tuple[holds.ReaderLease, ...]] = []
+
+        def renew(conn: Connection) -> None:
+            holds.register(conn, lease)
+            holds.expire(conn, now_ms)
+            found.append(holds.leases(conn))
+
+        self._env.persist.transact(renew)
+        self._foreign = tuple(each for each in found[-1] if each.reader_id != self._reader_id)
+        self._renewed_ms = now_ms
+
+    def _foreign_leases(self) -> tuple[holds.ReaderLease, ...]:
+        now_ms = self._clock_ms()
+        return tuple(lease for lease in self._foreign if lease.expires_ms > now_ms)
+
+    # Finalization
+
+    def _finalize(self) -> None:
+        done = 0
+        for shard_id in self._env.persist.unfinalized():
+            if done == self._settings.finalized_per_turn or self._stopping.is_set():
+                return
+            # Who holds the shard delays this; afterwards nobody can hold it any more.
+            if self._env.holds.retire(shard_id):
+                self._env.persist.finalize(shard_id)
+                done += 1
+
+    # Compaction
+
+    def _crowded(self) -> Sequence[int]:
+        """The shards that may have something to merge when a leader begins."""
+        statement = (
+            select(parts_table.c.shard_id)
+            .group_by(parts_table.c.shard_id)
+            .having(func.count() >= self._settings.compaction.fan_in)
+        )
+        return self._env.persist.query(lambda conn: conn.scalars(statement).all())
+
+    def _compact(self) -> None:
+        settings = self._settings
+        self._agenda.add(self._env.persist.take_changed(), self._clock_ms())
+        taken = self._agenda.take(self._clock_ms(), settings.shards_per_turn)
+        if not taken:
+            return
+        owners = {s: item for item in self._env.state.items.values() for s in shards_of(item)}
+        left = _Left(settings.merges_per_turn, settings.large_merges_per_turn)
+        for position, shard_id in enumerate(taken):
+            if self._stopping.is_set() or not self._compact_shard(
+                shard_id, owners.get(shard_id), left
+            ):
+                self._agenda.add(taken[position:], self._clock_ms())
+                return
+
+    def _compact_shard(self, shard_id: int, owner: CatalogItem | None, left: _Left) -> bool:
+        """Merges until nothing is to be merged; False: the rest has to wait for another turn."""
+        settings = self._settings
+        while True:
+            # No definition may begin to read at a time while a later since is being chosen.
+            if not self._env.ddl.acquire(timeout=settings.ddl_wait_ms / 1000):
+                return False
+            try:
+                chosen = self._chosen(shard_id, owner)
+            except UnknownShard:
+                return True
+            finally:
+                self._env.ddl.release()
+            if chosen is None:
+                return True
+            if self._stopping.is_set() or not left.take(is_large(chosen[0], settings.compaction)):
+                return False
+            if not self._merge(shard_id, *chosen):
+                self._agenda.add([shard_id], self._clock_ms() + settings.revisit_ms)
+                return True
+
+    def _chosen(self, shard_id: int, owner: CatalogItem | None) -> tuple[Merge, Timestamp] | None:
+        """What to merge, and the since for it, before which nobody can hold the shard any more."""
+        persist, settings = self._env.persist, self._settings
+        found, durable = persist.parts(shard_id), persist.state(shard_id).since
+        allowed = durable
+        if owner is not None:
+            allowed = max(durable, self._allowed(shard_id, owner) or durable)
+        merge = choose(found, allowed, settings.compaction)
+        if merge is not None and merge.first < allowed:
+            allowed = self._env.holds.advance_since(shard_id, allowed)
+            merge = choose(found, allowed, settings.compaction)
+        if merge is not None:
+            return merge, allowed if merge.first < allowed else durable
+        if any(part.max_time > allowed for part in found):
+            self._agenda.add([shard_id], self._clock_ms() + settings.revisit_ms)
+        return None
+
+    def _merge(self, shard_id: int, merge: Merge, since: Timestamp) -> bool:
+        try:
+            return compact(
+                self._env.persist,
+                shard_id,
+                merge,
+                since,
+                rewriter=self._rewriter,
+                settings=self._settings.compaction,
+            )
+        except UnknownShard:
+            return False
+
+    def _allowed(self, shard_id: int, owner: CatalogItem) -> Timestamp | None:
+        """Up to where the shard's times may be compacted away; None: not at all."""
+        if self._env.upper(owner).is_empty:
+            return None
+        if shard_id in (owner.shard_id, owner.errors_shard):
+            limits = [self._env.since(owner)]
+        else:
+            # A tick reads its internal states just before the output's upper.
+            limits = [Frontier(max(0, self._env.upper(owner).value - 1))]
+        limits.extend(self._held_by_sinks(owner))
+        limits.extend(Frontier(lease.since) for lease in self._foreign_leases())
+        since = min(limits)
+        return None if since.is_empty else Timestamp(since.value)
+
+    def _held_by_sinks(self, item: CatalogItem) -> Iterator[Frontier]:
+        """A sink that has failed holds nothing for a moment, but goes on where it was."""
+        for dependent in self._env.state.dependents(item.id):
+            if dependent.kind is ItemKind.SINK:
+                yield Frontier(max(0, self._sinks.frontier(dependent.id).value - 1))
+
+    # Garbage
+
+    def _collect(self) -> None:
+        """Condemns what nobody uses, then deletes what is condemned."""
+        persist, left = self._env.persist, self._settings.files_per_turn
+        for shard_id, oldest_ms in persist.query(garbage.waiting):
+            # Asked anew for each: a hold that is taken later reads parts that are there now.
+            until_ms = garbage.condemnable_until(
+                self._clock_ms(),
+                self._env.holds.opened_ms().get(shard_id),
+                bool(self._foreign_leases()),
+                self._settings.lease_ms,
+            )
+            if until_ms is None or left <= 0 or self._stopping.is_set():
+                break
+            if oldest_ms <= until_ms:
+                left -= self._condemn(shard_id, until_ms, left)
+        self._delete()
+
+    def _condemn(self, shard_id: int, until_ms: int, limit: int) -> int:
+        dealt: list[int] = []
+        self._env.persist.transact(
+            lambda conn: dealt.append(garbage.condemn(conn, shard_id, until_ms, limit))
+        )
+        return dealt[-1]
+
+    def _delete(self) -> None:
+        persist, deleted = self._env.persist, []
+        limit = self._settings.files_per_turn
+        for uri in persist.query(lambda conn: garbage.condemned(conn, limit)):
+            if self._stopping.is_set():
+                break
+            persist.blobs.delete(uri)
+            deleted.append(uri)
+        if deleted:
+            persist.transact(lambda conn: garbage.forget(conn, deleted))
+
+    # Orphans
+
+    def _find(self) -> None:
+        """Puts old files that nobody names onto the garbage list."""
+        persist, search, settings = self._env.persist, self._search, self._settings
+        now_ms = self._clock_ms()
+        if search.listed is None:
+            if now_ms < search.next_ms:
+                return
+            search.listed = iter(persist.blobs.list(persist.blobs.uri("shards")))
+        chunk = list(islice(search.listed, settings.listed_per_turn))
+        if not chunk:
+            search.listed, search.next_ms = None, now_ms + settings.search_ms
+            return
+        old = [blob for blob in chunk if now_ms - blob.modified_ms > settings.orphan_age_ms]
+        found = list(_in_shards(old, persist.blobs.uri("shards")))
+        if found:
+            persist.transact(lambda conn: garbage.adopt_orphans(conn, found, now_ms))
+
+
+def _in_shards(blobs: Iterable[Blob], root: str) -> Iterator[GarbageFile]:
+    """The files that are in the directory of a shard."""
+    for blob in blobs:
+        name = blob.uri.removeprefix(root.rstrip("/") + "/").partition("/")[0]
+        if name.isdigit():
+            yield GarbageFile(blob.uri, int(name), blob.size_bytes, blob.modified_ms)

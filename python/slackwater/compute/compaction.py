@@ -1,0 +1,79 @@
+"""Merging parts of large shards by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slackwater.compute.engine import Engine
+from slackwater.compute.relations import relation_json
+from slackwater.persist.compaction import UNIT_LIMIT, sort_columns
+from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, quote_identifier
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRewriter:
+    """`slackwater.persist.compaction.Rewriter` by jobs of the engine.
+
+    While it runs, nobody else may have a temporary view of the name.
+    """
+
+    engine: Engine
+    view_name: str = "__sw_compaction"
+
+    def rewrite(
+        self,
+        parts: Sequence[Part],
+        desc: RelationDesc,
+        since: Timestamp,
+        directory: str,
+        files: int,
+    ) -> tuple[NewPart, ...]:
+        relation = relation_json(parts, desc, advance_to=since)
+        query = rewriting_query(
+            desc, self.view_name, any(part.has_retractions for part in parts), files
+        )
+        self.engine.register(self.view_name, desc, relation)
+        try:
+            written = self.engine.write(query, directory)
+        finally:
+            self.engine.unregister([self.view_name])
+        return tuple(
+            NewPart(
+                FileBody(file.uri, file.size_bytes, file.modified_ms, None),
+                file.rows,
+                Timestamp(file.min_time),
+                Timestamp(file.max_time),
+                file.has_retractions,
+            )
+            for file in written
+            if file.rows
+        )
+
+
+def rewriting_query(desc: RelationDesc, view_name: str, consolidated: bool, files: int) -> str:
+    """The updates of the view, sorted by the row in about `files` partitions.
+
+    `consolidated`: equal rows of one time are summed, and few equal rows stay rows of their own.
+    """
+    columns = [quote_identifier(name) for name in desc.names]
+    keys = [quote_identifier(name) for name in sort_columns(desc.arrow_schema())]
+    listed = ", ".join([*columns, TIME_COLUMN])
+    source = f"SELECT {listed}, {DIFF_COLUMN} FROM {view_name}"
+    if consolidated:
+        total = f"CAST(SUM({DIFF_COLUMN}) AS BIGINT)"
+        units = (
+            f"IF({DIFF_COLUMN} BETWEEN 2 AND {UNIT_LIMIT}, "
+            f"array_repeat(1L, CAST({DIFF_COLUMN} AS INT)), array({DIFF_COLUMN}))"
+        )
+        source = (
+            f"SELECT {listed}, EXPLODE({units}) AS {DIFF_COLUMN} FROM "
+            f"(SELECT {listed}, {total} AS {DIFF_COLUMN} FROM {view_name} "
+            f"GROUP BY {listed} HAVING SUM({DIFF_COLUMN}) <> 0)"
+        )
+    ranges = ", ".join([str(files), *keys])
+    hint = f"REPARTITION_BY_RANGE({ranges})" if keys else f"REPARTITION({files})"
+    sort = f" SORT BY {', '.join([*keys, TIME_COLUMN])}"
+    return f"SELECT /*+ {hint} */ {listed}, {DIFF_COLUMN} FROM ({source}){sort}"

@@ -1,0 +1,50 @@
+"""What a leader keeps in memory of the metastore: all of it but the rows of parts nobody read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select
+
+from slackwater.persist import statements
+from slackwater.persist.leadership import Fenced
+from slackwater.persist.metastore import environment
+from slackwater.persist.part_index import PartIndex
+from slackwater.persist.rows import ShardState, shard_from_row
+from slackwater.persist.tables import shards
+from slackwater.repr.frontier import Timestamp
+
+
+@dataclass(slots=True)
+class ShardCache:
+    """What the metastore says, as of the last commit of this leader.
+
+    `dropped` includes the tombstones; `unfinalized` are the dropped shards that are none yet.
+    """
+
+    tables_upper: Timestamp
+    next_shard_id: int
+    next_part_id: int
+    states: dict[int, ShardState]
+    dropped: set[int]
+    unfinalized: set[int]
+    indexes: dict[int, PartIndex] = field(default_factory=dict)
+
+
+def load(conn: Connection, epoch: int) -> ShardCache:
+    """Reads everything for the leader of `epoch`; raises `Fenced` when it does not lead.
+
+    A commit that may be still under way is waited for, because it has the lock of the row.
+    """
+    row = conn.execute(select(environment).with_for_update()).one()
+    if row.epoch != epoch:
+        raise Fenced(epoch, row.epoch)
+    rows = conn.execute(select(shards)).all()
+    return ShardCache(
+        tables_upper=Timestamp(row.tables_upper),
+        next_shard_id=row.next_shard_id,
+        next_part_id=row.next_part_id,
+        states={shard.shard_id: shard_from_row(shard) for shard in rows},
+        dropped={shard.shard_id for shard in rows if shard.dropped},
+        unfinalized=set(conn.scalars(statements.UNFINALIZED)),
+    )

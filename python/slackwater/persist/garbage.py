@@ -1,0 +1,207 @@
+"""Garbage: files that no part names any more, from their replacement to their deletion.
+
+1. The transaction that replaces or drops parts puts their files on the durable list.
+2. When the longest lease has passed and no older hold is left, a transaction condemns them, unless
+   a part names them again: from then on no commit may.
+3. The files are deleted.
+4. A transaction takes them off the list.
+
+A crash between any two leaves what the next turn goes on with, and every step may be repeated.
+Files that were never named, because a writer crashed, are found by listing, which is trusted for
+nothing else: when they are older than any write can last, they go onto the list as well.
+
+Source: spec controllers 3.7, 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
+from urllib.parse import unquote
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.persist.tables import garbage, parts
+from slackwater.repr.errors import FatalError
+
+T = TypeVar("T")
+
+LEASE_MS = 15 * 60 * 1000
+"""The longest that a lease is valid without being renewed."""
+
+ORPHAN_AGE_MS = 48 * 3600 * 1000
+"""No write is under way for so long: a session that is idle for a day is ended."""
+
+STAMP_MARGIN_MS = 60_000
+"""At most so long after its stamp a replacement is seen by readers; see `PersistClient`."""
+
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageFile:
+    """A file on the list. `replaced_ms` is when its last part was replaced or dropped."""
+
+    uri: str
+    shard_id: int
+    size_bytes: int
+    replaced_ms: int
+
+
+def unnamed(gone: Iterable[Part], kept: Iterable[Part], now_ms: int) -> tuple[GarbageFile, ...]:
+    """The files of the parts that are gone which no other part names."""
+    named = {part.body.uri for part in kept if isinstance(part.body, FileBody)}
+    return tuple(
+        GarbageFile(part.body.uri, part.shard_id, part.body.size_bytes, now_ms)
+        for part in gone
+        if isinstance(part.body, FileBody) and part.body.uri not in named
+    )
+
+
+def add(conn: Connection, files: Iterable[GarbageFile]) -> None:
+    """Puts files on the list; those that are on it stay as they are."""
+    for chunk in _chunks({file.uri: file for file in files}.values()):
+        uris = [file.uri for file in chunk]
+        known = set(conn.scalars(select(garbage.c.uri).where(garbage.c.uri.in_(uris))))
+        rows = [
+            {
+                "uri": file.uri,
+                "shard_id": file.shard_id,
+                "size_bytes": file.size_bytes,
+                "replaced_ms": file.replaced_ms,
+                "condemned": False,
+            }
+            for file in chunk
+            if file.uri not in known
+        ]
+        if rows:
+            conn.execute(insert(garbage), rows)
+
+
+def reclaim(conn: Connection, news: Iterable[NewPart | Part]) -> None:
+    """Takes the files of parts that are being committed off the list.
+
+    So a negation may name a file whose own part was replaced meanwhile. Raises `FatalError` when
+    the file has been condemned: the commit took longer than a lease.
+    """
+    uris = [new.body.uri for new in news if isinstance(new.body, FileBody)]
+    for chunk in _chunks(uris):
+        found = conn.execute(
+            select(garbage.c.uri, garbage.c.condemned).where(garbage.c.uri.in_(chunk))
+        ).all()
+        for row in found:
+            if row.condemned:
+                raise FatalError(f"a part was to name {row.uri}, which is being deleted")
+        if found:
+            conn.execute(delete(garbage).where(garbage.c.uri.in_([row.uri for row in found])))
+
+
+def restamp(conn: Connection, uris: Sequence[str], replaced_ms: int) -> None:
+    """Corrects when the files were replaced."""
+    for chunk in _chunks(uris):
+        conn.execute(
+            update(garbage).where(garbage.c.uri.in_(chunk)).values(replaced_ms=replaced_ms)
+        )
+
+
+def waiting(conn: Connection) -> tuple[tuple[int, int], ...]:
+    """The shards with files that are not condemned, each with its oldest `replaced_ms`."""
+    oldest = func.min(garbage.c.replaced_ms)
+    statement = (
+        select(garbage.c.shard_id, oldest)
+        .where(garbage.c.condemned.is_(False))
+        .group_by(garbage.c.shard_id)
+        .order_by(oldest)
+    )
+    return tuple((row[0], row[1]) for row in conn.execute(statement))
+
+
+def condemn(conn: Connection, shard_id: int, until_ms: int, limit: int) -> int:
+    """Condemns at most `limit` files of the shard that were replaced at or before `until_ms`.
+
+    Those that a part names are taken off the list instead. Returns how many it dealt with.
+    """
+    chosen = conn.scalars(
+        select(garbage.c.uri)
+        .where(
+            garbage.c.shard_id == shard_id,
+            garbage.c.condemned.is_(False),
+            garbage.c.replaced_ms <= until_ms,
+        )
+        .order_by(garbage.c.replaced_ms, garbage.c.uri)
+        .limit(limit)
+    ).all()
+    for chunk in _chunks(chosen):
+        named = set(
+            conn.scalars(
+                select(parts.c.uri).where(parts.c.shard_id == shard_id, parts.c.uri.in_(chunk))
+            )
+        )
+        if named:
+            conn.execute(delete(garbage).where(garbage.c.uri.in_(sorted(named))))
+        rest = [uri for uri in chunk if uri not in named]
+        conn.execute(update(garbage).where(garbage.c.uri.in_(rest)).values(condemned=True))
+    return len(chosen)
+
+
+def condemned(conn: Connection, limit: int) -> tuple[str, ...]:
+    """At most `limit` files that are to be deleted."""
+    statement = select(garbage.c.uri).where(garbage.c.condemned.is_(True)).limit(limit)
+    return tuple(conn.scalars(statement))
+
+
+def forget(conn: Connection, uris: Sequence[str]) -> None:
+    """Takes files that have been deleted off the list."""
+    for chunk in _chunks(uris):
+        conn.execute(delete(garbage).where(garbage.c.uri.in_(chunk)))
+
+
+def condemnable_until(
+    now_ms: int, opened_ms: int | None, foreign_leases: bool, lease_ms: int = LEASE_MS
+) -> int | None:
+    """Files replaced up to this time are in use by nobody; None: nothing may be condemned.
+
+    `opened_ms` is that of the oldest hold on the shard, None without holds. What readers of an
+    earlier leader use is not known: while the lease of one lasts (`foreign_leases`), all stays.
+    """
+    if foreign_leases:
+        return None
+    until = now_ms - lease_ms
+    return until if opened_ms is None else min(until, opened_ms - STAMP_MARGIN_MS - 1)
+
+
+def adopt_orphans(conn: Connection, listed: Iterable[GarbageFile], now_ms: int) -> None:
+    """Puts those of the listed files on the list, as of `now_ms`, that no part of theirs names.
+
+    The caller has chosen files that are older than `ORPHAN_AGE_MS`.
+    """
+    by_shard: dict[int, list[GarbageFile]] = {}
+    for file in listed:
+        by_shard.setdefault(file.shard_id, []).append(file)
+    for shard_id, files in by_shard.items():
+        named = _named(conn, shard_id)
+        orphans = [replace(f, replaced_ms=now_ms) for f in files if _name(f.uri) not in named]
+        add(conn, orphans)
+
+
+def _named(conn: Connection, shard_id: int) -> frozenset[str]:
+    """The last components of the names of all files of the shard that are on record.
+
+    They are unique, and unlike whole URIs each program writes them in the same way.
+    """
+    of_parts = select(parts.c.uri).where(parts.c.shard_id == shard_id, parts.c.uri.is_not(None))
+    of_garbage = select(garbage.c.uri).where(garbage.c.shard_id == shard_id)
+    return frozenset(_name(uri) for uri in (*conn.scalars(of_parts), *conn.scalars(of_garbage)))
+
+
+def _name(uri: str) -> str:
+    return unquote(uri).rpartition("/")[2]
+
+
+def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(values)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk

@@ -1,0 +1,73 @@
+"""Where an environment lives: the one URI form, and what it means.
+
+The location is a directory (a path or a ``file:`` URI) or ``s3://bucket/prefix``. It holds the
+files of the collections. An S3 location has no place for an SQLite file, nor for what belongs to
+the running coordinator (log, token): those are in a directory of this machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from slackwater.persist.blobs import Blobs, LocalBlobs, file_uri, local_path
+from slackwater.repr.errors import user_error
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """`uri` says where the files are, `local` where this machine's own ones are."""
+
+    uri: str
+    local: Path
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are in a directory."""
+        return self.uri.startswith("file:")
+
+    def blobs(self, environment: Mapping[str, str]) -> Blobs:
+        """Access to the files. `environment` has the standard variables of AWS.
+
+        Raises SLACKWATER_STORAGE_UNAVAILABLE; see `S3Blobs.at`.
+        """
+        if self.is_local:
+            return LocalBlobs(self.local)
+        from slackwater.persist.s3 import S3Blobs, S3Settings
+
+        return S3Blobs.at(self.uri, S3Settings.of(environment))
+
+    def metastore(self, url: str | None) -> str:
+        """The metastore's URL: `url`, or SQLite in the directory.
+
+        Raises SLACKWATER_METASTORE_REQUIRED for a location in S3 without one.
+        """
+        if url:
+            return url
+        if not self.is_local:
+            raise user_error("SLACKWATER_METASTORE_REQUIRED", location=self.uri)
+        return f"sqlite:///{self.local}/metastore.sqlite"
+
+
+def parse_location(text: str, environment: Mapping[str, str]) -> Location:
+    """What `text` names. `environment` says where a user's state is kept on this machine.
+
+    Raises SLACKWATER_INVALID_OPTION when an S3 URI is wrong, and SLACKWATER_UNSUPPORTED for
+    another scheme.
+    """
+    if not re.match("s3a?://", text):
+        path = local_path(text).absolute()
+        return Location(file_uri(path), path)
+    from slackwater.persist.s3 import s3_location
+
+    uri = s3_location(text)
+    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    name = f"{uri.removeprefix('s3://').replace('/', '-')[-40:]}-{_digest(uri)}"
+    return Location(uri, Path(state) / "slackwater" / name)
+
+
+def _digest(uri: str) -> str:
+    return hashlib.sha256(uri.encode()).hexdigest()[:12]

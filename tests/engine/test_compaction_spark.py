@@ -1,0 +1,132 @@
+"""Large merges by Spark give what merges in memory give, over all kinds of parts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from tests.persistence import EAGER, new_environment, new_shard
+
+from slackwater.compute.compaction import EngineRewriter
+from slackwater.compute.relations import relation_json
+from slackwater.persist.blobs import local_path, uniform_file
+from slackwater.persist.client import Append
+from slackwater.persist.compaction import Merge, compact
+from slackwater.persist.parts import FileBody, NewPart, Uniform
+from slackwater.repr.relation import Column, RelationDesc
+from slackwater.spark.bridge import SparkBridge
+from slackwater.spark.session import configure
+
+pytestmark = pytest.mark.spark
+
+BEFORE = RelationDesc.of(k="integer", d="double")
+MAP = json.dumps(
+    {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
+)
+DESC = RelationDesc((*BEFORE.columns, Column("m", MAP)))
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("environment"))
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    session = configure(builder, location=folder).getOrCreate()
+    gateway = session.sparkContext._gateway.gateway_parameters
+    names = {
+        "PYSPARK_GATEWAY_PORT": str(gateway.port),
+        "PYSPARK_GATEWAY_SECRET": gateway.auth_token,
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in names.items():
+            patched.setenv(name, value)
+        yield SparkBridge()
+    session.stop()
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """A shard with a file of executors, a negation, inline rows, and a column that came later."""
+    env = new_environment(f"sqlite:///{tmp_path}/m.db", tmp_path / "e")
+    client = env.lead()
+    shard = new_shard(client, BEFORE, 0, grouped=False)
+
+    def uniform(time, keys):
+        rows = pa.table({"k": pa.array(keys, pa.int32()), "d": [float(k) for k in keys]})
+        directory = client.staging_directory(shard, f"w{time}")
+        body = uniform_file(client.blobs, rows, directory, Uniform(time, 1))
+        return NewPart(body, len(keys), time, time, False)
+
+    def inline(desc, *rows):
+        names = desc.update_schema().names
+        made = [dict(zip(names, row, strict=True)) for row in rows]
+        return client.inline_part(pa.Table.from_pylist(made, schema=desc.update_schema()))
+
+    def commit(time, *parts):
+        client.commit([Append(shard, time, time + 1, parts)])
+
+    commit(0, uniform(0, range(200, 0, -1)))
+    commit(1, uniform(1, [1, 1, 1]))
+    commit(2, *client.negation(shard, 2))
+    commit(3, uniform(3, range(300, 0, -1)))
+    client.transact(lambda conn: client.set_desc(conn, shard, DESC, BEFORE))
+    nan, entries = float("nan"), [("a", 1), ("b", None)]
+    commit(4, inline(DESC, (7, 7.0, None, 4, -1), (None, nan, entries, 4, 1)))
+    commit(5, inline(DESC, (None, nan, entries[::-1], 5, 1), (8, 8.0, None, 5, -1)))
+    commit(6, inline(DESC, (8, 8.0, None, 6, 3), (9, -0.0, [], 6, 1)))
+    yield client, shard
+    env.engine.dispose()
+
+
+def contents(client, shard, time):
+    rows = client.snapshot(shard, time).to_pylist()
+    # Equal rows may differ in bytes, as zeros and the order of entries do.
+    return Counter(repr((r["k"], r["d"] + 0.0, r["m"] and sorted(r["m"]))) for r in rows)
+
+
+def test_a_large_merge_is_a_job(bridge, filled):
+    client, shard = filled
+    before = {time: contents(client, shard, time) for time in (5, 6)}
+    parts = client.parts(shard)
+    settings = replace(EAGER, memory_rows=10, target_bytes=4_000)
+    merge = Merge(parts, parts)
+    assert not compact(client, shard, merge, 5, settings=settings)
+    assert compact(client, shard, merge, 5, rewriter=EngineRewriter(bridge), settings=settings)
+    assert {time: contents(client, shard, time) for time in (5, 6)} == before
+    made = client.parts(shard)
+    assert len(made) > 1
+    keys = []
+    for part in sorted(made, key=lambda part: part.rows):
+        assert isinstance(part.body, FileBody)
+        assert part.body.uri.startswith(client.shard_directory(shard) + "/")
+        table = pq.read_table(local_path(part.body.uri))
+        column = [k for k in table["k"].to_pylist() if k is not None]
+        assert column == sorted(column)
+        keys += column
+    # Of 300 rows 7 is gone; 8, which went and came three times, is three rows without a diff.
+    assert Counter(keys)[7] == 0
+    assert Counter(keys)[8] == 3
+    assert {part.min_time for part in made} | {part.max_time for part in made} == {5, 6}
+    assert not any(part.has_retractions for part in made)
+
+
+def test_spark_reads_null_where_files_lack_the_column(bridge, filled):
+    client, shard = filled
+    parts = client.parts(shard)
+    bridge.register("older", DESC, relation_json(parts, DESC, upper=5))
+    rows = bridge.collect(
+        "SELECT count(*) AS n, count(m) AS m, sum(__diff) AS d FROM older"
+    ).to_pylist()
+    bridge.unregister(["older"])
+    expected = client.read(parts, DESC, upper=5)
+    assert rows == [
+        {
+            "n": expected.num_rows,
+            "m": expected.num_rows - expected["m"].null_count,
+            "d": sum(expected["__diff"].to_pylist()),
+        }
+    ]
