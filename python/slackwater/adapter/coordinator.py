@@ -33,6 +33,7 @@ from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
 from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
+from slackwater.adapter.upgrade import upgrade
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
@@ -123,6 +124,7 @@ class Coordinator:
             system_schemas=system_schemas(),
             system_items=system_items(),
         )
+        upgrade(persist, catalog)
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
         watch = FrontierWatch()
         holder: list[Coordinator] = []

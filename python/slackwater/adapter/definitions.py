@@ -39,6 +39,7 @@ from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.sinks import PROGRESS, SinkRunner
 from slackwater.adapter.source_drafts import Drafts, propagates_errors
+from slackwater.adapter.source_states import create_state
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation
@@ -483,7 +484,7 @@ class Definitions:
             since = self._env.oracle.read_ts()
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
-                    self._sources.create(conn, item.id)
+                    create_state(conn, item.id)
             return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
 
         return make

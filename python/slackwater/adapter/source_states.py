@@ -89,10 +89,6 @@ class SourceStates:
         self._metastore = metastore
         self._committer = committer
 
-    def create(self, conn: Connection, source_id: GlobalId) -> None:
-        """Begins the state of a new source, in the transaction that creates it."""
-        conn.execute(sa.insert(source_states).values(source_id=source_id, step=0, state=""))
-
     def forget(self, conn: Connection, source_id: GlobalId) -> None:
         """Removes all that is kept of a source, in the transaction that drops it."""
         for table in _TABLES:
@@ -173,6 +169,12 @@ class SourceStates:
             )
             for row in rows
         )
+
+
+def create_state(conn: Connection, source_id: GlobalId) -> None:
+    """Begins the state of a source, in the transaction that creates it; one that exists stays."""
+    if _row(conn, source_states, source_id) is None:
+        conn.execute(sa.insert(source_states).values(source_id=source_id, step=0, state=""))
 
 
 def _row(conn: Connection, table: sa.Table, source_id: GlobalId) -> sa.Row[tuple[object]] | None:

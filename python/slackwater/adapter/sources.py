@@ -17,6 +17,7 @@ from slackwater.adapter.group_commit import Rows
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.source_drafts import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.source_states import SourceStates
+from slackwater.adapter.upgrade import frontier_of_state
 from slackwater.adapter.written_ahead import written_ahead
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -79,10 +80,6 @@ class Sources:
             appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
         self._states.commit(source_id, reached, step, appends)
 
-    def create(self, conn: Connection, source_id: GlobalId) -> None:
-        """Begins the durable state of a new source."""
-        self._states.create(conn, source_id)
-
     def forget(self, conn: Connection, source_id: GlobalId) -> None:
         """Removes the durable state of a dropped source."""
         self._states.forget(conn, source_id)
@@ -103,6 +100,10 @@ class Sources:
         """
         self._env.committer.flush()
         reached = replace(self._states.reached(item.id), frontier=self._source_upper(item))
+        if reached.frontier is None and reached.state is not None:
+            # Of the first version, which kept the frontier in the state; the next step binds it.
+            begun = replace(reached, frontier=frontier_of_state(reached.state))
+            return Resumed(self._ingestion(item, begun), reached)
         return Resumed(self._ingestion(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
