@@ -16,7 +16,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.collections import INSTANCE, REPLICA, Collections, recovered
+from slackwater.adapter.collections import INSTANCE, REPLICA, Collections, LeaderShards, recovered
 from slackwater.adapter.definitions import Definitions, object_json
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
@@ -88,9 +88,7 @@ class Coordinator:
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._sources)
-        self._definitions = Definitions(
-            env, self._views, self._sources, self._sinks, self._implications
-        )
+        self._definitions = Definitions(env, self._views, self._sources, self._implications)
         self._statements = Statements(
             env,
             self._reads,
@@ -131,7 +129,7 @@ class Coordinator:
         holder: list[Coordinator] = []
         storage = Storage(
             recovered(persist, catalog.state),
-            persist,
+            LeaderShards(persist),
             steady_ms,
             lambda command: holder[0].obey(command),
         )

@@ -32,25 +32,26 @@ from slackwater.adapter.catalog.ops import (
     RenameItem,
     apply,
 )
-from slackwater.adapter.collections import shards_of
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
 from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
-from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.sinks import PROGRESS
 from slackwater.adapter.source_drafts import Drafts, propagates_errors
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql import variables
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName, resolve, resolve_schema
+from slackwater.storage.controller.holds import Holder, HoldKind
 
 RETAIN_HISTORY = "retain_history"
 _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
@@ -64,13 +65,11 @@ class Definitions:
         env: Environment,
         views: Views,
         sources: Sources,
-        sinks: SinkRunner,
         implications: Implications,
     ) -> None:
         self._env = env
         self._views = views
         self._sources = sources
-        self._sinks = sinks
         self._drafts = Drafts(env)
         self._implications = implications
 
@@ -325,7 +324,16 @@ class Definitions:
                 self._env.collections.prepare_export(item_id, written.id)
             try:
                 item = self._drafts.draft_sink(item_id, schema, name, context, statement, written)
-                self._change([CreateItem(item)], context.user)
+
+                def make(conn: Connection) -> Sequence[CatalogOp]:
+                    as_of = Timestamp(int(item.details["as_of"]))
+                    shard_id = self._env.persist.create_shard(
+                        conn, PROGRESS, since=as_of, upper=as_of, grouped=False
+                    )
+                    details = {**item.details, "progress_shard": shard_id}
+                    return [CreateItem(replace(item, details=details))]
+
+                self._change(make, context.user)
             finally:
                 self._env.collections.cancel_export(item_id)
 
@@ -352,19 +360,27 @@ class Definitions:
             change = self._drafts.redirect_sink(sink, written)
             if written.shard_id is None or change.depends_on == sink.depends_on:
                 return
-            self._sinks.prepare(sink, written.shard_id)
+            self._check_readable(sink, written)
+            # Once the catalog says that the sink reads it, the sink itself keeps it readable.
+            hold = self._env.hold(
+                [written],
+                Holder(HoldKind.DEFINITION, sink.id),
+                self._env.sink_reads_from(sink),
+            )
             try:
-                self._check_readable(sink, written)
                 self._change([change], context.user)
-            except BaseException:
-                self._sinks.cancel(sink.id)
-                raise
+            finally:
+                self._env.storage.release(hold)
 
     def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
-        """Returns when the sink has written everything up to `time`."""
+        """Returns when it is on record that the sink has written everything up to `time`."""
+
+        def out() -> Frontier:
+            return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
+
         timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
         if not self._env.watch.wait_until(
-            lambda: self._sinks.frontier(sink.id).value > time,
+            lambda: out().value > time,
             timeout_s or 10.0**9,
             Cancellation(),
         ):
@@ -373,11 +389,11 @@ class Definitions:
                 objectName=sink.full_name,
                 timestamp=str(time),
                 seconds=f"{timeout_s:g}",
-                complete=str(self._sinks.frontier(sink.id).last_complete()),
+                complete=str(out().last_complete()),
             )
 
     def _check_readable(self, sink: CatalogItem, written: CatalogItem) -> None:
-        since, needed = self._env.since(written), self._sinks.reads_from(sink)
+        since, needed = self._env.since(written), self._env.sink_reads_from(sink)
         if since.value > needed:
             raise user_error(
                 "SLACKWATER_NO_VALID_TIMESTAMP",
