@@ -12,6 +12,7 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.feeds import CollectionFeed
 from slackwater.adapter.watch import Cancellation
+from slackwater.persist.client import UnknownShard
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -155,10 +156,16 @@ class SinkRunner:
 
         The files are the authority; this may lag behind them, never the other way round.
         """
-        shard_id = int(item.details["progress_shard"])
-        if sink.frontier is None or sink.frontier.value <= self._env.persist.upper(shard_id):
+        shard_id = item.progress_shard
+        if shard_id is None or sink.frontier is None:
             return
-        self._env.persist.advance({shard_id: Timestamp(sink.frontier.value)})
+        if sink.frontier.value <= self._env.persist.upper(shard_id):
+            return
+        try:
+            self._env.persist.advance({shard_id: Timestamp(sink.frontier.value)})
+        except UnknownShard:
+            # The sink was dropped meanwhile, and is about to be told to stop.
+            return
         self._env.storage.report([(item.id, sink.frontier)])
         self._env.watch.signal()
 
