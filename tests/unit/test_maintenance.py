@@ -88,6 +88,11 @@ class Leader:
         self.calls["/v1/catalog/create_table"](body)
         return self.env.state.get("default", name)
 
+    def add_column(self, table: str, **rest):
+        added = {"type": "string", "nullable": True, **rest}
+        body = {**self.context(), "name": table, "changes": [{"add_column": added}]}
+        return self.calls["/v1/catalog/alter_table"](body)
+
     def drop(self, name: str) -> None:
         self.calls["/v1/catalog/drop_table"]({**self.context(), "name": name})
 
@@ -417,6 +422,46 @@ def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
     assert leader.files(table) == named
     assert elsewhere.exists()
     assert leader.keys(table) == [1, 2, 3]
+
+
+def test_a_column_is_added_to_what_is_there(leader):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    leader.insert(table, 1)
+    leader.insert(table, 2)
+    wide = leader.add_column("t", name=["note"])
+    assert wide["schema"]["fields"][1]["name"] == "note"
+    # A statement that was planned before names no such column.
+    leader.insert(table, 3)
+    leader.pass_time(5_000)
+    maintenance.turn()
+    (item,) = [leader.env.state.get("default", "t")]
+    assert len(leader.env.persist.parts(table.shard_id)) == 1
+    bound = leader.bind(item)
+    rows = leader.env.persist.snapshot(table.shard_id, bound["timestamp"]).to_pylist()
+    leader.release(bound)
+    assert sorted(row["k"] for row in rows) == [1, 2, 3]
+    assert {row["note"] for row in rows} == {None}
+    assert leader.env.persist.state(table.shard_id).desc == item.desc
+    assert item.create_sql.endswith("(`k` INT, `note` STRING)")
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        ({"name": ["K"]}, "SLACKWATER_DUPLICATE_COLUMN"),
+        ({"name": ["s", "x"]}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "nullable": False}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "default": "1"}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "type": "variant"}, "SLACKWATER_UNSUPPORTED_TYPE"),
+    ],
+)
+def test_columns_that_cannot_be_added(leader, change, condition):
+    table = leader.create("t")
+    with pytest.raises(SlackwaterError) as caught:
+        leader.add_column("t", **change)
+    assert caught.value.condition == condition
+    assert leader.env.persist.state(table.shard_id).desc == DESC
 
 
 def test_a_turn_is_bounded_and_the_next_one_goes_on(leader):
