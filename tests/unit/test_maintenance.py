@@ -17,14 +17,15 @@ from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.persist import garbage, holds
-from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.blobs import LocalBlobs, file_part
+from slackwater.persist.client import PersistClient
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.leadership import Fenced, acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.persist.tables import garbage as garbage_table
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -296,6 +297,77 @@ def test_files_are_deleted_when_lease_and_holds_have_passed(leader):
     assert leader.keys(table) == [1, 2, 3, 4, 5, 6]
     maintenance.turn()
     leader.release(elsewhere)
+
+
+def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+
+    def filled(*keys):
+        for key in keys:
+            leader.insert(table, key)
+        leader.pass_time(5_000)
+        maintenance.turn()
+
+    filled(1, 2, 3)
+    first = leader.files(table)
+    filled(4, 5, 6)
+    monkeypatch.setattr(leader.env.worker, "_clock_ms", leader.clock)
+    leader.env.worker._tick_began_ms = leader.clock.now_ms - 60_000
+    leader.pass_time(10 * garbage.LEASE_MS)
+    maintenance.turn()
+    assert first <= leader.files(table)
+    leader.env.worker._tick_began_ms = None
+    maintenance.turn()
+    assert not first & leader.files(table)
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other(leader, monkeypatch):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    for keys in ((1, 2, 3), (4, 5, 6), (7, 8, 9)):
+        for key in keys:
+            leader.insert(table, key)
+        leader.pass_time(5_000)
+        maintenance.turn()
+    waiting = garbage_of(leader)
+    assert len(waiting) == 2
+    stuck = min(waiting)
+    delete = LocalBlobs.delete
+
+    def partly(blobs, uri):
+        if uri == stuck:
+            raise user_error("SLACKWATER_STORAGE_UNAVAILABLE", what=uri, reason="no")
+        delete(blobs, uri)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalBlobs, "delete", partly)
+        leader.pass_time(2 * garbage.LEASE_MS)
+        maintenance.turn()
+        assert garbage_of(leader) == {stuck}
+    maintenance.turn()
+    assert garbage_of(leader) == set()
+
+
+def test_a_shard_that_cannot_be_merged_keeps_no_other(leader, monkeypatch):
+    tables = [leader.create(f"t{number}") for number in range(2)]
+    maintenance = leader.maintenance()
+    for table in tables:
+        for key in (1, 2, 3):
+            leader.insert(table, key)
+    leader.pass_time(5_000)
+    with monkeypatch.context() as patched:
+
+        def full(self, updates, directory):
+            if directory.endswith(f"/{tables[0].shard_id}"):
+                raise user_error("SLACKWATER_NO_SPACE", what="a data file", path=directory)
+            return file_part(self.blobs, updates, directory)
+
+        patched.setattr(PersistClient, "file_part", full)
+        maintenance.turn()
+    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [3, 1]
+    maintenance.turn()
+    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [1, 1]
 
 
 def test_the_lease_of_an_earlier_leader_keeps_files_and_times(leader, engine, tmp_path, clock):

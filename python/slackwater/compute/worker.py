@@ -79,6 +79,7 @@ class Worker:
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
         self._queries: dict[GlobalId, tuple[Dataflow, TickQueries]] = {}
+        self._tick_began_ms: int | None = None
 
     # Any thread
 
@@ -149,6 +150,11 @@ class Worker:
             trouble = self._shared.troubles.get(global_id)
             return None if trouble is None else trouble.error
 
+    def busy_ms(self) -> int | None:
+        """For how long the current tick has been reading files of parts; None between ticks."""
+        began_ms = self._tick_began_ms
+        return None if began_ms is None else self._clock_ms() - began_ms
+
     # With the condition held
 
     def _raise_trouble(self, global_id: GlobalId) -> None:
@@ -214,7 +220,11 @@ class Worker:
         except UnknownShard:
             return self._forget_dropped(flows)
         for tick in planned.ticks:
-            moved = self._tick(flows[tick.global_id], tick) or moved
+            self._tick_began_ms = self._clock_ms()
+            try:
+                moved = self._tick(flows[tick.global_id], tick) or moved
+            finally:
+                self._tick_began_ms = None
             with self._shared.changed:
                 if self._shared.stopping:
                     return False
