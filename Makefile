@@ -13,7 +13,7 @@ SHIM_SOURCES := build.sbt project/build.properties project/plugins.sbt \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jar wheel lint test demo bench property chaos fuzz clean
+.PHONY: help setup jar wheel lint test demo bench property chaos revision fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ property: setup ## Run the property tests alone
 
 chaos: setup ## Run the crash tests alone
 	$(VENV_PYTHON) -m pytest tests/chaos
+
+revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'
+	$(VENV_PYTHON) -m tests.new_revision "$(MESSAGE)"
 
 fuzz: setup ## Run the fuzz tests alone
 	$(VENV_PYTHON) -m pytest tests/fuzz

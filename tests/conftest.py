@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.persistence import env
+from tests.persistence import env, new_database
 from tests.postgres import postgres
 from tests.product.fixtures import shared_application, workplace
+from tests.s3 import s3
 
-__all__ = ["env", "postgres", "shared_application", "workplace"]
+__all__ = ["env", "new_database", "postgres", "s3", "shared_application", "workplace"]
 
 
 @pytest.fixture(scope="module")

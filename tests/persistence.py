@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +43,16 @@ def new_environment(url: str, location: Path) -> Environment:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def env(request, tmp_path):
+def new_database(request, tmp_path):
+    """Gives URLs of empty databases, of both kinds."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/environment/metastore.db"
-    else:
-        url = request.getfixturevalue("postgres").new_database()
-    environment = new_environment(url, tmp_path / "environment")
+        return lambda: f"sqlite:///{tmp_path}/{uuid.uuid4().hex}/metastore.db"
+    return request.getfixturevalue("postgres").new_database
+
+
+@pytest.fixture
+def env(new_database, tmp_path):
+    environment = new_environment(new_database(), tmp_path / "environment")
     yield environment
     environment.engine.dispose()
 

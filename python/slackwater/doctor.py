@@ -25,6 +25,7 @@ from sqlalchemy import inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from slackwater.persist.locations import Location, parse_location
 from slackwater.repr.errors import SlackwaterError
 from slackwater.spark import session as spark_session
 
@@ -35,6 +36,14 @@ SUPPORTED_JAVA = (17, 21)
 SUPPORTED_SPARK = "4.2"
 LEAST_FREE_BYTES = 100 * 2**20
 ADVISED_FREE_BYTES = 2**30
+S3_ADVICE = "check the bucket, and AWS_ENDPOINT_URL, AWS_REGION and the credentials"
+S3_VARIABLES = {
+    "spark.hadoop.fs.s3a.endpoint": "AWS_ENDPOINT_URL_S3",
+    "spark.hadoop.fs.s3a.endpoint.region": "AWS_REGION",
+    "spark.hadoop.fs.s3a.access.key": "AWS_ACCESS_KEY_ID",
+    "spark.hadoop.fs.s3a.secret.key": "AWS_SECRET_ACCESS_KEY",
+    "spark.hadoop.fs.s3a.session.token": "AWS_SESSION_TOKEN",
+}
 JAVA_TIMEOUT_S = 20
 WAIT_MS = 2_000
 NAME_WIDTH = 12
@@ -55,7 +64,7 @@ class Finding:
 class Installation:
     """What is examined. `url` is the metastore's."""
 
-    location: Path
+    location: str
     url: str
     metastore: str | None
     conf: Mapping[str, str]
@@ -80,16 +89,25 @@ def examine(location: str | None, metastore: str | None, conf: Mapping[str, str]
 def _findings(
     location: str | None, metastore: str | None, conf: Mapping[str, str]
 ) -> Iterator[Finding]:
-    place = Path(location or conf.get("spark.slackwater.location") or DEFAULT_LOCATION).absolute()
+    text = location or conf.get("spark.slackwater.location") or DEFAULT_LOCATION
     store = metastore or conf.get("spark.slackwater.metastore")
     with tempfile.TemporaryDirectory(
         prefix="slackwater-doctor-", ignore_cleanup_errors=True
     ) as tmp:
-        first = [_python(), _java(), _spark(), _jar(), *_location(place)]
+        first = [_python(), _java(), _spark(), _jar()]
         yield from first
-        used = place if place.exists() else Path(tmp) / "environment"
-        url = store or f"sqlite:///{used}/metastore.sqlite"
-        installation = Installation(used, url, store, conf)
+        try:
+            place = parse_location(text, os.environ)
+            place.metastore(store)
+        except SlackwaterError as error:
+            yield Finding("location", "FAIL", error.message, "see docs/user/operations.md")
+            return
+        found, exists = _place(place, conf)
+        yield from found
+        first += found
+        used = place if exists else parse_location(f"{tmp}/environment", os.environ)
+        shown = str(used.local) if used.is_local else used.uri
+        installation = Installation(shown, used.metastore(store), store, conf)
         metastore_findings = list(_metastore(installation))
         yield from metastore_findings
         if any(finding.outcome == "FAIL" for finding in [*first, *metastore_findings]):
@@ -157,6 +175,26 @@ def _jar() -> Finding:
     except (FileNotFoundError, metadata.PackageNotFoundError) as error:
         return Finding("shim", "FAIL", "no jar for this Spark", str(error))
     return Finding("shim", "ok", f"{jar.name}, built for Spark {spark_session.spark_minor()}")
+
+
+def _place(place: Location, conf: Mapping[str, str]) -> tuple[Sequence[Finding], bool]:
+    """What was found at the location, and whether there is something already."""
+    if place.is_local:
+        return _location(place.local), place.local.exists()
+    given = {name: conf[key] for key, name in S3_VARIABLES.items() if key in conf}
+    try:
+        blobs = place.blobs({**os.environ, **given})
+        exists = next(blobs.list(blobs.uri()), None) is not None
+        tried = blobs.put(blobs.uri("doctor"), "", lambda file: file.write(b"slackwater"))
+        blobs.open(tried.uri).close()
+        blobs.delete(tried.uri)
+    except SlackwaterError as error:
+        return [Finding("location", "FAIL", _first_line(error.message), S3_ADVICE)], False
+    except OSError:
+        text = f"{place.uri}: cannot read what was written"
+        return [Finding("location", "FAIL", text, S3_ADVICE)], False
+    suffix = "" if exists else ", is empty"
+    return [Finding("location", "ok", f"{place.uri}{suffix}")], exists
 
 
 def _location(place: Path) -> Sequence[Finding]:
@@ -246,7 +284,7 @@ def _session(installation: Installation) -> Iterator[Finding]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     builder = spark_session.configure(
-        builder, location=str(installation.location), metastore=installation.metastore
+        builder, location=installation.location, metastore=installation.metastore
     )
     try:
         spark = builder.getOrCreate()

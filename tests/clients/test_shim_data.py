@@ -387,11 +387,11 @@ def test_a_cached_frame_is_not_read_stale(
 def test_an_unbound_relation_is_refused(spark: SparkSession, t: Table) -> None:
     frame = spark.table("t")
     session = spark._jsparkSession
+    state = session.sessionState()
     with pytest.raises(PySparkException) as error:
-        session.sessionState().executePlan(
-            frame._jdf.queryExecution().analyzed(),
-            spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.ALL(),
-        ).sparkSession().sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+        state.planner().plan(
+            state.optimizer().execute(frame._jdf.queryExecution().analyzed())
+        ).next()
     assert error.value.getCondition() == "SLACKWATER_UNBOUND_RELATION"
 
 

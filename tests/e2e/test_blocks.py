@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.product.application import SqlError, wait_until
+from tests.product.application import SqlError, coordinators, kill, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -32,3 +32,41 @@ def test_a_block_reads_one_time_however_long_it_is_open(workplace):
     with pytest.raises(SqlError) as refused:
         workplace.rows(f"SELECT * FROM a VERSION AS OF {read_at}")
     assert refused.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
+
+
+def test_a_block_ends_with_the_coordinator(workplace):
+    def open_block_and_kill():
+        workplace.sql("BEGIN")
+        workplace.sql("INSERT INTO a VALUES (1)")
+        for pid in coordinators(workplace.application.location):
+            kill(pid)
+
+    workplace.sql("CREATE TABLE a (k INT)")
+    open_block_and_kill()
+    workplace.sql("ROLLBACK")
+    workplace.sql("INSERT INTO a VALUES (2)")
+    assert workplace.rows("SELECT k FROM a") == [[2]]
+    open_block_and_kill()
+    for statement, condition in (
+        ("COMMIT", "SLACKWATER_TRANSACTION_LOST"),
+        ("INSERT INTO a VALUES (3)", None),
+    ):
+        assert outcome(workplace, statement) == condition
+    assert workplace.value("SELECT sum(k) FROM a") == 5
+    open_block_and_kill()
+    for statement, condition in (
+        ("INSERT INTO a VALUES (4)", "SLACKWATER_TRANSACTION_LOST"),
+        ("INSERT INTO a VALUES (4)", "SLACKWATER_FAILED_TRANSACTION"),
+        ("COMMIT", None),
+    ):
+        assert outcome(workplace, statement) == condition
+    assert workplace.value("SELECT sum(k) FROM a") == 5
+
+
+def outcome(workplace, statement):
+    """The condition that the statement fails with, None when it succeeds."""
+    try:
+        workplace.sql(statement)
+    except SqlError as error:
+        return error.condition
+    return None

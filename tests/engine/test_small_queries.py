@@ -39,6 +39,8 @@ WITHOUT_JOBS = [
     " (SELECT k, w, 1 AS n FROM b UNION ALL SELECT a.k, b.w, 2 FROM a CROSS JOIN b WHERE a.k = b.k"
     " UNION ALL SELECT k, NULL, sum(__diff) FROM a GROUP BY k) u",
     "SELECT k, s FROM a WHERE k IN (SELECT k FROM b)",
+    "SELECT count(*) AS n, sum(__diff) AS d FROM a",
+    "SELECT x.k, y.s FROM a x CROSS JOIN a y WHERE x.k = y.k AND x.__time <= y.__time",
 ]
 WITH_JOBS = [
     "SELECT k FROM a WHERE k > (SELECT min(k) FROM b)",
@@ -137,8 +139,8 @@ def test_same_rows_as_a_job(spark, bridge, tmp_path, query):
 
 def test_rows_that_the_driver_did_not_keep_are_sent_again(bridge, tmp_path):
     named = views(tmp_path, 90_000)
-    bridge._sent.update((p.part_id, v.desc.to_json()) for v in named for p in v.parts)
     query = WITHOUT_JOBS[0]
+    bridge._sent.update((p.part_id, query) for v in named for p in v.parts)
     assert rows_of(bridge.collect_small(query, named)) == as_job(bridge, query, named)
 
 
@@ -148,3 +150,11 @@ def test_an_error_in_the_data_has_sparks_condition(bridge, tmp_path):
         bridge.collect_small("SELECT 1 / (k - 2) AS v FROM a", views(tmp_path, 91_000))
     assert (raised.value.getCondition(), raised.value.getSqlState()) == ("DIVIDE_BY_ZERO", "22012")
     assert rows_of(bridge.collect_small("SELECT k FROM b", views(tmp_path, 92_000)))
+
+
+def test_what_does_not_fit_into_memory_is_left_to_a_job(bridge, tmp_path):
+    named = views(tmp_path, 93_000)
+    huge = replace(named[0].parts[2], rows=2**40)
+    large = [replace(named[0], parts=(huge,)), named[1]]
+    assert bridge.collect_small("SELECT k FROM a", large) is None
+    assert bridge.collect_small("SELECT k FROM b", large[1:]) is not None

@@ -78,11 +78,25 @@ class Application:
     """A driver. Sessions are named; all but `main` begin with their first use."""
 
     def __init__(
-        self, location, metastore=None, *, conf=None, jar=True, master="local[1]", remote=None
+        self,
+        location,
+        metastore=None,
+        *,
+        conf=None,
+        jar=True,
+        master="local[1]",
+        remote=None,
+        folder=None,
+        variables=None,
     ):
+        """`folder`: where it runs and logs, if not beside the location."""
         self.location = str(location)
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}"}
-        folder = Path(self.location).parent
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}",
+            **(variables or {}),
+        }
+        folder = folder or Path(self.location).parent
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / f"driver-{time.monotonic_ns()}.log"
         with open(self.log, "w") as log:

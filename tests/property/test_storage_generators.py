@@ -13,35 +13,36 @@ from slackwater.storage.generators import (
 )
 
 NOW = 1_700_000_000_000
+TINY = 0.00001
 PAUSES = st.lists(st.integers(0, 4000), min_size=1, max_size=30)
 
 
 def run(config, pauses, cuts=frozenset()):
     """All updates by export, one list for each step; the process ends after the steps in `cuts`."""
-    ingestion, state, now = GeneratorIngestion(config, None), None, NOW
+    ingestion, reached, now = GeneratorIngestion(config), (None, None), NOW
     steps = []
     for number, pause in enumerate(pauses):
         now += pause
         if number in cuts:
             ingestion.poll(now)  # a step that is lost before its commit
-            ingestion = GeneratorIngestion(config, state)
+            ingestion = GeneratorIngestion(config, *reached)
         step = ingestion.poll(now)
         if step is not None:
             ingestion.committed(step)
-            state = step.state
+            reached = (step.frontier, step.state)
             steps.append({name: table.to_pylist() for name, table in step.updates.items()})
     return steps
 
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.sampled_from(["COUNTER", "AUCTION", "CLOCK"]),
+    st.sampled_from(["COUNTER", "AUCTION", "CLOCK", "TPCH"]),
     st.integers(0, 5),
     PAUSES,
     st.sets(st.integers(0, 30)),
 )
 def test_cut_and_resumed_equals_uninterrupted(kind, seed, pauses, cuts):
-    config = GeneratorConfig(kind, seed=seed, max_cardinality=3)
+    config = GeneratorConfig(kind, seed=seed, max_cardinality=3, scale_factor=TINY)
     assert run(config, pauses, cuts) == run(config, pauses)
 
 
@@ -99,13 +100,13 @@ def test_counter_against_its_definition(pauses, cardinality, up_to):
 
 def test_a_counter_says_that_it_is_done_after_a_restart_too():
     config = GeneratorConfig("COUNTER", up_to=2)
-    ingestion = GeneratorIngestion(config, None)
+    ingestion = GeneratorIngestion(config)
     ingestion.committed(ingestion.poll(NOW))
     step = ingestion.poll(NOW + 5000)
     assert step.status.status == "ceased"
     ingestion.committed(step)
     assert ingestion.poll(NOW + 6000) is None
-    again = GeneratorIngestion(config, step.state)
+    again = GeneratorIngestion(config, step.frontier, step.state)
     step = again.poll(NOW + 9000)
     assert (step.updates, step.status.status) == ({}, "ceased")
 
@@ -124,7 +125,7 @@ def test_a_clock_shows_one_row(pauses):
 
 
 def test_a_long_pause_is_not_made_up_for_in_full():
-    ingestion = GeneratorIngestion(GeneratorConfig("COUNTER"), None)
+    ingestion = GeneratorIngestion(GeneratorConfig("COUNTER"))
     ingestion.committed(ingestion.poll(NOW))
     step = ingestion.poll(NOW + 86_400_000)
     assert len(step.updates["counter"]) == MAX_MISSED_TICKS
@@ -133,9 +134,19 @@ def test_a_long_pause_is_not_made_up_for_in_full():
     assert len(ingestion.poll(NOW + 86_401_000).updates["counter"]) == 1
 
 
-@pytest.mark.parametrize("kind", ["COUNTER", "AUCTION", "CLOCK"])
+@pytest.mark.parametrize("kind", ["COUNTER", "AUCTION", "CLOCK", "TPCH"])
 def test_tables_have_the_declared_schema(kind):
-    step = GeneratorIngestion(GeneratorConfig(kind), None).poll(NOW)
+    step = GeneratorIngestion(GeneratorConfig(kind)).poll(NOW)
     for name, table in step.updates.items():
         expected = exports(kind)[name].arrow_schema()
         assert table.schema == expected.append(pa.field("__diff", pa.int64(), False))
+
+
+def test_tpch_without_a_tick_interval_stays_as_it_is():
+    config = GeneratorConfig("TPCH", tick_interval_ms=None, scale_factor=TINY)
+    ingestion = GeneratorIngestion(config)
+    step = ingestion.poll(NOW)
+    assert step.status.status == "running"
+    ingestion.committed(step)
+    assert ingestion.poll(NOW + 86_400_000) is None
+    assert GeneratorIngestion(config, step.frontier, step.state).poll(NOW + 1000) is None

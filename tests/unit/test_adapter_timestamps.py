@@ -13,7 +13,6 @@ from slackwater.adapter.explain_timestamp import (
     reason_text,
 )
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.retention import Retention, effective_since, policy_since
 from slackwater.adapter.timestamp_selection import (
     AtLeastTimestamp,
     AtTimestamp,
@@ -274,19 +273,6 @@ def test_oracle_goes_on_when_the_clock_goes_back_and_after_a_restart():
     assert TimestampOracle.recover(Timestamp(0), lambda: 7).read_ts() == 0
 
 
-def test_retention():
-    kept = Retention(since_floor=Timestamp(100), retain_ms=1000)
-    assert policy_since(kept, Frontier(500)) == Frontier(100)
-    assert policy_since(kept, Frontier(5001)) == Frontier(4000)
-    assert effective_since(kept, Frontier(5001), [Timestamp(3000), Timestamp(4500)]) == Frontier(
-        3000
-    )
-    assert effective_since(kept, Frontier(5001), [Timestamp(7)]) == Frontier(100)
-    assert effective_since(kept, EMPTY_FRONTIER, reached=Frontier(4000)) == Frontier(4000)
-    with pytest.raises(ValueError, match="-1"):
-        Retention(Timestamp(0), -1)
-
-
 def refused(condition, sqlstate, call):
     with pytest.raises(SlackwaterError) as caught:
         call()
@@ -296,7 +282,26 @@ def refused(condition, sqlstate, call):
 def test_writes_of_a_block_commit_together():
     block = tx.add_write(tx.add_write(tx.begin(tx.Idle()), "a"), "b")
     assert tx.commit(block) == tx.Ended(tx.EndOfBlock.COMMITTED, ("a", "b"))
-    assert tx.rollback(block) == tx.Ended(tx.EndOfBlock.ROLLED_BACK)
+
+
+def test_what_has_no_effect():
+    block = tx.add_write(tx.begin(tx.Idle()), "a")
+    assert tx.begin(block) == block
+    assert tx.begin(block, read_only=True) == block
+    assert tx.commit(tx.Idle()) == tx.Ended(tx.EndOfBlock.ROLLED_BACK)
+
+
+def test_a_lost_block_says_so_once():
+    for call in (
+        lambda: tx.begin(tx.Lost()),
+        lambda: tx.check_read(tx.Lost(), "t"),
+        lambda: tx.add_write(tx.Lost(), "w"),
+        lambda: tx.check_outside_block(tx.Lost(), "UPDATE"),
+        lambda: tx.commit(tx.Lost()),
+    ):
+        refused("SLACKWATER_TRANSACTION_LOST", "40001", call)
+    assert tx.statement_failed(tx.Lost()) == tx.Failed()
+    assert tx.in_block(tx.Lost())
 
 
 def test_reads_of_a_block_share_the_first_time():
@@ -318,12 +323,9 @@ def test_what_a_block_refuses():
         lambda: tx.add_write(tx.begin(tx.Idle(), read_only=True), "w"),
     )
     refused("SLACKWATER_WRITE_ONLY_TRANSACTION", "25000", lambda: tx.check_read(writing, "t"))
-    refused("SLACKWATER_TRANSACTION_IN_PROGRESS", "25001", lambda: tx.begin(block))
     refused(
         "SLACKWATER_TRANSACTION_STATEMENT", "25001", lambda: tx.check_outside_block(block, "UPDATE")
     )
-    refused("SLACKWATER_NO_TRANSACTION", "25P01", lambda: tx.commit(tx.Idle()))
-    refused("SLACKWATER_NO_TRANSACTION", "25P01", lambda: tx.rollback(tx.Idle()))
     tx.check_outside_block(tx.Idle(), "UPDATE")
 
 
@@ -338,4 +340,3 @@ def test_a_failed_block_takes_nothing_but_its_end():
     ):
         refused("SLACKWATER_FAILED_TRANSACTION", "25P02", call)
     assert tx.commit(failed) == tx.Ended(tx.EndOfBlock.ROLLED_BACK)
-    assert tx.rollback(failed) == tx.Ended(tx.EndOfBlock.ROLLED_BACK)

@@ -7,8 +7,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater import doctor
+from slackwater.persist.locations import parse_location
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_metastore_that_something_holds_fails(tmp_path):
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("CREATE TABLE x (y)")
     holder.execute("BEGIN EXCLUSIVE")
-    installation = doctor.Installation(tmp_path, f"sqlite:///{path}", None, {})
+    installation = doctor.Installation(str(tmp_path), f"sqlite:///{path}", None, {})
     findings = list(doctor._metastore(installation))
     assert [finding.outcome for finding in findings] == ["FAIL"]
     holder.close()
@@ -78,6 +80,28 @@ def test_metastore_that_something_holds_fails(tmp_path):
 
 def test_password_of_the_metastore_is_hidden(tmp_path):
     url = "postgresql+psycopg://me:secret@127.0.0.1:1/nothing?connect_timeout=1"
-    findings = list(doctor._metastore(doctor.Installation(tmp_path, url, url, {})))
+    findings = list(doctor._metastore(doctor.Installation(str(tmp_path), url, url, {})))
     assert findings[-1].outcome == "FAIL"
     assert "secret" not in str(findings)
+
+
+def test_a_bucket_is_tried_and_left_as_it_was(s3, tmp_path):
+    place = parse_location(f"s3://{s3.new_bucket()}/x", {"XDG_STATE_HOME": str(tmp_path)})
+    conf = {
+        "spark.hadoop.fs.s3a.endpoint": s3.endpoint,
+        "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
+        "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
+    }
+    for _ in range(2):
+        (finding,), exists = doctor._place(place, conf)
+        assert (finding.outcome, exists) == ("ok", False)
+    none = parse_location("s3://there-is-no-such-bucket", {"XDG_STATE_HOME": str(tmp_path)})
+    (finding,), exists = doctor._place(none, conf)
+    assert (finding.outcome, exists) == ("FAIL", False)
+    assert SECRET_KEY not in str(finding)
+
+
+def test_a_bucket_without_a_metastore_fails():
+    findings = list(doctor._findings("s3://bucket/x", None, {}))
+    assert findings[-1].outcome == "FAIL"
+    assert "cannot hold the metastore" in findings[-1].text

@@ -26,7 +26,7 @@ from slackwater.persist.tables import garbage as garbage_table
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
 from slackwater.repr.errors import SlackwaterError, user_error
-from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
 DESC = RelationDesc.of(k="integer")
@@ -41,11 +41,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_ms
-
-
-class Sinks:
-    def frontier(self, global_id) -> Frontier:
-        return Frontier(0)
 
 
 class Leader:
@@ -70,13 +65,11 @@ class Leader:
         self.env.committer.start()
         self.env.committer.flush()
         self.coordinator._started.set()
-        self.sinks = Sinks()
         self.written = 0
 
     def maintenance(self, **settings) -> Maintenance:
         return Maintenance(
             self.env,
-            self.sinks,
             EngineRewriter(self.env.engine),
             epoch=self.epoch,
             clock_ms=self.env.steady_ms,
@@ -255,16 +248,18 @@ def test_i34_a_read_waits_for_its_time_and_fails_before_the_since(leader):
     leader.release(bound)
 
 
-def test_a_sink_that_is_behind_holds_its_input(leader, monkeypatch):
+def test_a_sink_that_is_behind_holds_its_input(leader):
     table = leader.create("t")
     maintenance = leader.maintenance()
     for key in range(4):
         leader.insert(table, key)
     leader.pass_time(HOUR_MS)
-    monkeypatch.setattr(Maintenance, "_held_by_sinks", lambda *_: iter([Frontier(5)]))
-    before = leader.since(table)
+    sink = leader.env.storage.prepare_export("u99", table.id)
+    before = sink.acquired_since.value
+    leader.pass_time(HOUR_MS)
     maintenance.turn()
-    assert leader.since(table) == before
+    assert leader.since(table) <= before
+    assert leader.env.since(table).value == before
 
 
 def test_files_are_deleted_when_lease_and_holds_have_passed(leader):
@@ -447,24 +442,19 @@ def test_a_bind_of_a_table_that_is_gone_says_so(leader):
     assert caught.value.condition == "SLACKWATER_DEPENDENCY_DROPPED"
 
 
-def test_a_since_that_moved_first_is_seen_by_the_next_look(leader, monkeypatch):
-    """Compaction comes between the choice of a hold's time and the hold."""
+def test_a_since_that_moved_before_the_hold_is_not_taken_back(leader):
     table = leader.create("t")
     leader.insert(table, 1)
+    early = leader.env.oracle.read_ts()
     leader.pass_time(5_000)
-    inputs = leader.coordinator._reads.inputs
-    moved = []
-
-    def overtaken(items):
-        found = inputs(items)
-        if not moved:
-            moved.append(leader.env.holds.advance_since(table.shard_id, found[0].upper.value - 1))
-        return found
-
-    monkeypatch.setattr(leader.coordinator._reads, "inputs", overtaken)
+    moved = leader.env.storage.compactable(table.id, table.shard_id)
+    assert moved.value > early
     bound = leader.bind(table)
-    assert bound["timestamp"] >= moved[0]
+    assert bound["timestamp"] >= moved.value
     leader.release(bound)
+    with pytest.raises(SlackwaterError) as caught:
+        leader.bind(table, early)
+    assert caught.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
 
 
 def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):

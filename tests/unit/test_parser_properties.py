@@ -58,21 +58,45 @@ readings = st.builds(s.Query, queries, st.none() | as_ofs)
 retainers = st.sampled_from(["TABLE", "MATERIALIZED VIEW", "SOURCE", "INDEX"]).map(s.ObjectKind)
 kinds = st.sampled_from([k for k in s.ObjectKind if k is not s.ObjectKind.COLUMN])
 commented = st.sampled_from(["VIEW", "MATERIALIZED VIEW", "SOURCE", "SINK", "INDEX"])
-generators = st.builds(
-    s.LoadGenerator,
-    st.just("COUNTER"),
-    maybe_spans,
-    counts,
-    counts,
-    max_cardinality=counts,
-) | st.builds(
-    s.LoadGenerator,
-    st.just("AUCTION"),
-    maybe_spans,
-    counts,
-    counts,
-    seed=counts,
-    for_all_tables=st.booleans(),
+generators = (
+    st.builds(
+        s.LoadGenerator,
+        st.just("COUNTER"),
+        maybe_spans,
+        counts,
+        counts,
+        max_cardinality=counts,
+    )
+    | st.builds(
+        s.LoadGenerator,
+        st.just("AUCTION"),
+        maybe_spans,
+        counts,
+        counts,
+        seed=counts,
+        for_all_tables=st.booleans(),
+    )
+    | st.builds(
+        s.LoadGenerator,
+        st.just("TPCH"),
+        maybe_spans,
+        seed=counts,
+        for_all_tables=st.booleans(),
+        scale_factor=st.none() | st.integers(1, 10**7).map(lambda n: n / 10**6),
+    )
+    | st.builds(
+        s.LoadGenerator,
+        st.just("KEY VALUE"),
+        maybe_spans,
+        seed=st.integers(0, 9),
+        keys=st.integers(1, 9).map(lambda n: 6 * n),
+        partitions=st.integers(1, 3),
+        snapshot_rounds=st.integers(1, 9),
+        transactional_snapshot=st.none() | st.booleans(),
+        value_size=st.integers(1, 9),
+        batch_size=st.integers(1, 2),
+        envelope=st.sampled_from([None, "NONE", "UPSERT"]),
+    )
 )
 files = st.builds(
     s.FilesSource,
@@ -81,7 +105,7 @@ files = st.builds(
     st.none() | st.booleans(),
     st.none() | texts,
     st.none() | texts,
-    st.sampled_from(["STALL", "SKIP"]),
+    st.sampled_from(["STALL", "SKIP", "PROPAGATE"]),
 )
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
@@ -162,6 +186,7 @@ statements = st.one_of(
     ),
     st.builds(s.AlterRename, kinds, names, names, st.booleans()),
     st.builds(s.AlterSetRetainHistory, retainers, names, maybe_spans, st.booleans()),
+    st.builds(s.AlterSinkFrom, names, names, st.booleans()),
     st.builds(s.CommentOn, commented.map(s.ObjectKind), names, st.none() | st.just("") | texts),
 )
 

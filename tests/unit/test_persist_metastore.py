@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import event, select, text, update
 from sqlalchemy.exc import OperationalError
 from tests.persistence import EAGER, compacted, contents, new_environment, own_shard, updates
 
@@ -15,21 +16,29 @@ from slackwater.persist import holds
 from slackwater.persist.blobs import local_path
 from slackwater.persist.client import Append, WriteResult
 from slackwater.persist.leadership import Fenced, acquire, check_epoch, current_leader
-from slackwater.persist.metastore import Patience, connect, create_all, environment
+from slackwater.persist.metastore import (
+    Patience,
+    connect,
+    create_all,
+    environment,
+    query,
+    transaction,
+)
+from slackwater.persist.migrations import HISTORY
 from slackwater.repr.errors import SlackwaterError
 
 
 def test_a_newer_environment_is_refused(env):
     create_all(env.engine)
     with env.engine.begin() as conn:
-        conn.execute(update(environment).values(version=2))
+        conn.execute(update(environment).values(version=HISTORY.head + 1))
     with pytest.raises(SlackwaterError) as caught:
         create_all(env.engine)
     assert caught.value.condition == "SLACKWATER_ENVIRONMENT_VERSION"
 
 
-def test_many_processes_create_at_once(env, tmp_path):
-    url = env.url if env.url.startswith("postgresql") else f"sqlite:///{tmp_path}/new/m.db"
+def test_many_processes_create_at_once(new_database):
+    url = new_database()
     engines = [connect(url) for _ in range(4)]
     threads = [threading.Thread(target=create_all, args=(engine,)) for engine in engines]
     for thread in threads:
@@ -109,6 +118,68 @@ def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):
     writer.join(20)
     assert contents(client, shard, 0) == [(1, "a")]
     env.engine.dispose()
+
+
+def test_a_read_sees_one_state_and_waits_for_nobody(env):
+    client = env.lead()
+    token = select(environment.c.commit_token)
+    seen = []
+
+    def look(conn):
+        seen.append(conn.scalar(token))
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(own_shard, client).result()
+        seen.append(conn.scalar(token))
+
+    query(env.engine, look)
+    assert seen[0] == seen[1] != query(env.engine, lambda conn: conn.scalar(token))
+
+
+def test_who_writes_gets_the_row_of_the_environment_first(env):
+    """What makes the writers serial, see the docstring of the metastore."""
+    client = env.lead()
+    first: list[str] = []
+    begun: list[bool] = []
+
+    def statement(conn, cursor, sql, *rest):
+        if begun:
+            begun.clear()
+            first.append(" ".join(sql.split()))
+
+    event.listen(env.engine, "begin", lambda conn: begun.append(True))
+    event.listen(env.engine, "before_cursor_execute", statement)
+    shard = own_shard(client)
+    client.commit([Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))])
+    client.advance({shard: 3})
+    client.set_since({shard: 2})
+    client.transact(lambda conn: client.drop_shard(conn, shard))
+    env.lead(expected_epoch=1)
+    assert len(first) >= 7
+    for sql in first:
+        reads = sql.startswith("SELECT") and "FROM environment" in sql
+        locks = "FOR UPDATE" in sql or env.engine.dialect.name == "sqlite"
+        assert sql.startswith("UPDATE environment") or (reads and locks), sql
+
+
+def test_on_postgres_levels_and_durability_are_what_the_argument_needs(postgres):
+    url = postgres.new_database()
+    engine = connect(url + "&options=-csynchronous_commit%3Doff")
+    settings = ["transaction_isolation", "transaction_read_only", "synchronous_commit"]
+
+    def shown(conn):
+        return [conn.scalar(text(f"SHOW {name}")) for name in settings]
+
+    assert query(engine, shown) == ["repeatable read", "on", "on"]
+    assert transaction(engine, shown) == ["read committed", "off", "on"]
+    engine.dispose()
+
+
+def test_on_sqlite_a_commit_is_on_disk(tmp_path):
+    engine = connect(f"sqlite:///{tmp_path}/m.db")
+    with engine.connect() as conn:
+        assert conn.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert conn.scalar(text("PRAGMA synchronous")) == 2
+    engine.dispose()
 
 
 class Gone(Exception):

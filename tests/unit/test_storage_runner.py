@@ -6,7 +6,7 @@ import pytest
 
 from slackwater.repr.errors import user_error
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
-from slackwater.storage.ingestion import IngestionRunner
+from slackwater.storage.ingestion import IngestionRunner, Reached, Resumed, StepSuperseded
 
 WAIT_S = 10
 
@@ -18,9 +18,10 @@ class Commits:
         self.seen = []
         self.changed = threading.Condition()
 
-    def __call__(self, source_id, updates, state):
+    def __call__(self, source_id, reached, step):
+        values = step.updates["counter"].column("counter").to_pylist()
         with self.changed:
-            self.seen.append((source_id, updates["counter"].column("counter").to_pylist(), state))
+            self.seen.append((source_id, values, (step.frontier, step.state)))
             self.changed.notify_all()
 
     def values(self, source_id):
@@ -46,8 +47,8 @@ class Ticks:
 def runner_of():
     runners = []
 
-    def make(commit, clock):
-        runners.append(IngestionRunner(commit, clock))
+    def make(commit, clock, record=lambda changes: None):
+        runners.append(IngestionRunner(commit, record, clock))
         return runners[-1]
 
     yield make
@@ -55,18 +56,22 @@ def runner_of():
         runner.close()
 
 
-def counter(state=None, **more):
-    return GeneratorIngestion(GeneratorConfig("COUNTER", **more), state)
+def counter(reached=(None, None), **more):
+    return GeneratorIngestion(GeneratorConfig("COUNTER", **more), *reached)
+
+
+def fresh(ingestion):
+    return lambda: Resumed(ingestion)
 
 
 def test_polls_commits_and_resumes(runner_of):
     commits = Commits()
     runner = runner_of(commits, Ticks())
-    runner.add("u1", counter(), 1)
+    runner.add("u1", fresh(counter()), 1)
     commits.wait(lambda: len(commits.values("u1")) > 5)
     runner.remove("u1")
-    state = commits.seen[-1][2]
-    runner.add("u1", counter(state), 1)
+    reached = commits.seen[-1][2]
+    runner.add("u1", fresh(counter(reached)), 1)
     count = len(commits.seen)
     commits.wait(lambda: len(commits.seen) > count + 2)
     runner.remove("u1")
@@ -91,9 +96,9 @@ class Blocked:
 def test_a_slow_source_holds_up_no_other(runner_of):
     commits, slow = Commits(), Blocked()
     runner = runner_of(commits, Ticks())
-    runner.add("u1", slow, 1)
+    runner.add("u1", fresh(slow), 1)
     assert slow.entered.wait(WAIT_S)
-    runner.add("u2", counter(), 1)
+    runner.add("u2", fresh(counter()), 1)
     commits.wait(lambda: len(commits.values("u2")) > 5)
     slow.release.set()
 
@@ -110,19 +115,24 @@ def test_a_failed_commit_is_repeated_and_shown(runner_of):
             raise failures.pop(0)
         commits(*step)
 
-    runner = runner_of(commit, Ticks())
-    runner.add("u1", counter(up_to=3), 1)
+    history = []
+    runner = runner_of(commit, Ticks(), history.extend)
+    runner.add("u1", fresh(counter(up_to=3)), 1)
     runner.wake("u1")
-    assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
-    runner.wake()
-    assert runner.wait_for("u1", lambda status: "odd" in (status.error or ""), WAIT_S)
-    runner.wake()
-    assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
+
+    def ceased_after_wakes(status):
+        runner.wake()
+        return status.status == "ceased"
+
+    assert runner.wait_for("u1", ceased_after_wakes, WAIT_S)
     assert commits.values("u1") == [1, 2, 3]
-    states = [change.status.status for change in runner.history()]
-    assert states[:3] == ["starting", "stalled", "stalled"]
-    assert states[-1] == "ceased"
     assert runner.statistics()["u1"].updates_committed == 3
+    runner.remove("u1")
+    changes = [change.status for change in history]
+    assert [change.status for change in changes[:3]] == ["starting", "stalled", "stalled"]
+    assert "gone" in changes[1].error
+    assert "odd" in changes[2].error
+    assert changes[-1].status == "ceased"
 
 
 class Flaky:
@@ -146,7 +156,78 @@ class Flaky:
 
 def test_a_passing_error_leaves_the_status_that_was(runner_of):
     runner = runner_of(Commits(), Ticks())
-    runner.add("u1", Flaky(), 1)
+    runner.add("u1", fresh(Flaky()), 1)
+    assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
+    runner.wake()
+    assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
+
+
+class Store:
+    """Keeps the steps of one source. The answer to the commit number `lost` does not arrive."""
+
+    def __init__(self, lost):
+        self.lost, self.calls = lost, 0
+        self.reached, self.values = Reached(), []
+        self.superseded = 0
+
+    def commit(self, source_id, reached, step):
+        self.calls += 1
+        if reached.steps != self.reached.steps:
+            self.superseded += 1
+            raise StepSuperseded(source_id, reached.steps, self.reached.steps)
+        self.reached = self.reached.after(step)
+        if step.updates:
+            self.values += step.updates["counter"].column("counter").to_pylist()
+        if self.calls == self.lost:
+            raise user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="gone")
+
+    def resume(self):
+        reached = (self.reached.frontier, self.reached.state)
+        return Resumed(counter(reached, up_to=20), self.reached)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_i51_a_superseded_step_makes_the_ingestion_start_from_what_is_stored(runner_of, lost):
+    store = Store(lost)
+    runner = runner_of(store.commit, Ticks())
+    runner.add("u1", store.resume, 1)
+    assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
+    runner.wake()
+    assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
+    assert store.superseded == 1
+    assert store.values == list(range(1, 21))
+    assert runner.statistics()["u1"] == store.reached.statistics
+
+
+def test_changes_that_cannot_be_recorded_are_recorded_later(runner_of):
+    failures = [user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="gone")] * 2
+    recorded, complete = [], threading.Event()
+
+    def record(changes):
+        if failures:
+            raise failures.pop()
+        recorded.extend(change.status.status for change in changes)
+        if recorded[-1] == "ceased":
+            complete.set()
+
+    runner = runner_of(Commits(), Ticks(), record)
+    runner.add("u1", fresh(counter(up_to=3)), 1)
+    assert complete.wait(WAIT_S)
+    runner.remove("u1")
+    assert recorded[0] == "starting"
+    assert recorded == list(dict.fromkeys(recorded))
+
+
+def test_a_source_whose_state_cannot_be_read_is_stalled_until_it_can(runner_of):
+    failures = [user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="gone")]
+
+    def resume():
+        if failures:
+            raise failures.pop()
+        return Resumed(counter(up_to=1))
+
+    runner = runner_of(Commits(), Ticks())
+    runner.add("u1", resume, 1)
     assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
     runner.wake()
     assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)

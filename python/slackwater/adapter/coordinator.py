@@ -16,6 +16,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.collections import INSTANCE, REPLICA, Collections, LeaderShards, recovered
 from slackwater.adapter.definitions import Definitions, object_json
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
@@ -32,7 +33,7 @@ from slackwater.adapter.statements import Statements
 from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
-from slackwater.adapter.transactions import Failed, Idle, in_block, statement_failed
+from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
@@ -41,12 +42,15 @@ from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
-from slackwater.persist.holds import HoldRegistry, SteadyClock
+from slackwater.persist.holds import SteadyClock
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
+from slackwater.storage.controller.protocol import Command
+from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
 HOUSEKEEPING_INTERVAL_S = 5.0
@@ -74,18 +78,17 @@ class Coordinator:
         self._sinks = SinkRunner(env, on_fatal)
         self._maintenance = Maintenance(
             env,
-            self._sinks,
             EngineRewriter(env.engine),
             epoch=epoch,
             clock_ms=env.steady_ms,
             on_fatal=on_fatal,
         )
-        self._system = SystemTables(env, self._sinks)
+        self._sources = Sources(env)
+        self._system = SystemTables(env, self._sinks, self._sources)
         self._reads = Reads(env, self._system)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
-        self._sources = Sources(env)
-        self._implications = Implications(env, self._views, self._sources, self._sinks)
+        self._implications = Implications(env, self._views, self._sources)
         self._definitions = Definitions(env, self._views, self._sources, self._implications)
         self._statements = Statements(
             env,
@@ -125,11 +128,18 @@ class Coordinator:
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
         watch = FrontierWatch()
         holder: list[Coordinator] = []
+        storage = Storage(
+            recovered(persist, catalog.state),
+            LeaderShards(persist),
+            steady_ms,
+            lambda command: holder[0].obey(command),
+        )
         worker = Worker(
             persist,
             spark,
-            on_progress=lambda _: watch.signal(),
+            on_progress=lambda uppers: holder[0].progressed(uppers),
             on_fatal=lambda error: on_fatal(str(error)),
+            on_unreadable=lambda view, since: storage.leave_unreadable(view, Frontier(since)),
         )
         committer = GroupCommitter(
             PersistTableLog(persist),
@@ -147,14 +157,20 @@ class Coordinator:
             oracle=oracle,
             committer=committer,
             worker=worker,
-            ingestion=IngestionRunner(lambda *step: holder[0].ingest(*step), clock),
+            ingestion=IngestionRunner(
+                lambda *step: holder[0].sources.commit(*step),
+                lambda changes: holder[0].sources.record(changes),
+                clock,
+            ),
             engine=spark,
             watch=watch,
             sessions=Sessions(),
-            holds=HoldRegistry(steady_ms),
+            storage=storage,
+            collections=Collections(storage, persist, lambda: catalog.state),
             clock=clock,
             steady_ms=steady_ms,
         )
+        env.collections.open()
         coordinator = Coordinator(env, epoch, on_fatal)
         holder.append(coordinator)
         return coordinator
@@ -167,6 +183,7 @@ class Coordinator:
         self._started.set()
         with self._env.ddl:
             self._implications.start_all()
+            self._env.storage.connect_replica(INSTANCE, REPLICA)
         self._maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
 
@@ -181,11 +198,22 @@ class Coordinator:
 
     def committed(self, committed: Committed) -> None:
         """After each commit and tick, in the committing thread: quick, no I/O."""
+        self._env.storage.advance_tables(Frontier(committed.upper))
         self._env.worker.wake()
         self._env.watch.signal()
 
-    def ingest(self, *step: Any) -> None:
-        self._sources.commit(*step)
+    def progressed(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
+        """After views moved, in the worker's thread."""
+        self._env.collections.report(uppers)
+        self._env.watch.signal()
+
+    def obey(self, command: Command) -> None:
+        """What the storage controller tells the replica of this process."""
+        self._sinks.obey(command)
+
+    @property
+    def sources(self) -> Sources:
+        return self._sources
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""
@@ -217,20 +245,14 @@ class Coordinator:
     def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
-    def inside_known_block(self, call: Call) -> Call:
-        """`call`, refused with SLACKWATER_TRANSACTION_LOST if it belongs to a block that this
+    def enter(self, body: Mapping[str, Any]) -> None:
+        """Notes that a call belongs to a block which this coordinator has not seen.
 
-        coordinator has not seen: what the block has written went with the one before.
+        What the block has written went with the coordinator before.
         """
-
-        def guarded(body: Mapping[str, Any]) -> Any:
-            session = self._session(body)
-            if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
-                session.transaction = Failed()
-                raise user_error("SLACKWATER_TRANSACTION_LOST")
-            return call(body)
-
-        return guarded
+        session = self._session(body)
+        if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
+            session.transaction = Lost()
 
     def is_inside_block(self, session_id: str) -> bool:
         """Whether the session is inside a transaction block, failed or not."""

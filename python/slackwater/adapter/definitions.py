@@ -38,15 +38,21 @@ from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
 from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sinks import PROGRESS
+from slackwater.adapter.source_drafts import Drafts, propagates_errors
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
+from slackwater.adapter.watch import Cancellation
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import user_error
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
+from slackwater.sql import variables
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName, resolve, resolve_schema
+from slackwater.storage.controller.holds import Holder, HoldKind
 
 RETAIN_HISTORY = "retain_history"
 _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
@@ -56,11 +62,16 @@ class Definitions:
     """Changes the catalog. Thread-safe: changes are serialised by the environment's ddl lock."""
 
     def __init__(
-        self, env: Environment, views: Views, sources: Sources, implications: Implications
+        self,
+        env: Environment,
+        views: Views,
+        sources: Sources,
+        implications: Implications,
     ) -> None:
         self._env = env
         self._views = views
         self._sources = sources
+        self._drafts = Drafts(env)
         self._implications = implications
 
     # Statements of our own grammar.
@@ -84,6 +95,8 @@ class Definitions:
                 self._rename_statement(context, statement)
             case st.AlterSetRetainHistory():
                 self._set_retain_history(session, context, statement)
+            case st.AlterSinkFrom():
+                self._redirect_sink(session, context, statement)
             case st.CommentOn():
                 self._comment(context, statement)
             case _:
@@ -304,7 +317,10 @@ class Definitions:
                     ops.append(DropItem(existing.id))
                 return [*ops, CreateItem(self._views.with_shards(conn, draft))]
 
-            self._change(make, context.user)
+            try:
+                self._change(make, context.user)
+            finally:
+                self._views.release(draft)
         for message in draft.notices:
             session.notify(message)
 
@@ -314,10 +330,11 @@ class Definitions:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._skip(session, statement.if_not_exists, schema, name):
             return
-        items = self._sources.draft(schema, name, context, statement)
+        items = self._drafts.draft(schema, name, context, statement)
         with self._env.ddl:
             self._change(self._with_grouped_shards(items), context.user)
-        self._sources.wait_for_snapshot(session, items[0])
+        source = next(item for item in items if item.parent is None)
+        self._sources.wait_for_snapshot(session, source)
 
     def _create_sink(self, session: Session, context: Context, statement: st.CreateSink) -> None:
         written = find_item(self._env.state, statement.from_name, context)
@@ -325,9 +342,88 @@ class Definitions:
         schema, name = resolve(given, context.catalog, context.namespace)
         if self._skip(session, statement.if_not_exists, schema, name):
             return
+        item_id = self._env.catalog.allocate_ids()[0]
         with self._env.ddl:
-            item = self._sources.draft_sink(schema, name, context, statement, written)
-            self._change([CreateItem(item)], context.user)
+            if written.shard_id is not None:
+                self._env.collections.prepare_export(item_id, written.id)
+            try:
+                item = self._drafts.draft_sink(item_id, schema, name, context, statement, written)
+
+                def make(conn: Connection) -> Sequence[CatalogOp]:
+                    as_of = Timestamp(int(item.details["as_of"]))
+                    shard_id = self._env.persist.create_shard(
+                        conn, PROGRESS, since=as_of, upper=as_of, grouped=False
+                    )
+                    details = {**item.details, "progress_shard": shard_id}
+                    return [CreateItem(replace(item, details=details))]
+
+                self._change(make, context.user)
+            finally:
+                self._env.collections.cancel_export(item_id)
+
+    def _redirect_sink(
+        self, session: Session, context: Context, statement: st.AlterSinkFrom
+    ) -> None:
+        """ALTER SINK ... SET FROM: what is out stays, from there on the other relation's changes.
+
+        First all that the old relation held at the time of the statement goes out. The running sink
+        ends after the catalog has changed; the next one continues where the files end, so there is
+        no time at which both relations are written, or none.
+        """
+        schema, own = resolve(statement.name, context.catalog, context.namespace)
+        if statement.if_exists and self._env.state.find(schema, own) is None:
+            session.notify(f"There is no sink {schema}.{own}.", code="42704")
+            return
+        sink = self._env.state.get(schema, own, ItemKind.SINK)
+        written = find_item(self._env.state, statement.from_name, context)
+        self._drafts.redirect_sink(sink, written)
+        self._wait_until_out(session, sink, self._env.oracle.read_ts())
+        with self._env.ddl:
+            sink = self._env.state.item(sink.id)
+            written = self._env.state.item(written.id)
+            change = self._drafts.redirect_sink(sink, written)
+            if written.shard_id is None or change.depends_on == sink.depends_on:
+                return
+            self._check_readable(sink, written)
+            # Once the catalog says that the sink reads it, the sink itself keeps it readable.
+            hold = self._env.hold(
+                [written],
+                Holder(HoldKind.DEFINITION, sink.id),
+                self._env.sink_reads_from(sink),
+            )
+            try:
+                self._change([change], context.user)
+            finally:
+                self._env.storage.release(hold)
+
+    def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
+        """Returns when it is on record that the sink has written everything up to `time`."""
+
+        def out() -> Frontier:
+            return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
+
+        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
+        if not self._env.watch.wait_until(
+            lambda: out().value > time,
+            timeout_s or 10.0**9,
+            Cancellation(),
+        ):
+            raise user_error(
+                "SLACKWATER_WAIT_TIMEOUT",
+                objectName=sink.full_name,
+                timestamp=str(time),
+                seconds=f"{timeout_s:g}",
+                complete=str(out().last_complete()),
+            )
+
+    def _check_readable(self, sink: CatalogItem, written: CatalogItem) -> None:
+        since, needed = self._env.since(written), self._env.sink_reads_from(sink)
+        if since.value > needed:
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"the sink {sink.full_name} goes on from {needed}, "
+                f"and {written.full_name} can be read from {since.value} on",
+            )
 
     def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
         cascade = bool(statement.cascade)
@@ -390,11 +486,7 @@ class Definitions:
             item = self._env.state.get(schema, own, kind)
             details = dict(item.details)
             details["retain_history_ms"] = statement.retain_history_ms
-            since = Timestamp(self._env.since(item).value)
-            shard_id = item.shard_id
             self._change([AlterItem(item.id, details=details)], context.user)
-            if shard_id is not None:
-                self._env.persist.set_since({shard_id: since})
 
     def _comment(self, context: Context, statement: st.CommentOn) -> None:
         if statement.kind in (st.ObjectKind.SCHEMA, st.ObjectKind.COLUMN):
@@ -425,21 +517,26 @@ class Definitions:
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             since = self._env.oracle.read_ts()
-            return [
-                CreateItem(
-                    item
-                    if item.desc is None or not item.desc.columns
-                    else replace(
-                        item,
-                        shard_id=self._env.persist.create_shard(
-                            conn, item.desc, since=since, upper=None, grouped=True
-                        ),
-                    )
-                )
-                for item in items
-            ]
+            for item in items:
+                if item.kind is ItemKind.SOURCE and item.parent is None:
+                    self._sources.create(conn, item.id)
+            return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
 
         return make
+
+    def _with_grouped_shard(
+        self, conn: Connection, item: CatalogItem, since: Timestamp
+    ) -> CatalogItem:
+        if item.desc is None or not item.desc.columns:
+            return item
+
+        def shard(desc: RelationDesc) -> int:
+            return self._env.persist.create_shard(conn, desc, since=since, upper=None, grouped=True)
+
+        made = replace(item, shard_id=shard(item.desc))
+        if not propagates_errors(item):
+            return made
+        return replace(made, details={**item.details, "errors": shard(ERRORS)})
 
     def _change(
         self,
@@ -459,7 +556,7 @@ class Definitions:
                     self._sources.forget(conn, item.id)
             return made
 
-        _, diff = self._env.catalog.transact(make, user=user)
+        _, diff = self._env.catalog.transact(make, user=user, on_durable=self._implications.prepare)
         self._implications.apply(diff)
         self._env.watch.signal()
         return diff

@@ -11,6 +11,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.naming import expect_kind, find_item
 from slackwater.adapter.results import Result, rows, strings
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.system_relations import source_type
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
@@ -128,8 +129,7 @@ class Shows:
                 change = self._env.ingestion.status(owner)
                 status = "" if change is None else change.status.status
                 error = None if change is None else change.status.error
-                connector = str(item.details.get("connector") or "subsource")
-                return (item.name, connector, CLUSTER, status, error, comment)
+                return (item.name, source_type(item), CLUSTER, status, error, comment)
             case st.ShowKind.SINKS:
                 return (item.name, "files", CLUSTER, comment)
             case st.ShowKind.MATERIALIZED_VIEWS:

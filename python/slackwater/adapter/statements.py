@@ -25,11 +25,11 @@ from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.timestamp_selection import Immediately
 from slackwater.adapter.transactions import (
     Idle,
+    Open,
     begin,
     check_outside_block,
     commit,
     refuse_if_failed,
-    rollback,
 )
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation
@@ -165,16 +165,17 @@ class Statements:
         if isinstance(statement, st.Begin):
             if statement.isolation is not None:
                 variables.assign("transaction_isolation", statement.isolation)
+            if isinstance(session.transaction, Open):
+                session.notify("There is a transaction in progress already.", "WARNING", "25001")
             session.transaction = begin(session.transaction, read_only=bool(statement.read_only))
             return done()
-        if isinstance(statement, st.Rollback):
-            rollback(session.transaction)
-            self._reads.release_block(session)
-            session.transaction = Idle()
-            return done()
-        ended = commit(session.transaction)
+        block, session.transaction = session.transaction, Idle()
+        if isinstance(block, Idle):
+            session.notify("There is no transaction in progress.", "WARNING", "25P01")
         self._reads.release_block(session)
-        session.transaction = Idle()
+        if isinstance(statement, st.Rollback):
+            return done()
+        ended = commit(block)
         if ended.writes:
             self._writes.commit(ended.writes, str(uuid.uuid4()), None)
         return done()

@@ -213,17 +213,16 @@ def _config_text(item: CatalogItem, key: str) -> str | None:
     return None if value is None else str(value).lower()
 
 
-def _source_type(item: CatalogItem) -> str:
-    if item.parent is not None:
-        return "subsource"
-    return _config_text(item, "connector") or "source"
+def source_type(item: CatalogItem) -> str:
+    """``load-generator``, ``files``, ``progress``, or ``subsource`` for a table of a source."""
+    return str(item.details.get("connector") or "subsource")
 
 
 def _sources(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, ItemKind.SOURCE):
         yield (
             *_identity(snapshot, item),
-            _source_type(item),
+            source_type(item),
             None,
             None,
             _config_text(item, "envelope"),
@@ -416,7 +415,8 @@ def _statuses(
     snapshot: SystemSnapshot, kind: ItemKind, type_of: Callable[[CatalogItem], str]
 ) -> Iterator[Row]:
     for item in _items(snapshot, kind):
-        status = snapshot.statuses.get(item.id)
+        # A table of a source, or its progress relation, is as the source is.
+        status = snapshot.statuses.get(item.parent or item.id)
         known = (
             (None, "created", None, None)
             if status is None
@@ -431,7 +431,13 @@ def _statuses(
 
 
 def _source_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
-    return _statuses(snapshot, ItemKind.SOURCE, _source_type)
+    return _statuses(snapshot, ItemKind.SOURCE, source_type)
+
+
+def _source_status_history(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for source_id, s in snapshot.source_history:
+        moment = _moment(s.last_change_ms)
+        yield moment, source_id, s.status, s.error, s.details_json, None
 
 
 def _sink_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
@@ -484,6 +490,12 @@ def _notices(snapshot: SystemSnapshot) -> Iterator[Row]:
             n.object_id,
             _moment(n.created_ms),
         )
+
+
+def _read_holds(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for hold in snapshot.read_holds:
+        for global_id in sorted(hold.ids):
+            yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
 
 
 def _storage_shards(snapshot: SystemSnapshot) -> Iterator[Row]:
@@ -662,6 +674,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         " action_type object_id created_at:time!",
         _notices,
     ),
+    (
+        "mz_internal",
+        "mz_source_status_history",
+        "occurred_at:time! source_id! status! error details replica_id",
+        _source_status_history,
+    ),
     ("mz_internal", "mz_storage_shards", "object_id! shard_id!", _storage_shards),
     (
         "mz_catalog",
@@ -674,6 +692,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_shard_usage",
         "shard_id! object_id state! parts:long! rows:long! size_bytes:long! garbage_bytes:long!",
         _shard_usage,
+    ),
+    (
+        "mz_internal",
+        "mz_read_holds",
+        "object_id! holder! kind! hold_time:long!",
+        _read_holds,
     ),
 )
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.sources import Sources
 from slackwater.adapter.system_relations import SYSTEM_RELATIONS
 from slackwater.adapter.system_snapshot import (
     ClusterEntry,
@@ -26,21 +27,24 @@ from slackwater.persist.usage import usage
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.storage.ingestion import StatusChange
 
 CLUSTER = ClusterEntry(
     "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
 REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = frozenset({"mz_audit_events"})
+_WITH_HISTORY = frozenset({"mz_source_status_history"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
 class SystemTables:
     """Serves the relations of `mz_catalog`, `mz_internal` and `mz_introspection`."""
 
-    def __init__(self, env: Environment, sinks: SinkRunner) -> None:
+    def __init__(self, env: Environment, sinks: SinkRunner, sources: Sources) -> None:
         self._env = env
         self._sinks = sinks
+        self._sources = sources
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, global_id: GlobalId, time: Timestamp) -> bytes:
@@ -48,7 +52,9 @@ class SystemTables:
         relation = self._by_id[global_id]
         table = relation.table(
             self.snapshot(
-                with_audit=relation.name in _WITH_AUDIT, with_usage=relation.name in _WITH_USAGE
+                with_audit=relation.name in _WITH_AUDIT,
+                with_history=relation.name in _WITH_HISTORY,
+                with_usage=relation.name in _WITH_USAGE,
             )
         )
         count = table.num_rows
@@ -60,8 +66,10 @@ class SystemTables:
             writer.write_table(table)
         return bytes(sink.getvalue())
 
-    def snapshot(self, *, with_audit: bool = False, with_usage: bool = False) -> SystemSnapshot:
-        """Everything that the system relations show, now."""
+    def snapshot(
+        self, *, with_audit: bool = False, with_history: bool = False, with_usage: bool = False
+    ) -> SystemSnapshot:
+        """What the system relations show, now; what the metastore has to be asked if wanted."""
         env = self._env
         catalog = env.state
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
@@ -109,7 +117,13 @@ class SystemTables:
                 for session in env.sessions.all()
                 for number, notice in enumerate(session.history)
             ),
+            read_holds=env.storage.holds(),
             audit_events=env.catalog.audit_events() if with_audit else (),
+            source_history=(
+                tuple((c.source_id, _shown(c)) for c in self._sources.history())
+                if with_history
+                else ()
+            ),
             usage=env.persist.query(usage) if with_usage else (),
         )
 
@@ -124,11 +138,7 @@ class SystemTables:
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
         found = {}
         for change in self._env.ingestion.statuses():
-            status = change.status
-            details = json.dumps(dict(status.details), default=str) if status.details else None
-            found[change.source_id] = ObjectStatus(
-                status.status, change.occurred_at_ms, status.error, details
-            )
+            found[change.source_id] = _shown(change)
         for running in self._sinks.statuses():
             name = "running" if running.error is None else "stalled"
             found[running.item.id] = ObjectStatus(name, running.changed_ms, running.error)
@@ -141,6 +151,12 @@ class SystemTables:
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended
         )
+
+
+def _shown(change: StatusChange) -> ObjectStatus:
+    status = change.status
+    details = json.dumps(dict(status.details), default=str) if status.details else None
+    return ObjectStatus(status.status, change.occurred_at_ms, status.error, details)
 
 
 def _has_frontiers(item: CatalogItem) -> bool:

@@ -44,11 +44,20 @@ class Failed:
     """A statement of the block failed; everything but its end is refused."""
 
 
-Transaction = Idle | Open[W] | Failed
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The coordinator that knew the block is gone, and its writes with it.
+
+    The session learns it from its next statement, and only ROLLBACK, which would have dropped the
+    writes anyway, passes in silence.
+    """
+
+
+Transaction = Idle | Open[W] | Failed | Lost
 
 
 class EndOfBlock(Enum):
-    """What came of a COMMIT or ROLLBACK."""
+    """What came of a COMMIT."""
 
     COMMITTED = "COMMIT"
     ROLLED_BACK = "ROLLBACK"
@@ -72,32 +81,27 @@ def read_time(transaction: Transaction[W]) -> Timestamp | None:
 
 
 def begin(transaction: Transaction[W], *, read_only: bool = False) -> Open[W]:
-    """BEGIN. Raises SLACKWATER_TRANSACTION_IN_PROGRESS or SLACKWATER_FAILED_TRANSACTION."""
-    if isinstance(transaction, Idle):
-        return Open(read_only=read_only)
+    """BEGIN; inside a block it changes nothing.
+
+    Raises SLACKWATER_FAILED_TRANSACTION or SLACKWATER_TRANSACTION_LOST.
+    """
     refuse_if_failed(transaction)
-    raise user_error("SLACKWATER_TRANSACTION_IN_PROGRESS")
+    return transaction if isinstance(transaction, Open) else Open(read_only=read_only)
 
 
 def commit(transaction: Transaction[W]) -> Ended[W]:
-    """COMMIT; afterwards the session is Idle, also if committing the writes then fails.
+    """COMMIT; afterwards the session is Idle, also if this or committing the writes then fails.
 
-    The COMMIT of a failed block is a ROLLBACK. Raises SLACKWATER_NO_TRANSACTION.
+    The COMMIT of a failed block is a ROLLBACK, and outside a block it has no effect. Raises
+    SLACKWATER_TRANSACTION_LOST.
     """
     match transaction:
         case Open(writes=writes):
             return Ended(EndOfBlock.COMMITTED, writes)
-        case Failed():
-            return Ended(EndOfBlock.ROLLED_BACK)
+        case Lost():
+            raise user_error("SLACKWATER_TRANSACTION_LOST")
         case _:
-            raise user_error("SLACKWATER_NO_TRANSACTION", statement="COMMIT")
-
-
-def rollback(transaction: Transaction[W]) -> Ended[W]:
-    """ROLLBACK. Raises SLACKWATER_NO_TRANSACTION."""
-    if isinstance(transaction, Idle):
-        raise user_error("SLACKWATER_NO_TRANSACTION", statement="ROLLBACK")
-    return Ended(EndOfBlock.ROLLED_BACK)
+            return Ended(EndOfBlock.ROLLED_BACK)
 
 
 def statement_failed(transaction: Transaction[W]) -> Transaction[W]:
@@ -106,9 +110,11 @@ def statement_failed(transaction: Transaction[W]) -> Transaction[W]:
 
 
 def refuse_if_failed(transaction: Transaction[W]) -> None:
-    """Raises SLACKWATER_FAILED_TRANSACTION in a failed block."""
+    """Raises SLACKWATER_FAILED_TRANSACTION or SLACKWATER_TRANSACTION_LOST."""
     if isinstance(transaction, Failed):
         raise user_error("SLACKWATER_FAILED_TRANSACTION")
+    if isinstance(transaction, Lost):
+        raise user_error("SLACKWATER_TRANSACTION_LOST")
 
 
 def check_read(transaction: Transaction[W], relation: str) -> Timestamp | None:
@@ -139,11 +145,11 @@ def add_write(transaction: Transaction[W], write: W) -> Open[W]:
     """The block with `write` buffered.
 
     Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_READ_ONLY_TRANSACTION after a read or in a
-    READ ONLY block; SLACKWATER_NO_TRANSACTION outside a block, where a write commits by itself.
+    READ ONLY block. Not to be called outside a block, where a write commits by itself.
     """
     refuse_if_failed(transaction)
     if not isinstance(transaction, Open):
-        raise user_error("SLACKWATER_NO_TRANSACTION", statement="Buffering a write")
+        raise AssertionError("only a block buffers its writes")
     if transaction.read_only or transaction.read_timestamp is not None:
         raise user_error("SLACKWATER_READ_ONLY_TRANSACTION")
     return Open(False, None, (*transaction.writes, write))

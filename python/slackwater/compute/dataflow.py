@@ -12,6 +12,7 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import Append
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -20,10 +21,21 @@ from slackwater.sql.plan import ViewPlan
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A collection that a dataflow reads. `desc` has the columns that its plan knows."""
+    """A collection that a dataflow reads. `desc` has the columns that its plan knows.
+
+    `errors_shard` has the errors that are in its contents, if it can have any; `name` is for them.
+    """
 
     shard_id: int
     desc: RelationDesc
+    errors_shard: int | None = None
+    name: str = ""
+
+    @property
+    def shards(self) -> tuple[tuple[int, RelationDesc], ...]:
+        """What the contents consist of: the shard of the rows, and that of the errors."""
+        rows = (self.shard_id, self.desc)
+        return (rows,) if self.errors_shard is None else (rows, (self.errors_shard, ERRORS))
 
 
 @dataclass(frozen=True, slots=True)

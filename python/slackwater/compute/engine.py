@@ -75,10 +75,11 @@ class Engine(Protocol):
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
     ) -> pa.Table: ...
 
-    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table:
+    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table | None:
         """Runs a query over few updates, which stay in memory for the next queries.
 
         The same text over the same names and columns is planned once. `sql` reads `views` alone.
+        None: what it reads does not fit into the memory that is meant for this.
         """
 
     def write(

@@ -16,6 +16,7 @@ from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.persist import blobs, reading
 from slackwater.persist.client import Append
 from slackwater.persist.consolidate import consolidate
+from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -39,9 +40,9 @@ COLLECT_LIMIT_ROWS = 50_000
 INLINE_LIMIT_ROWS = 10_000
 """Up to so many rows that executors wrote become an inline part."""
 
-SMALL_LIMIT_ROWS = 200_000
-SMALL_LIMIT_BYTES = 8 * 1024 * 1024
-"""A query that reads less than both is computed from rows in memory, without jobs."""
+SMALL_LIMIT_ROWS = 1_000_000
+SMALL_LIMIT_BYTES = 64 * 1024 * 1024
+"""A query that reads less than both is computed from rows in memory, if they fit, without jobs."""
 
 BROADCAST_LIMIT_ROWS = 20_000
 """Up to so many rows a delta is broadcast to its joins."""
@@ -145,9 +146,10 @@ def appends_of_tick(
 ) -> tuple[Append, ...]:
     """Computes the tick. Its appends may end before ``tick.upper``: another tick does the rest.
 
-    Nothing is committed. `queries` are those of the dataflow. Raises what the engine and the
-    shards raise.
+    Nothing is committed. `queries` are those of the dataflow. Raises SLACKWATER_SOURCE_ERROR when
+    an input has an error at a time that is to be exact, and what the engine and the shards raise.
     """
+    _refuse_errors(flow, tick, shards)
     run = _Run(flow, tick, shards, engine, queries)
     if isinstance(flow.plan.root, Opaque):
         return _recompute(run)
@@ -163,6 +165,15 @@ def appends_of_tick(
     except SlackwaterError:
         queries.wary = False
         raise
+
+
+def _refuse_errors(flow: Dataflow, tick: Tick, shards: Shards) -> None:
+    for source in flow.inputs.values():
+        if source.errors_shard is None:
+            continue
+        error = first_refusal(shards, source.errors_shard, source.name, tick.exact_from, tick.upper)
+        if error is not None:
+            raise error
 
 
 # Maintained in steps
@@ -269,12 +280,12 @@ def first_change(
 ) -> Timestamp | None:
     """The first time in ``[lower, upper)`` at which an input of the dataflow has an update."""
     times: list[int] = []
-    for source in flow.inputs.values():
-        parts = shards.parts_between(source.shard_id, lower, upper)
+    for shard_id, desc in (each for source in flow.inputs.values() for each in source.shards):
+        parts = shards.parts_between(shard_id, lower, upper)
         times.extend(part.min_time for part in parts if part.min_time >= lower)
         spanning = [part for part in parts if part.min_time < lower]
         if spanning:
-            updates = shards.read(spanning, source.desc, lower=lower, upper=upper)
+            updates = shards.read(spanning, desc, lower=lower, upper=upper)
             earliest = pc.min(updates.column(TIME_COLUMN)).as_py()
             times.extend(() if earliest is None else (earliest,))
     return Timestamp(min(times)) if times else None
@@ -296,9 +307,8 @@ def _updates(
     views = [_named(run, view) for view in sorted(query.reads, key=lambda v: (str(v.leaf), v.old))]
     if _is_large(run):
         return _few_inline(run, _written(run, query, views, shard), shard, desc)
-    if _is_small(views):
-        collected = run.engine.collect_small(query.text, views)
-    else:
+    collected = run.engine.collect_small(query.text, views) if _is_small(views) else None
+    if collected is None:
         with _registered(run, views):
             collected = run.engine.collect(query.text)
     if collected.num_rows == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
+Unreadable = Callable[[GlobalId, Timestamp], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -41,6 +43,10 @@ class _Shared:
     stopping: bool = False
     failed: BaseException | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
+
+
+def _ignore(global_id: GlobalId, since: Timestamp) -> None:
+    """Nobody asks what a view cannot be read at but for its shard."""
 
 
 class Worker:
@@ -62,18 +68,22 @@ class Worker:
         *,
         on_progress: Progress,
         on_fatal: Fatal,
+        on_unreadable: Unreadable = _ignore,
         name: str = "replica",
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         """`on_progress` is called in the worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
+        `on_unreadable` is called before a view is complete beyond times that were left out of it,
+        with the first time that is in it again.
         `name` is part of the names of its temporary views; `clock_ms` only measures pauses.
         """
         self._shards = shards
         self._engine = engine
         self._on_progress = on_progress
         self._on_fatal = on_fatal
+        self._on_unreadable = on_unreadable
         self._name = name
         self._clock_ms = clock_ms
         self._shared = _Shared()
@@ -208,34 +218,55 @@ class Worker:
             if self._shared.stopping:
                 return False
             flows = dict(self._shared.flows)
-            troubles = dict(self._shared.troubles)
         self._queries = {g: known for g, known in self._queries.items() if g in flows}
         try:
-            planned = self._plan(flows, troubles)
-            moved = self._advance(flows, planned)
+            ticks, moved = self._begin(flows, flows)
+            while ticks:
+                tick = ticks.popleft()
+                moved = self._timed_tick(flows[tick.global_id], tick) or moved
+                with self._shared.changed:
+                    if self._shared.stopping:
+                        return False
+                # What reads this view comes next: a chain of views shows a change soonest so.
+                waiting = {other.global_id for other in ticks}
+                readers = {
+                    g: f
+                    for g, f in flows.items()
+                    if tick.global_id in f.inputs and g not in waiting
+                }
+                following, advanced = self._begin(flows, readers)
+                ticks.extendleft(reversed(following))
+                moved = moved or advanced
         except SlackwaterError as error:
             # The metastore is away: it is asked again when a dataflow's pause ends.
             self._pause_all(flows, error)
             return False
         except UnknownShard:
             return self._forget_dropped(flows)
-        for tick in planned.ticks:
-            self._tick_began_ms = self._clock_ms()
-            try:
-                moved = self._tick(flows[tick.global_id], tick) or moved
-            finally:
-                self._tick_began_ms = None
-            with self._shared.changed:
-                if self._shared.stopping:
-                    return False
         return moved
+
+    def _begin(
+        self, flows: Mapping[GlobalId, Dataflow], some: Mapping[GlobalId, Dataflow]
+    ) -> tuple[deque[Tick], bool]:
+        """Moves on those of `some` that only advance, and gives the ticks of the others.
+
+        Also whether one moved.
+        """
+        with self._shared.changed:
+            troubles = dict(self._shared.troubles)
+        planned = self._plan(some, troubles)
+        return deque(planned.ticks), self._advance(flows, planned)
 
     def _plan(
         self, flows: Mapping[GlobalId, Dataflow], troubles: Mapping[GlobalId, Trouble]
     ) -> Round:
         def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
             inputs = flows[global_id].inputs.values()
-            return any(self._shards.parts_between(i.shard_id, lower, upper) for i in inputs)
+            return any(
+                self._shards.parts_between(shard_id, lower, upper)
+                for source in inputs
+                for shard_id, _ in source.shards
+            )
 
         def next_change(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> Timestamp:
             change = first_change(flows[global_id], self._shards, lower, upper)
@@ -269,6 +300,13 @@ class Worker:
         self._shards.advance(uppers)
         self._report(planned.advances)
         return True
+
+    def _timed_tick(self, flow: Dataflow, tick: Tick) -> bool:
+        self._tick_began_ms = self._clock_ms()
+        try:
+            return self._tick(flow, tick)
+        finally:
+            self._tick_began_ms = None
 
     def _tick(self, flow: Dataflow, tick: Tick) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""
@@ -306,6 +344,7 @@ class Worker:
         """
         since = max(exact, readable_from(flow, self._shards, begin))
         if since > begin:
+            self._on_unreadable(flow.global_id, since)
             self._shards.set_since({flow.output_shard: since})
 
     def _queries_of(self, flow: Dataflow) -> TickQueries:

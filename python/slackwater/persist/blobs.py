@@ -8,6 +8,7 @@ Source: spec controllers 3.1, 3.9.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import uuid
@@ -49,7 +50,7 @@ class Blobs(Protocol):
         """The URI of what the names lead to from the location on; it need not exist."""
         ...
 
-    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], None]) -> Blob:
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
         """A new file in the directory with what `write` writes; durable when this returns.
 
         Its name, which is unique, ends in `suffix`. Raises SLACKWATER_NO_SPACE or
@@ -126,7 +127,7 @@ class LocalBlobs:
     def uri(self, *names: str) -> str:
         return file_uri(self.root.joinpath(*names))
 
-    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], None]) -> Blob:
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
         folder = local_path(directory)
         path = folder / f"{uuid.uuid4().hex}{suffix}"
         temporary = folder / f".{path.name}.writing"
@@ -168,17 +169,15 @@ class LocalBlobs:
             raise _storage_error(error, path.parent) from None
 
     def list(self, directory: str) -> Iterator[Blob]:
-        folder = local_path(directory)
-        try:
-            for path in folder.rglob("*"):
+        def failed(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise _storage_error(error, local_path(directory))
+
+        for folder, _, names in os.walk(local_path(directory), onerror=failed):
+            for name in names:
                 # Writers rename and remove files meanwhile.
-                try:
-                    if path.is_file():
-                        yield _blob(path)
-                except FileNotFoundError:
-                    continue
-        except OSError as error:
-            raise _storage_error(error, folder) from None
+                with contextlib.suppress(FileNotFoundError):
+                    yield _blob(Path(folder, name))
 
     def _above(self, path: Path) -> Iterator[Path]:
         """The directories of which an entry may be new: up to the location."""

@@ -19,7 +19,9 @@ from slackwater.persist.metastore import (
     metadata,
     query,
     transaction,
+    upgrade,
 )
+from slackwater.persist.migrations import HISTORY, History
 
 leaders = Table(
     "leaders",
@@ -87,13 +89,14 @@ def acquire(
     log: str,
     *,
     expected_epoch: int | None,
+    history: History = HISTORY,
     patience: Patience = PATIENCE,
 ) -> int:
-    """Takes the lead and returns the new epoch.
+    """Takes the lead and returns the new epoch; upgrades a metastore of an older version.
 
     Succeeds only if the epoch on record still is `expected_epoch` (None: nobody has led yet), so
     of several candidates one wins; the others get `LostElection`. The winner should open its
-    address before. Raises SLACKWATER_METASTORE_UNAVAILABLE.
+    address before. Raises SLACKWATER_METASTORE_UNAVAILABLE and SLACKWATER_ENVIRONMENT_VERSION.
     """
     epoch = (expected_epoch or 0) + 1
     record = LeaderRecord(epoch, address, token_file, application, log)
@@ -104,6 +107,7 @@ def acquire(
         ).one()
         if row.epoch != epoch - 1:
             raise LostElection(expected_epoch, row.epoch)
+        upgrade(conn, history)
         conn.execute(update(environment).values(epoch=epoch))
         conn.execute(
             insert(leaders).values(

@@ -2,8 +2,19 @@
 
 SQLite (embedded) and PostgreSQL 15 or newer (production) are used through the same SQLAlchemy Core
 statements. The table `environment` has one row. Every transaction that writes updates that row
-first, so on both databases writers are serialised by its lock, the epoch in it fences a former
-leader, and the token in it tells whether a commit happened whose answer was lost.
+first, or locks it: so the epoch in it fences a former leader, and the token in it tells whether a
+commit happened whose answer was lost.
+
+Isolation. The transactions that write are serial, in the order in which they get that row. SQLite
+has one writer at a time, from ``BEGIN IMMEDIATE`` on. On PostgreSQL they run at READ COMMITTED: the
+first statement waits for the row's lock and looks at its condition (the epoch, the tables upper)
+again in the version that the holder before has committed, and each later statement sees all that
+was committed before it began, which is all that was committed before the lock was got, and nothing
+more, because every other writer waits for the same row. A higher level would add nothing and cost
+retries: the snapshot would be taken before the wait, and after it the transaction would fail.
+Transactions that only read take no lock and wait for nobody. They see one state, however many
+statements they have: a read transaction of SQLite in WAL mode is a snapshot, and on PostgreSQL they
+run at REPEATABLE READ, where a transaction that does not write cannot fail.
 
 SQLite runs in WAL mode with ``synchronous=FULL``. With NORMAL a power failure could take back
 commits that were acknowledged already; readers, sinks and other applications may have acted on
@@ -38,19 +49,18 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    update,
 )
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
+from slackwater.persist.migrations import HISTORY, History
 from slackwater.repr.errors import SlackwaterError, user_error
 
 T = TypeVar("T")
 
-VERSION = 1
-"""The newest layout of the metastore that this program knows."""
-
 metadata = MetaData()
-"""All tables of the metastore. Other packages add theirs before `create_all`."""
+"""All tables of the metastore, as `HISTORY` makes them. Other packages declare theirs here too."""
 
 environment = Table(
     "environment",
@@ -119,51 +129,83 @@ def connect(url: str) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    engine = create_engine(parsed, hide_parameters=True, connect_args=_postgres_arguments(parsed))
+    engine = create_engine(
+        parsed,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        connect_args=_postgres_arguments(parsed),
+    )
     event.listen(engine, "connect", _prepare_postgres)
     return engine
 
 
-def create_all(engine: Engine, *, patience: Patience = PATIENCE) -> None:
-    """Makes all tables of `metadata` that are missing, and the environment's row.
+def create_all(
+    engine: Engine, *, history: History = HISTORY, patience: Patience = PATIENCE
+) -> None:
+    """Makes the tables and the environment's row in a metastore that has none.
 
-    Several processes may do this at the same time. Raises SLACKWATER_ENVIRONMENT_VERSION when the
+    A metastore of an older version stays as it is: whoever takes the lead upgrades it. Several
+    processes may do this at the same time. Raises SLACKWATER_ENVIRONMENT_VERSION when the
     environment was made by a newer program, and SLACKWATER_METASTORE_UNAVAILABLE.
     """
+
+    def look(conn: Connection) -> bool:
+        if not inspect(conn).has_table(environment.name):
+            return False
+        check_version(conn, history)
+        return True
 
     def create(conn: Connection) -> None:
         if conn.dialect.name == "postgresql":
             conn.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
-        known = inspect(conn).has_table(environment.name)
-        found = conn.scalar(select(environment.c.version)) if known else None
-        if found is not None and found > VERSION:
-            raise user_error(
-                "SLACKWATER_ENVIRONMENT_VERSION",
-                location=engine.url.render_as_string(hide_password=True),
-                found=str(found),
-                known=str(VERSION),
+        if look(conn):
+            return
+        history.upgrade(conn, None)
+        conn.execute(
+            insert(environment).values(
+                id=1,
+                version=history.head,
+                epoch=0,
+                commit_token="",
+                tables_upper=0,
+                next_shard_id=1,
+                next_part_id=1,
             )
-        metadata.create_all(conn)
-        if found is None:
-            conn.execute(
-                insert(environment).values(
-                    id=1,
-                    version=VERSION,
-                    epoch=0,
-                    commit_token="",
-                    tables_upper=0,
-                    next_shard_id=1,
-                    next_part_id=1,
-                )
-            )
+        )
 
-    transaction(engine, create, patience=patience)
+    if not query(engine, look, patience=patience):
+        transaction(engine, create, patience=patience)
+
+
+def check_version(conn: Connection, history: History = HISTORY) -> int:
+    """The version of the metastore. Raises SLACKWATER_ENVIRONMENT_VERSION if it is not known."""
+    found = int(conn.execute(select(environment.c.version)).scalar_one())
+    if found > history.head:
+        raise user_error(
+            "SLACKWATER_ENVIRONMENT_VERSION",
+            location=conn.engine.url.render_as_string(hide_password=True),
+            found=str(found),
+            known=str(history.head),
+        )
+    return found
+
+
+def upgrade(conn: Connection, history: History = HISTORY) -> None:
+    """Brings the metastore to the newest version, in the transaction of `conn`.
+
+    For the transaction that takes the lead: with its commit the leader before is fenced, and before
+    it nobody sees the new tables. Raises SLACKWATER_ENVIRONMENT_VERSION.
+    """
+    found = check_version(conn, history)
+    if found < history.head:
+        history.upgrade(conn, found)
+        conn.execute(update(environment).values(version=history.head))
 
 
 def query(engine: Engine, body: Callable[[Connection], T], *, patience: Patience = PATIENCE) -> T:
-    """Runs `body` in a transaction that only reads; waits for a metastore that is gone.
+    """Runs `body` in a transaction that only reads one state; waits for a metastore that is gone.
 
-    On SQLite a writer is never waited for. Raises SLACKWATER_METASTORE_UNAVAILABLE.
+    A writer is never waited for. Raises SLACKWATER_METASTORE_UNAVAILABLE.
     """
     return transaction(engine, body, read_only=True, patience=patience)
 
@@ -217,6 +259,8 @@ def _once(
     """One try. `attempt` holds the result from the moment at which the commit is sent."""
     with engine.connect() as conn:
         conn.execution_options(**{_READ_ONLY: read_only})
+        if read_only and conn.dialect.name == "postgresql":
+            conn.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with conn.begin():
             result = body(conn)
             attempt.append(result)

@@ -6,9 +6,8 @@ so no temporary names are needed. Credentials never occur in texts. Source: spec
 
 from __future__ import annotations
 
+import io
 import re
-import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +23,6 @@ from slackwater.repr.errors import SlackwaterError, user_error
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"([A-Za-z0-9_=+-][A-Za-z0-9._=+-]*/?)*")
-_IN_MEMORY_BYTES = 16 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 5
 _REQUEST_TIMEOUT_S = 20
 
@@ -103,20 +101,17 @@ class S3Blobs:
     def uri(self, *names: str) -> str:
         return "/".join((self.root, *names))
 
-    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], None]) -> Blob:
+    def put(self, directory: str, suffix: str, write: Callable[[BinaryIO], object]) -> Blob:
         uri = f"{directory}/{uuid.uuid4().hex}{suffix}"
-        key = _key(uri)
+        # PyArrow completes an upload also when its writer raises: so it gets the whole at once.
+        whole = io.BytesIO()
         try:
-            with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as whole:
-                # An upload that began is completed also after an error, so it begins last.
-                write(whole)  # type: ignore[arg-type]
-                size_bytes = whole.tell()
-                whole.seek(0)
-                with self.files.open_output_stream(key) as upload:
-                    shutil.copyfileobj(whole, upload, 1024 * 1024)
+            write(whole)
+            with self.files.open_output_stream(_key(uri)) as upload:
+                upload.write(whole.getbuffer())
         except OSError as error:
             raise self._unavailable(directory, error) from None
-        return Blob(uri, size_bytes, time.time_ns() // 1_000_000)
+        return Blob(uri, whole.tell(), time.time_ns() // 1_000_000)
 
     def settle(self, uris: Iterable[str]) -> None:
         """An object that is complete is durable."""
@@ -181,7 +176,7 @@ def _file_system(root: str, settings: S3Settings) -> Any:
         region=_region(root, settings),
         connect_timeout=_CONNECT_TIMEOUT_S,
         request_timeout=_REQUEST_TIMEOUT_S,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=4),
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=3),
         # One request for a small object, instead of the three of an upload in parts.
         allow_delayed_open=True,
         **options,

@@ -58,7 +58,8 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
     def answer(path: str, call: Call, body: Mapping[str, Any]) -> Response:
         if "session" not in body or path in OUTSIDE_BLOCKS:
             return attempt(call, body)
-        response = attempt(coordinator.inside_known_block(call), body)
+        coordinator.enter(body)
+        response = attempt(call, body)
         inside = coordinator.is_inside_block(body["session"])
         response.headers["X-Slackwater-Transaction"] = "open" if inside else "none"
         return response

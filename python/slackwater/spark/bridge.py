@@ -98,24 +98,25 @@ class SparkBridge:
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
             return reader.read_all()
 
-    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table:
+    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table | None:
         """As the seam says. Rows that the driver has are not sent again, as far as it kept them."""
         bridge = self._bridge()
-        payload = _call(bridge.collectSmall, sql, self._small_request(views, self._sent))
-        if not payload:
-            payload = _call(bridge.collectSmall, sql, self._small_request(views, frozenset()))
+        payload = _call(bridge.collectSmall, sql, self._small_request(sql, views, self._sent))
+        if payload is not None and not payload:
+            payload = _call(bridge.collectSmall, sql, self._small_request(sql, views, frozenset()))
+        if payload is None:
+            return None
         if len(self._sent) > SENT_PARTS_KNOWN:
             self._sent = set()
         self._sent.update(
-            (part.part_id, view.desc.to_json())
-            for view in views
-            for part in view.parts
-            if isinstance(part, Part)
+            (part.part_id, sql) for view in views for part in view.parts if isinstance(part, Part)
         )
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
             return reader.read_all()
 
-    def _small_request(self, views: Sequence[NamedUpdates], sent: Set[tuple[int, str]]) -> str:
+    def _small_request(
+        self, sql: str, views: Sequence[NamedUpdates], sent: Set[tuple[int, str]]
+    ) -> str:
         entries = []
         for view in views:
             schema = view.desc.to_json()
@@ -127,7 +128,7 @@ class SparkBridge:
                 match part.body:
                     case FileBody():
                         entry["file"] = file_json(part, part.body)
-                    case InlineBody(ipc) if (entry.get("id"), schema) not in sent:
+                    case InlineBody(ipc) if (entry.get("id"), sql) not in sent:
                         entry["inline"] = inline_text(ipc, view.desc)
                 parts.append(entry)
             entries.append(

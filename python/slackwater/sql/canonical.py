@@ -10,6 +10,7 @@ from slackwater.sql.names import QualifiedName
 from slackwater.sql.statements import (
     AlterRename,
     AlterSetRetainHistory,
+    AlterSinkFrom,
     AsOf,
     Begin,
     CloseCursor,
@@ -62,7 +63,9 @@ def _render(statement: Statement) -> Iterable[str]:
             return _create_source(statement)
         case CreateSink():
             return _create_sink(statement)
-        case DropObjects() | AlterRename() | AlterSetRetainHistory() | CommentOn():
+        case (
+            DropObjects() | AlterRename() | AlterSetRetainHistory() | AlterSinkFrom() | CommentOn()
+        ):
             return _change(statement)
         case Show() | ShowCreate() | ShowVariable() | ShowAll():
             return _show(statement)
@@ -124,11 +127,25 @@ def _load_generator(g: LoadGenerator) -> Iterable[str]:
         ("AS OF", g.as_of_ms),
         ("UP TO", g.up_to_ms),
         ("MAX CARDINALITY", g.max_cardinality),
+        (
+            "SCALE FACTOR",
+            None if g.scale_factor is None else f"{g.scale_factor:f}".rstrip("0").rstrip("."),
+        ),
+        ("KEYS", g.keys),
+        ("PARTITIONS", g.partitions),
+        ("SNAPSHOT ROUNDS", g.snapshot_rounds),
+        (
+            "TRANSACTIONAL SNAPSHOT",
+            None if g.transactional_snapshot is None else _boolean(g.transactional_snapshot),
+        ),
+        ("VALUE SIZE", g.value_size),
+        ("BATCH SIZE", g.batch_size),
         ("SEED", g.seed),
     ):
         options += [] if value is None else [f"{option} {value}"]
     yield f"({', '.join(options)})" if options else ""
     yield "FOR ALL TABLES" if g.for_all_tables else ""
+    yield "" if g.envelope is None else f"ENVELOPE {g.envelope}"
 
 
 def _files_source(f: FilesSource) -> str:
@@ -157,7 +174,7 @@ def _envelope(e: Envelope) -> str:
 
 
 def _change(
-    s: DropObjects | AlterRename | AlterSetRetainHistory | CommentOn,
+    s: DropObjects | AlterRename | AlterSetRetainHistory | AlterSinkFrom | CommentOn,
 ) -> Iterable[str]:
     match s:
         case DropObjects(kind, names, if_exists, cascade):
@@ -172,6 +189,9 @@ def _change(
             action = "RESET (RETAIN HISTORY)" if history is None else ""
             action = action or f"SET ({_retain_history(history)})"
             return ("ALTER", kind.value, exists, name.sql, action)
+        case AlterSinkFrom(name, from_name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SINK", exists, name.sql, "SET FROM", from_name.sql)
         case CommentOn(kind, name, text):
             value = "NULL" if text is None else quote_string(text)
             return ("COMMENT ON", kind.value, name.sql, "IS", value)

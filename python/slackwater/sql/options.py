@@ -6,17 +6,19 @@ has no effect would be a lie.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.tokens import Cursor, Kind, Token
 
-OptionValue = int | str | bool
+OptionValue = int | float | str | bool
 ReadValue = Callable[[Cursor, str], OptionValue]
 """Reads the value of the named option at the cursor; raises SLACKWATER_INVALID_OPTION."""
 
 _LARGEST = 2**63 - 1
+_DECIMAL = re.compile(r"\d{1,6}(\.\d{0,6})?|\.\d{1,6}")
 _TRUE = frozenset({"TRUE", "ON", "YES", "1"})
 _FALSE = frozenset({"FALSE", "OFF", "NO", "0"})
 
@@ -107,6 +109,32 @@ def integer(cursor: Cursor, option: str) -> int:
         raise _invalid(cursor, option, token, f"the greatest is {_LARGEST}")
     cursor.advance()
     return int(digits)
+
+
+def positive_integer(cursor: Cursor, option: str) -> int:
+    """A whole number from 1 on."""
+    token = cursor.token
+    value = integer(cursor, option)
+    if value == 0:
+        raise _invalid(cursor, option, token, "a whole number from 1 on is expected")
+    return value
+
+
+def positive_number(most: float) -> ReadValue:
+    """A number that is greater than zero, and at most `most`; digits with or without a point."""
+
+    def read(cursor: Cursor, option: str) -> float:
+        token = cursor.token
+        if token.kind is not Kind.NUMBER or not _DECIMAL.fullmatch(token.text):
+            raise _invalid(cursor, option, token, "a number greater than zero is expected")
+        value = float(token.text)
+        if not 0 < value <= most:
+            reason = f"a number greater than zero is expected, up to {most:g}"
+            raise _invalid(cursor, option, token, reason)
+        cursor.advance()
+        return value
+
+    return read
 
 
 def text(cursor: Cursor, option: str) -> str:

@@ -13,6 +13,8 @@ from slackwater.sql.options import (
     choice,
     integer,
     positive_duration,
+    positive_integer,
+    positive_number,
     read_options,
     text,
 )
@@ -47,10 +49,12 @@ _REFUSED = (
     "REPLACEMENT MATERIALIZED VIEW",
     "METRIC SINK",
 )
-_CONNECTORS = "Sources read LOAD GENERATOR COUNTER, CLOCK or AUCTION, and FILES."
+_GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
+_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, and FILES."
 _OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "WEBHOOK", "CHANGEFEED", "DELTA")
 _OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
-_OTHER_GENERATORS = ("TPCH", "KEY VALUE", "MARKETING")
+_OTHER_GENERATORS = ("MARKETING",)
+_LARGEST_SCALE = 10.0
 _ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
 
 
@@ -307,24 +311,29 @@ def _load_generator(cursor: Cursor) -> LoadGenerator:
     for other in _OTHER_GENERATORS:
         if cursor.looking_at(*other.split()):
             raise cursor.unsupported(f"LOAD GENERATOR {other}", _CONNECTORS)
+    if cursor.accept("KEY", "VALUE"):
+        return _key_value(cursor)
     known: dict[str, ReadValue] = {
         "TICK INTERVAL": positive_duration,
         "AS OF": integer,
         "UP TO": integer,
     }
-    kind: Literal["COUNTER", "AUCTION", "CLOCK"]
+    kind: Literal["COUNTER", "AUCTION", "CLOCK", "TPCH"]
     if cursor.accept("COUNTER"):
         kind, known["MAX CARDINALITY"] = "COUNTER", integer
     elif cursor.accept("CLOCK"):
         kind = "CLOCK"
     elif cursor.accept("AUCTION"):
         kind, known["SEED"] = "AUCTION", integer
+    elif cursor.accept("TPCH"):
+        kind, known["SEED"] = "TPCH", integer
+        known["SCALE FACTOR"] = positive_number(_LARGEST_SCALE)
     else:
-        raise cursor.syntax_error("COUNTER, CLOCK or AUCTION")
+        raise cursor.syntax_error(_GENERATORS)
     options = read_options(cursor, known) if cursor.token.is_symbol("(") else {}
     for_all_tables = cursor.looking_at("FOR", "ALL", "TABLES")
     if for_all_tables:
-        if kind != "AUCTION":
+        if kind not in ("AUCTION", "TPCH"):
             raise cursor.unsupported(f"FOR ALL TABLES of LOAD GENERATOR {kind}", "Leave it out.")
         cursor.expect("FOR", "ALL", "TABLES")
     return LoadGenerator(
@@ -335,7 +344,56 @@ def _load_generator(cursor: Cursor) -> LoadGenerator:
         cast("int | None", options.get("MAX CARDINALITY")),
         cast("int | None", options.get("SEED")),
         for_all_tables,
+        cast("float | None", options.get("SCALE FACTOR")),
     )
+
+
+def _key_value(cursor: Cursor) -> LoadGenerator:
+    at = cursor.token
+    required = ("KEYS", "SNAPSHOT ROUNDS", "VALUE SIZE", "PARTITIONS", "BATCH SIZE", "SEED")
+    options = read_options(
+        cursor,
+        {
+            **dict.fromkeys(required, positive_integer),
+            "SEED": integer,
+            "TRANSACTIONAL SNAPSHOT": boolean,
+            "TICK INTERVAL": positive_duration,
+        },
+    )
+    _require(cursor, options, *required)
+    keys, partitions = int(options["KEYS"]), int(options["PARTITIONS"])
+    batch = int(options["BATCH SIZE"])
+    if keys % (partitions * batch):
+        raise cursor.error(
+            "SLACKWATER_INVALID_OPTION",
+            at,
+            option="KEYS",
+            statement=cursor.statement,
+            value=str(keys),
+            reason=f"it is no multiple of PARTITIONS times BATCH SIZE, {partitions * batch}",
+        )
+    return LoadGenerator(
+        "KEY VALUE",
+        tick_interval_ms=_milliseconds(options, "TICK INTERVAL"),
+        seed=int(options["SEED"]),
+        keys=keys,
+        partitions=partitions,
+        snapshot_rounds=int(options["SNAPSHOT ROUNDS"]),
+        transactional_snapshot=cast("bool | None", options.get("TRANSACTIONAL SNAPSHOT")),
+        value_size=int(options["VALUE SIZE"]),
+        batch_size=batch,
+        envelope=_source_envelope(cursor),
+    )
+
+
+def _source_envelope(cursor: Cursor) -> Literal["NONE", "UPSERT"] | None:
+    if not cursor.accept("ENVELOPE"):
+        return None
+    if cursor.accept("NONE"):
+        return "NONE"
+    if cursor.accept("UPSERT"):
+        return "UPSERT"
+    raise cursor.syntax_error("NONE or UPSERT")
 
 
 def _files_source(cursor: Cursor) -> FilesSource:
@@ -347,7 +405,7 @@ def _files_source(cursor: Cursor) -> FilesSource:
         "DELIMITER": text,
         "NULL": text,
         "PATTERN": text,
-        "ON ERROR": choice("STALL", "SKIP"),
+        "ON ERROR": choice("STALL", "SKIP", "PROPAGATE"),
     }
     options = read_options(cursor, known)
     _require(cursor, options, "PATH", "FORMAT")
@@ -369,7 +427,7 @@ def _files_source(cursor: Cursor) -> FilesSource:
         cast("str | None", options.get("DELIMITER")),
         cast("str | None", options.get("PATTERN")),
         cast("str | None", options.get("NULL")),
-        cast("Literal['STALL', 'SKIP']", options.get("ON ERROR", "STALL")),
+        cast("Literal['STALL', 'SKIP', 'PROPAGATE']", options.get("ON ERROR", "STALL")),
     )
 
 

@@ -9,6 +9,7 @@ from slackwater.sql.parse_session import read_variable_name
 from slackwater.sql.statements import (
     AlterRename,
     AlterSetRetainHistory,
+    AlterSinkFrom,
     CommentOn,
     DropObjects,
     ObjectKind,
@@ -84,7 +85,7 @@ def read_drop(cursor: Cursor) -> DropObjects | None:
     return DropObjects(kind, tuple(names), if_exists, cascade if cascade or restrict else None)
 
 
-def read_alter(cursor: Cursor) -> AlterRename | AlterSetRetainHistory | None:
+def read_alter(cursor: Cursor) -> AlterRename | AlterSetRetainHistory | AlterSinkFrom | None:
     """ALTER of an object; None for what only Spark has."""
     cursor.expect("ALTER")
     _refuse(cursor, "ALTER", _REFUSED_ALTERS, _KINDS_TEXT)
@@ -99,6 +100,9 @@ def read_alter(cursor: Cursor) -> AlterRename | AlterSetRetainHistory | None:
     if cursor.looking_at("RENAME", "TO"):
         cursor.expect("RENAME", "TO")
         return AlterRename(kind, name, cursor.name("the new name"), if_exists)
+    if kind is ObjectKind.SINK and cursor.looking_at("SET", "FROM"):
+        cursor.expect("SET", "FROM")
+        return AlterSinkFrom(name, cursor.name("a relation"), if_exists)
     if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):
         cursor.advance()
         known: dict[str, ReadValue] = {"RETAIN HISTORY": retain_history}
@@ -137,7 +141,7 @@ def _refuse_alter(cursor: Cursor, kind: ObjectKind) -> None:
         raise cursor.syntax_error("RENAME TO, SET or RESET")
     raise cursor.unsupported(
         f"ALTER {kind.value} ... {action}",
-        "ALTER knows RENAME TO and SET (RETAIN HISTORY FOR '...').",
+        "ALTER knows RENAME TO and SET (RETAIN HISTORY FOR '...'); of a sink, SET FROM.",
     )
 
 

@@ -105,15 +105,26 @@ class CreateMaterializedView:
 
 @dataclass(frozen=True, slots=True)
 class LoadGenerator:
-    """Rows that are made up. `tick_interval_ms` None: the default of the generator."""
+    """Rows that are made up. What is None has the default of the generator.
 
-    kind: Literal["COUNTER", "AUCTION", "CLOCK"]
+    The fields from `keys` to `envelope` belong to KEY VALUE.
+    """
+
+    kind: Literal["COUNTER", "AUCTION", "CLOCK", "TPCH", "KEY VALUE"]
     tick_interval_ms: int | None = None
     as_of_ms: int | None = None
     up_to_ms: int | None = None
     max_cardinality: int | None = None
     seed: int | None = None
     for_all_tables: bool = False
+    scale_factor: float | None = None
+    keys: int | None = None
+    partitions: int | None = None
+    snapshot_rounds: int | None = None
+    transactional_snapshot: bool | None = None
+    value_size: int | None = None
+    batch_size: int | None = None
+    envelope: Literal["NONE", "UPSERT"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +140,7 @@ class FilesSource:
     delimiter: str | None = None
     pattern: str | None = None
     null_text: str | None = None
-    on_error: Literal["STALL", "SKIP"] = "STALL"
+    on_error: Literal["STALL", "SKIP", "PROPAGATE"] = "STALL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +327,15 @@ class AlterSetRetainHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterSinkFrom:
+    """ALTER SINK ... SET FROM: the sink goes on with the changes of another relation."""
+
+    name: QualifiedName
+    from_name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CommentOn:
     """`text` None: the comment goes away."""
 
@@ -348,6 +368,7 @@ Statement = (
     | ResetVariable
     | AlterRename
     | AlterSetRetainHistory
+    | AlterSinkFrom
     | CommentOn
 )
 

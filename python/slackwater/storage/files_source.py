@@ -6,8 +6,16 @@ same. Writers that pause longer inside a file must write elsewhere (or under a n
 with ``.`` or ``_``) and rename the file into place. A file that changes while it is read is read
 again later. Files are taken in the order of (modification time, path).
 
+**Position.** A file's position is the number of files that were taken before it. The frontier
+alone does not say which files these were, so the state does.
+
 **State.** ``{"version": 1, "files": [[path, size, modified_ns, rows, skipped], ...]}``: what was
-read. A file that was read is never read again; when it changes or vanishes, the status says so.
+read; with ON ERROR PROPAGATE a file's first bad row follows, as line and reason. A file that was
+read is never read again; when it changes or vanishes, the status says so.
+
+**Bad rows.** ON ERROR STALL stops before their file, SKIP leaves them out and counts them, and
+PROPAGATE makes them errors in the contents: the source goes on, reads fail, and the status says
+why.
 """
 
 from __future__ import annotations
@@ -15,16 +23,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
 
+from slackwater.repr.dataflow_error import DataflowError, DecodeError, error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.discovery import FoundFile, find_files
 from slackwater.storage.file_formats import BadRow, Format, Rows, UnreadableFileError, read_rows
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
+from slackwater.storage.source_time import SourceFrontier
 
 SETTLE_MS = 500
 STEP_BYTES = 64 * 1024 * 1024
@@ -39,16 +49,17 @@ class FilesConfig:
     path: str
     format: Format
     pattern: str | None = None
-    on_error: Literal["STALL", "SKIP"] = "STALL"
+    on_error: Literal["STALL", "SKIP", "PROPAGATE"] = "STALL"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file whose rows are in the collection."""
+    """A file whose rows are in the collection. `bad` is the first of its `skipped` bad rows."""
 
     found: FoundFile
     rows: int
     skipped: int
+    bad: BadRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class _Batch:
 
     files: list[ReadFile] = field(default_factory=list)
     tables: list[pa.Table] = field(default_factory=list)
+    errors: list[tuple[DataflowError, int]] = field(default_factory=list)
     problem: SlackwaterError | None = None
 
 
@@ -89,8 +101,8 @@ class FilesIngestion:
         settled = self._settled(fresh, now_ms)
         batch = self._take(settled)
         waiting = len(fresh) - len(batch.files)
-        status = self._status(found, batch.problem, starting=waiting > 0)
         self._pending = {taken.found.path: taken for taken in batch.files}
+        status = self._status(found, batch.problem, starting=waiting > 0)
         if not batch.files and status == self._reported:
             return None
         rows = sum(taken.rows for taken in batch.files)
@@ -99,16 +111,18 @@ class FilesIngestion:
         return IngestionStep(
             updates={self._export: _inserts(tables)} if tables else {},
             state=state,
+            frontier=SourceFrontier.at(len(self._read) + len(batch.files)),
             status=status,
             statistics=SourceStatistics(
                 messages_received=len(batch.files),
                 bytes_received=sum(taken.found.size_bytes for taken in batch.files),
-                updates_staged=rows,
-                rows_skipped=sum(taken.skipped for taken in batch.files),
+                updates_staged=rows + len(batch.errors),
+                rows_skipped=sum(taken.skipped for taken in batch.files) - len(batch.errors),
                 offset_known=len(self._read) + len(fresh),
                 offset_committed=len(self._read) + len(batch.files),
                 snapshot_committed=status.status != "starting",
             ),
+            errors={self._export: error_rows(batch.errors)} if batch.errors else {},
         )
 
     def committed(self, step: IngestionStep) -> None:
@@ -132,22 +146,24 @@ class FilesIngestion:
         return sorted(settled, key=lambda file: (file.modified_ns, file.path))
 
     def _take(self, settled: Sequence[FoundFile]) -> _Batch:
-        files: list[ReadFile] = []
-        tables: list[pa.Table] = []
+        batch = _Batch()
         size = 0
         for file in settled:
-            if files and size + file.size_bytes > STEP_BYTES:
+            if batch.files and size + file.size_bytes > STEP_BYTES:
                 break
             size += file.size_bytes
             outcome = self._outcome(file)
             if isinstance(outcome, SlackwaterError):
-                return _Batch(files, tables, outcome)
+                return replace(batch, problem=outcome)
             if outcome is None:
                 continue
             rows = outcome
-            tables.append(rows.table)
-            files.append(ReadFile(file, len(rows.table), len(rows.bad)))
-        return _Batch(files, tables)
+            batch.tables.append(rows.table)
+            propagated = rows.bad if self._config.on_error == "PROPAGATE" else ()
+            batch.errors.extend((_decode_error(file, row), 1) for row in propagated)
+            first = propagated[0] if propagated else None
+            batch.files.append(ReadFile(file, len(rows.table), len(rows.bad), first))
+        return batch
 
     def _outcome(self, file: FoundFile) -> Rows | SlackwaterError | None:
         """The file's rows, why it is refused, or None when it is to be read at another poll."""
@@ -157,7 +173,7 @@ class FilesIngestion:
             rows = read_file(file, self._config.format, self._desc)
         except SlackwaterError as error:
             return error
-        if rows is None or not rows.bad or self._config.on_error == "SKIP":
+        if rows is None or not rows.bad or self._config.on_error != "STALL":
             return rows
         self._refused = {file: bad_row(file.path, rows.bad[0])}
         return self._refused[file]
@@ -166,6 +182,7 @@ class FilesIngestion:
         self, found: list[FoundFile], problem: SlackwaterError | None, *, starting: bool
     ) -> SourceStatus:
         changed, vanished = self._differences(found)
+        problem = problem or self._held()
         error: SlackwaterError | None = problem
         if error is None and (changed or vanished):
             what = "was changed" if changed else "vanished"
@@ -185,6 +202,13 @@ class FilesIngestion:
         name: Literal["starting", "running"] = "starting" if starting and initial else "running"
         return SourceStatus(name, None if error is None else str(error), details)
 
+    def _held(self) -> SlackwaterError | None:
+        """The first error that is in the collection: the source counts as stalled by it."""
+        for read in (*self._read.values(), *self._pending.values()):
+            if read.bad is not None:
+                return bad_row(read.found.path, read.bad)
+        return None
+
     def _differences(self, found: list[FoundFile]) -> tuple[list[str], list[str]]:
         present = {file.path: file for file in found}
         changed = [
@@ -194,6 +218,10 @@ class FilesIngestion:
         ]
         vanished = [path for path in self._read if path not in present]
         return sorted(changed), sorted(vanished)
+
+
+def _decode_error(file: FoundFile, row: BadRow) -> DecodeError:
+    return DecodeError(f"{file.path}, line {row.line}", row.reason)
 
 
 def bad_row(path: str, row: BadRow) -> SlackwaterError:
@@ -248,14 +276,17 @@ def _decode(state: str | None) -> dict[str, ReadFile]:
     if state is None:
         return {}
     return {
-        path: ReadFile(FoundFile(path, size, modified_ns), rows, skipped)
-        for path, size, modified_ns, rows, skipped in json.loads(state)["files"]
+        path: ReadFile(
+            FoundFile(path, size, modified_ns), rows, skipped, BadRow(*bad) if bad else None
+        )
+        for path, size, modified_ns, rows, skipped, *bad in json.loads(state)["files"]
     }
 
 
 def _encode(read: dict[str, ReadFile]) -> str:
     files = [
         [r.found.path, r.found.size_bytes, r.found.modified_ns, r.rows, r.skipped]
+        + ([] if r.bad is None else [r.bad.line, r.bad.reason])
         for r in read.values()
     ]
     return json.dumps({"version": 1, "files": files}, separators=(",", ":"))

@@ -1,10 +1,10 @@
-"""Load generators: COUNTER, AUCTION and CLOCK.
+"""Load generators that tick: COUNTER, AUCTION, CLOCK and TPCH.
 
 What a generator emits is a pure function of its configuration, the tick's number and the time of
-tick 0. The durable state is the next tick, the time of tick 0 (``base_ms``) and the time of the
-last tick; tick n is due at ``base_ms + n * tick_interval_ms``. After a pause longer than
-MAX_MISSED_TICKS intervals the base moves forward, so that at most that many missed ticks are made
-up for.
+tick 0. The position in the source is the number of the tick; the durable state is the time of tick
+0 (``base_ms``) and the time of the last tick. Tick n is due at ``base_ms + n * tick_interval_ms``.
+After a pause longer than MAX_MISSED_TICKS intervals the base moves forward, so that at most that
+many missed ticks are made up for.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage import tpch
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
+from slackwater.storage.source_time import SourceFrontier
 
-GeneratorKind = Literal["COUNTER", "AUCTION", "CLOCK"]
+GeneratorKind = Literal["COUNTER", "AUCTION", "CLOCK", "TPCH"]
 MAX_MISSED_TICKS = 100
 
 ORGANIZATIONS = 10
@@ -52,13 +54,15 @@ class GeneratorConfig:
     """A load generator. `up_to` (exclusive) bounds the ticks: a COUNTER ends at that value.
 
     `max_cardinality` is the number of rows that a COUNTER keeps; older ones are retracted.
+    `tick_interval_ms` None: nothing changes after the first tick.
     """
 
     kind: GeneratorKind
-    tick_interval_ms: int = 1000
+    tick_interval_ms: int | None = 1000
     seed: int = 0
     up_to: int | None = None
     max_cardinality: int | None = None
+    scale_factor: float = 0.01
 
 
 _EXPORTS: Mapping[GeneratorKind, Mapping[str, RelationDesc]] = {
@@ -73,6 +77,7 @@ _EXPORTS: Mapping[GeneratorKind, Mapping[str, RelationDesc]] = {
             id="long", buyer="long", auction_id="long", amount="integer", bid_time="timestamp"
         ),
     },
+    "TPCH": tpch.TABLES,
 }
 
 Update = tuple[tuple[Any, ...], int]
@@ -81,14 +86,17 @@ Update = tuple[tuple[Any, ...], int]
 def exports(kind: GeneratorKind) -> dict[str, RelationDesc]:
     """The relations of a generator by name.
 
-    COUNTER and CLOCK have one, which is the source itself; AUCTION's are tables beside the source.
+    COUNTER and CLOCK have one, which is the source itself; the others' are tables beside it.
     """
     return dict(_EXPORTS[kind])
 
 
-def tick(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
-    """The updates of tick `number` (from 0), which is due at `time_ms`."""
-    return _TICKS[config.kind](config, number, time_ms)
+def tick(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, pa.Table]:
+    """The updates of tick `number` (from 0), which is due at `time_ms`, by export."""
+    if config.kind == "TPCH":
+        return tpch.tick(tpch.TpchConfig(config.scale_factor, config.seed), number)
+    rows = _TICKS[config.kind](config, number, time_ms)
+    return {name: _table(_EXPORTS[config.kind][name], updates) for name, updates in rows.items()}
 
 
 def _counter(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
@@ -97,10 +105,6 @@ def _counter(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, li
     if oldest > 0:
         updates.append(((oldest,), -1))
     return {"counter": updates}
-
-
-def _clock(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
-    return {"clock": [((time_ms * 1000,), 1)]}
 
 
 def _draw(config: GeneratorConfig, table: str, row_id: int) -> random.Random:
@@ -144,9 +148,8 @@ def _parties(config: GeneratorConfig) -> dict[str, list[Update]]:
     return {"organizations": organizations, "users": users, "accounts": accounts}
 
 
-_TICKS: Mapping[GeneratorKind, Callable[[GeneratorConfig, int, int], dict[str, list[Update]]]] = {
+_TICKS: Mapping[str, Callable[[GeneratorConfig, int, int], dict[str, list[Update]]]] = {
     "COUNTER": _counter,
-    "CLOCK": _clock,
     "AUCTION": _auction,
 }
 
@@ -161,47 +164,49 @@ def _table(desc: RelationDesc, updates: Sequence[Update]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _state(following: int, base_ms: int | None, last_time_ms: int | None) -> str:
-    return json.dumps({"tick": following, "base_ms": base_ms, "last_time_ms": last_time_ms})
+def _state(base_ms: int | None, last_time_ms: int | None) -> str:
+    return json.dumps({"base_ms": base_ms, "last_time_ms": last_time_ms})
 
 
 class GeneratorIngestion:
-    """The ingestion of a load generator."""
+    """The ingestion of a load generator, from the durable frontier and state on."""
 
-    def __init__(self, config: GeneratorConfig, state: str | None) -> None:
+    def __init__(
+        self,
+        config: GeneratorConfig,
+        frontier: SourceFrontier | None = None,
+        state: str | None = None,
+    ) -> None:
         self._config = config
-        self._exports = exports(config.kind)
         self._tick = 0
         self._base_ms: int | None = None
         self._last_time_ms: int | None = None
         self._ceased = False
-        if state is not None:
-            self._continue_from(state)
+        if frontier is not None and state is not None:
+            self._continue_from(frontier, state)
 
     def poll(self, now_ms: int) -> IngestionStep | None:
         config = self._config
-        interval = config.tick_interval_ms
         base = now_ms if self._base_ms is None else self._base_ms
-        due = (now_ms - base) // interval + 1 - self._tick
-        if due > MAX_MISSED_TICKS:
-            base += (due - MAX_MISSED_TICKS) * interval
-            due = MAX_MISSED_TICKS
+        interval = config.tick_interval_ms
+        if interval is None:
+            due = 1 - self._tick
+        else:
+            due = (now_ms - base) // interval + 1 - self._tick
+            if due > MAX_MISSED_TICKS:
+                base += (due - MAX_MISSED_TICKS) * interval
+                due = MAX_MISSED_TICKS
         if config.up_to is not None:
             due = min(due, config.up_to - self._tick)
         if due <= 0:
             return self._end()
         following = self._tick + due
-        updates: dict[str, list[Update]] = {}
-        for number in range(self._tick, following):
-            for name, rows in tick(config, number, base + number * interval).items():
-                updates.setdefault(name, []).extend(rows)
-        if config.kind == "CLOCK":
-            updates["clock"] = self._moved(updates["clock"])
-        last_time_ms = base + (following - 1) * interval
-        count = sum(len(rows) for rows in updates.values())
+        updates = self._updates(base, following)
+        count = sum(rows.num_rows for rows in updates.values())
         return IngestionStep(
-            updates={name: _table(self._exports[name], rows) for name, rows in updates.items()},
-            state=_state(following, base, last_time_ms),
+            updates=updates,
+            state=_state(base, self._time(base, following - 1)),
+            frontier=SourceFrontier.at(following),
             status=SourceStatus("ceased" if following == config.up_to else "running"),
             statistics=SourceStatistics(
                 messages_received=due,
@@ -212,13 +217,27 @@ class GeneratorIngestion:
             ),
         )
 
+    def _time(self, base_ms: int, number: int) -> int:
+        return base_ms + number * (self._config.tick_interval_ms or 0)
+
+    def _updates(self, base_ms: int, following: int) -> dict[str, pa.Table]:
+        """The updates of the ticks before `following`."""
+        if self._config.kind == "CLOCK":
+            return {"clock": self._moved(self._time(base_ms, following - 1))}
+        found: dict[str, list[pa.Table]] = {}
+        for number in range(self._tick, following):
+            for name, rows in tick(self._config, number, self._time(base_ms, number)).items():
+                found.setdefault(name, []).append(rows)
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
     def committed(self, step: IngestionStep) -> None:
-        self._continue_from(step.state)
+        self._continue_from(step.frontier, step.state)
         self._ceased = step.status.status == "ceased"
 
-    def _continue_from(self, state: str) -> None:
+    def _continue_from(self, frontier: SourceFrontier, state: str) -> None:
         decoded = json.loads(state)
-        self._tick = decoded["tick"]
+        (position,) = frontier.positions
+        self._tick = position.offset
         self._base_ms = decoded["base_ms"]
         self._last_time_ms = decoded["last_time_ms"]
 
@@ -228,17 +247,17 @@ class GeneratorIngestion:
             return None
         return IngestionStep(
             updates={},
-            state=_state(self._tick, self._base_ms, self._last_time_ms),
+            state=_state(self._base_ms, self._last_time_ms),
+            frontier=SourceFrontier.at(self._tick),
             status=SourceStatus("ceased"),
         )
 
-    def _moved(self, updates: list[Update]) -> list[Update]:
+    def _moved(self, time_ms: int) -> pa.Table:
         """A clock's step: only its last time is shown, and the row that is there goes.
 
         The row that is there has the time at which it was emitted; the base may have moved since.
         """
-        newest = max(row for row, _ in updates)
-        moved: list[Update] = [(newest, 1)]
+        moved: list[Update] = [((time_ms * 1000,), 1)]
         if self._last_time_ms is not None:
             moved.append(((self._last_time_ms * 1000,), -1))
-        return moved
+        return _table(_EXPORTS["CLOCK"]["clock"], moved)

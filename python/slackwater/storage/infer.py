@@ -44,8 +44,8 @@ def infer(config: FilesConfig, object_name: str) -> RelationDesc:
     """The columns that all files found now agree on.
 
     CSV: boolean, bigint, double, date, timestamp or string, the first that all values are. JSON:
-    columns in the order of their names. Parquet: the first file's schema. Bad rows do not count
-    with ON ERROR SKIP. Raises
+    columns in the order of their names. Parquet: the first file's schema. Bad rows only
+    count with ON ERROR STALL. Raises
     SLACKWATER_SOURCE_FILES_NOT_FOUND, SLACKWATER_SOURCE_FILE_UNREADABLE, SLACKWATER_SOURCE_BAD_ROW
     and SLACKWATER_UNSUPPORTED_TYPE.
     """
@@ -57,7 +57,7 @@ def infer(config: FilesConfig, object_name: str) -> RelationDesc:
         raise user_error(
             "SLACKWATER_SOURCE_FILES_NOT_FOUND", objectName=object_name, path=config.path
         )
-    lenient = config.on_error == "SKIP"
+    lenient = config.on_error != "STALL"
     columns: tuple[Column, ...]
     match config.format.kind:
         case "CSV":

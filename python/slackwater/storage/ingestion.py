@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import pyarrow as pa
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.source_time import SourceFrontier
 
 StatusName = Literal["starting", "running", "stalled", "paused", "ceased"]
 
@@ -34,7 +35,7 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Counters of one source since it was created in this process, or, in a step, of that step.
+    """Counters of one source since it was created, or, in a step, of that step.
 
     `offset_known` and `offset_committed` are positions (ticks, files), not increments.
     `rows_skipped` counts malformed rows that ON ERROR SKIP left out.
@@ -67,15 +68,19 @@ class SourceStatistics:
 class IngestionStep:
     """What one poll found.
 
-    `updates` maps an export's name to its rows plus ``__diff`` (BIGINT); exports without news are
-    left out. `state` is the durable resumption state (JSON) that holds once `updates` are
-    committed: both belong into one transaction.
+    `updates` maps an export's name to its rows plus ``__diff`` (BIGINT), and `errors` to what could
+    not be made rows (see `slackwater.repr.dataflow_error`); exports without news are left out. Once
+    they are committed, the source has been read up to `frontier`, and `state` (JSON) is what else
+    the ingestion needs to go on. All of that belongs into one transaction: its time is the time to
+    which the messages before `frontier` are reclocked.
     """
 
     updates: Mapping[str, pa.Table]
     state: str
+    frontier: SourceFrontier
     status: SourceStatus
     statistics: SourceStatistics = SourceStatistics()
+    errors: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 class Ingestion(Protocol):
@@ -103,59 +108,118 @@ class StatusChange:
     status: SourceStatus
 
 
-Commit = Callable[[GlobalId, Mapping[str, pa.Table], str], None]
-"""Commits a source's updates and new state in one transaction; returns when they are durable."""
+class StepSuperseded(Exception):
+    """A step was derived from a state that is not the stored one any more; nothing was written."""
+
+    def __init__(self, source_id: GlobalId, steps: int, stored: int) -> None:
+        super().__init__(f"{source_id} has committed {stored} steps, not {steps}")
+        self.steps = steps
+        self.stored = stored
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What is durable of an ingestion after `steps` committed steps.
+
+    `state` is None before the first one, and `frontier`, the last that the remap has, as well.
+    """
+
+    steps: int = 0
+    state: str | None = None
+    frontier: SourceFrontier | None = None
+    statistics: SourceStatistics = SourceStatistics()
+
+    def is_changed_by(self, step: IngestionStep) -> bool:
+        """Whether `step` has something to commit."""
+        news = bool(step.updates) or bool(step.errors)
+        return news or (step.state, step.frontier) != (self.state, self.frontier)
+
+    def after(self, step: IngestionStep) -> Reached:
+        """What is durable once `step` was committed."""
+        statistics = self.statistics.after(step.statistics)
+        return Reached(self.steps + 1, step.state, step.frontier, statistics)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """An ingestion that goes on from what is durable of it."""
+
+    ingestion: Ingestion
+    reached: Reached = Reached()
+
+
+Resume = Callable[[], Resumed]
+"""Builds a source's ingestion from what is stored now. Raises SlackwaterError."""
+
+Commit = Callable[[GlobalId, Reached, IngestionStep], None]
+"""Commits a source's step in one transaction, provided that what it follows still is stored.
+
+Returns when the step is durable. Raises `StepSuperseded`, and SlackwaterError; after
+SLACKWATER_METASTORE_UNAVAILABLE the step may be durable or not.
+"""
+
+Record = Callable[[Sequence[StatusChange]], None]
+"""Makes changes of statuses durable; those of sources that were dropped are left out.
+
+Raises SlackwaterError, then the same changes are recorded again later.
+"""
 
 _HISTORY = 1000
 _RETRY_MS = 1000
+_REBUILD_MS = 10
 
 
 class _Worker:
-    """One source and its thread."""
+    """One source and its thread. `ingestion` is None while it is to be built (again)."""
 
     __slots__ = (
-        "changes",
         "healthy",
         "ingestion",
         "interval_ms",
+        "last",
+        "reached",
+        "resume",
         "source_id",
-        "state",
-        "statistics",
         "stop",
         "thread",
+        "unrecorded",
     )
 
-    def __init__(self, source_id: GlobalId, ingestion: Ingestion, interval_ms: int) -> None:
+    def __init__(self, source_id: GlobalId, resume: Resume, interval_ms: int) -> None:
         self.source_id = source_id
-        self.ingestion = ingestion
+        self.resume = resume
         self.interval_ms = interval_ms
+        self.ingestion: Ingestion | None = None
+        self.reached = Reached()
         self.stop = False
-        self.state: str | None = None
         self.healthy: SourceStatus | None = None
-        self.statistics = SourceStatistics()
-        self.changes: deque[StatusChange] = deque(maxlen=_HISTORY)
+        self.last: StatusChange | None = None
+        self.unrecorded: deque[StatusChange] = deque(maxlen=_HISTORY)
         self.thread: threading.Thread | None = None
 
 
 class IngestionRunner:
     """Polls each source at its interval, in a thread of its own.
 
-    A slow, stalled or failing source holds up no other. Nothing here is durable: statuses and
-    statistics begin anew with the process.
+    A slow, stalled or failing source holds up no other.
     """
 
-    def __init__(self, commit: Commit, clock: Callable[[], int]) -> None:
+    def __init__(self, commit: Commit, record: Record, clock: Callable[[], int]) -> None:
         """`clock` gives wall-clock milliseconds since the epoch."""
         self._commit = commit
+        self._record_changes = record
         self._clock = clock
         self._changed = threading.Condition()
         self._workers: dict[GlobalId, _Worker] = {}
         self._woken: set[GlobalId] = set()
         self._closed = False
 
-    def add(self, source_id: GlobalId, ingestion: Ingestion, interval_ms: int) -> None:
-        """Starts a source; its first poll is at once."""
-        worker = _Worker(source_id, ingestion, max(1, interval_ms))
+    def add(self, source_id: GlobalId, resume: Resume, interval_ms: int) -> None:
+        """Starts a source; its first poll is at once.
+
+        `resume` runs in the source's thread, and again whenever a step turns out to be superseded.
+        """
+        worker = _Worker(source_id, resume, max(1, interval_ms))
         thread = threading.Thread(
             target=self._run, args=(worker,), name=f"source-{source_id}", daemon=True
         )
@@ -166,7 +230,7 @@ class IngestionRunner:
             if source_id in self._workers:
                 raise ValueError(f"{source_id} is running already")
             self._workers[source_id] = worker
-            self._record(worker, SourceStatus("starting"))
+            self._note(worker, SourceStatus("starting"))
             thread.start()
 
     def remove(self, source_id: GlobalId) -> None:
@@ -201,21 +265,15 @@ class IngestionRunner:
         """The current status and since when it holds; None for a source that does not run."""
         with self._changed:
             worker = self._workers.get(source_id)
-            return None if worker is None else worker.changes[-1]
+            return None if worker is None else worker.last
 
     def statuses(self) -> list[StatusChange]:
         with self._changed:
-            return [worker.changes[-1] for worker in self._workers.values()]
+            return [worker.last for worker in self._workers.values() if worker.last is not None]
 
     def statistics(self) -> dict[GlobalId, SourceStatistics]:
         with self._changed:
-            return {worker.source_id: worker.statistics for worker in self._workers.values()}
-
-    def history(self) -> list[StatusChange]:
-        """The last changes of each running source, oldest first."""
-        with self._changed:
-            changes = [change for worker in self._workers.values() for change in worker.changes]
-        return sorted(changes, key=lambda change: change.occurred_at_ms)
+            return {w.source_id: w.reached.statistics for w in self._workers.values()}
 
     def wait_for(
         self, source_id: GlobalId, condition: Callable[[SourceStatus], bool], timeout_s: float
@@ -224,20 +282,35 @@ class IngestionRunner:
 
         def met() -> bool:
             worker = self._workers.get(source_id)
-            return worker is not None and condition(worker.changes[-1].status)
+            return worker is not None and worker.last is not None and condition(worker.last.status)
 
         with self._changed:
             return self._changed.wait_for(met, timeout_s)
 
-    def _record(self, worker: _Worker, status: SourceStatus) -> None:
-        if not worker.changes or worker.changes[-1].status != status:
-            worker.changes.append(StatusChange(self._clock(), worker.source_id, status))
+    def _note(self, worker: _Worker, status: SourceStatus) -> None:
+        if worker.last is None or worker.last.status != status:
+            worker.last = StatusChange(self._clock(), worker.source_id, status)
+            worker.unrecorded.append(worker.last)
         self._changed.notify_all()
+
+    def _record(self, worker: _Worker) -> None:
+        with self._changed:
+            changes = tuple(worker.unrecorded)
+        if not changes:
+            return
+        try:
+            self._record_changes(changes)
+        except SlackwaterError:
+            return  # they stay, and are recorded after a later poll
+        with self._changed:
+            for _ in changes:
+                worker.unrecorded.popleft()
 
     def _run(self, worker: _Worker) -> None:
         while not worker.stop:
             began = self._clock()
             pause = self._turn(worker, began)
+            self._record(worker)
             with self._changed:
                 self._changed.wait_for(
                     lambda: worker.stop or worker.source_id in self._woken, timeout=pause / 1000
@@ -247,27 +320,40 @@ class IngestionRunner:
     def _turn(self, worker: _Worker, began_ms: int) -> int:
         """One poll and its commit. Returns the milliseconds until the next one."""
         try:
+            if worker.ingestion is None:
+                resumed = worker.resume()
+                worker.ingestion, worker.reached = resumed.ingestion, resumed.reached
             step = worker.ingestion.poll(began_ms)
             if worker.stop:
                 return 0
             if step is not None:
-                if step.updates or step.state != worker.state:
-                    self._commit(worker.source_id, step.updates, step.state)
+                reached = self._committed(worker, step)
                 worker.ingestion.committed(step)
+        except StepSuperseded:
+            # An earlier commit whose answer was lost has happened after all.
+            worker.ingestion = None
+            return _REBUILD_MS
         except SlackwaterError as error:
             return self._failed(worker, str(error))
         except Exception as error:  # one source's defect must not end the others
             return self._failed(worker, f"{type(error).__name__}: {error}")
         with self._changed:
             if step is not None:
-                worker.state = step.state
                 worker.healthy = step.status
-                worker.statistics = worker.statistics.after(step.statistics)
+                worker.reached = reached
             if worker.healthy is not None:
-                self._record(worker, worker.healthy)
+                self._note(worker, worker.healthy)
         return min(worker.interval_ms, max(1, began_ms + worker.interval_ms - self._clock()))
+
+    def _committed(self, worker: _Worker, step: IngestionStep) -> Reached:
+        """What is reached after `step`, which is made durable unless nothing of it has to be."""
+        reached = worker.reached
+        if reached.is_changed_by(step):
+            self._commit(worker.source_id, reached, step)
+            return reached.after(step)
+        return replace(reached, statistics=reached.statistics.after(step.statistics))
 
     def _failed(self, worker: _Worker, message: str) -> int:
         with self._changed:
-            self._record(worker, SourceStatus("stalled", message))
+            self._note(worker, SourceStatus("stalled", message))
         return max(worker.interval_ms, _RETRY_MS)

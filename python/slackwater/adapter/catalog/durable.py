@@ -119,16 +119,22 @@ and put their ids into the items. It may run again if the transaction is retried
 another one, so the ids of its items are allocated before."""
 
 
+class Publish(Protocol):
+    def __call__(
+        self, on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None
+    ) -> tuple[CatalogState, CatalogDiff]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StagedChange:
     """A change that is ready to be written; see `DurableCatalog.stage`.
 
-    Run `step` in a transaction; when that has committed, `publish` makes the change visible and
-    returns the new snapshot and what changed.
+    Run `step` in a transaction; when that has committed, `publish` calls what it is given, makes
+    the change visible and returns the new snapshot and what changed.
     """
 
     step: Step
-    publish: Callable[[], tuple[CatalogState, CatalogDiff]]
+    publish: Publish
 
 
 class DurableCatalog:
@@ -212,15 +218,17 @@ class DurableCatalog:
         steps: Sequence[Step] = (),
         user: str | None = None,
         expected_revision: int | None = None,
+        on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
     ) -> tuple[CatalogState, CatalogDiff]:
         """Applies `ops` and runs `steps` in one transaction, all or nothing.
 
-        `expected_revision` is the revision that a plan was made against. Raises what `apply`
-        raises, and SLACKWATER_CONCURRENT_CHANGE if the catalog has changed since.
+        `expected_revision` is the revision that a plan was made against. `on_durable` is called
+        when the change is durable and nobody can see it yet. Raises what `apply` raises, and
+        SLACKWATER_CONCURRENT_CHANGE if the catalog has changed since.
         """
         with self.stage(ops, user=user, expected_revision=expected_revision) as change:
             self._transactor.transact(change.step, *steps)
-            return change.publish()
+            return change.publish(on_durable)
 
     @contextmanager
     def stage(
@@ -246,9 +254,13 @@ class DurableCatalog:
                 self._write_audit(conn, diff, first_event, user)
                 outcome.append((after, diff))
 
-            def publish() -> tuple[CatalogState, CatalogDiff]:
+            def publish(
+                on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
+            ) -> tuple[CatalogState, CatalogDiff]:
                 if not outcome:
                     raise FatalError("a catalog change was published before its transaction ran")
+                if on_durable is not None:
+                    on_durable(*outcome[0])
                 self._state = outcome[0][0]
                 return outcome[0]
 

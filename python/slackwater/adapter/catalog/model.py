@@ -66,8 +66,9 @@ class CatalogItem:
 
     `shard_id` is its durable collection; views, indexes and system relations have none. `details`
     hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`;
-    of a source `config`, `exports`, `parent`; `retain_history_ms`; `states`, the ids of internal
-    shards. An object with a `parent` lives and dies with it.
+    of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`);
+    `retain_history_ms`; `states`, the ids of internal shards. An object with a `parent` lives and
+    dies with it.
     """
 
     id: GlobalId
@@ -91,6 +92,18 @@ class CatalogItem:
     def parent(self) -> GlobalId | None:
         parent = self.details.get("parent")
         return None if parent is None else GlobalId(str(parent))
+
+    @property
+    def errors_shard(self) -> int | None:
+        """The shard of the errors in its contents; None: it has no errors ever."""
+        shard_id = self.details.get("errors")
+        return None if shard_id is None else int(shard_id)
+
+    @property
+    def progress_shard(self) -> int | None:
+        """Of a sink, the shard whose upper says how far it is."""
+        shard_id = self.details.get("progress_shard")
+        return None if shard_id is None else int(shard_id)
 
     def to_json(self) -> str:
         return json.dumps(
@@ -245,5 +258,7 @@ def _unknown(shown: str, kind: ItemKind | None) -> SlackwaterError:
 
 def shards_of(item: CatalogItem) -> tuple[int, ...]:
     """The durable shards of an item: its own and its internal ones."""
-    own = () if item.shard_id is None else (item.shard_id,)
+    own = [
+        each for each in (item.shard_id, item.errors_shard, item.progress_shard) if each is not None
+    ]
     return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))

@@ -78,6 +78,7 @@ class AlterItem:
     desc: RelationDesc | None = None
     create_sql: str | None = None
     shard_id: int | None = None
+    depends_on: tuple[GlobalId, ...] | None = None
 
 
 CatalogOp = CreateSchema | DropSchema | CreateItem | DropItem | RenameItem | AlterItem
@@ -223,8 +224,13 @@ def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
         desc=item.desc if op.desc is None else op.desc,
         create_sql=item.create_sql if op.create_sql is None else op.create_sql,
         shard_id=item.shard_id if op.shard_id is None else op.shard_id,
+        depends_on=item.depends_on if op.depends_on is None else op.depends_on,
     )
     _check_columns(after)
+    if after.depends_on != item.depends_on:
+        for used in after.depends_on:
+            state.item(used)
+        return _rebuilt(state, [after if i.id == item.id else i for i in state.items.values()])
     # Names and dependencies are untouched, so the maps stay.
     return replace(state, items={**state.items, item.id: after})
 

@@ -62,13 +62,18 @@ object Bridge {
 
   /** Runs a query over few updates, which `requestJson` names; the same text is planned once.
     *
-    * Gives an Arrow IPC stream; nothing at all when a part is unknown and came without its rows.
+    * Gives an Arrow IPC stream; nothing at all when a part is unknown and came without its rows;
+    * null when what the query reads is too much for the driver's memory.
     */
   def collectSmall(text: String, requestJson: String): Array[Byte] = {
     val queries = small()
     val request = Json.mapper.readTree(requestJson)
     val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
-    found.fold(Array.emptyByteArray) { case (rows, schema) => Wire.encode(rows.iterator, schema) }
+    found match {
+      case SmallAnswer.Rows(rows, schema) => Wire.encode(rows.iterator, schema)
+      case SmallAnswer.PartMissing        => Array.emptyByteArray
+      case SmallAnswer.TooLarge           => null
+    }
   }
 
   /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */

@@ -124,7 +124,11 @@ final class CoordinatorHandle private (
           if (attempt == attempts) throw unavailable("nobody listens at its address")
         case failure: IOException =>
           settle(at)
-          if (!repeatable(path)) throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+          if (!repeatable(path) && !rollsBack(body)) {
+            // Whatever came of a COMMIT, the block is over.
+            if (commits(body)) openBlocks.remove(body.path("session").asText)
+            throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+          }
           if (attempt == attempts) throw unavailable(describe(failure))
         case _: InterruptedException =>
           cancel(at, body)
@@ -185,6 +189,7 @@ final class CoordinatorHandle private (
   private def launch(): Launch = Launch(
     location,
     metastore,
+    ObjectStore.prepare(context, location),
     python,
     applicationId,
     gateway.getListeningPort,
@@ -234,6 +239,14 @@ object CoordinatorHandle extends Logging {
   private val closeLimit = Duration.ofSeconds(2)
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
+
+  /** Rolling back twice is rolling back once. */
+  private def rollsBack(body: ObjectNode): Boolean = Set("ROLLBACK", "ABORT")(firstWord(body))
+
+  private def commits(body: ObjectNode): Boolean = firstWord(body) == "COMMIT"
+
+  private def firstWord(body: ObjectNode): String =
+    Lexer.first(body.path("text").asText, 1).headOption.fold("")(_.image.toUpperCase)
 
   /** Calls that have no effect, or the same one when they are sent twice. */
   private val repeatable = Set(
@@ -295,7 +308,8 @@ private object Notices extends Logging {
     sys.props.getOrElse("sun.java.command", "").contains("SparkSQLCLIDriver")
 
   def show(notices: JsonNode): Unit = notices.elements.asScala.foreach { notice =>
-    val text = s"NOTICE: ${notice.path("message").asText}"
+    val severity = notice.path("severity").asText("NOTICE")
+    val text = s"$severity: ${notice.path("message").asText}"
     if (inSparkSql) System.err.println(text) else logInfo(text)
   }
 }

@@ -28,12 +28,15 @@ final case class Endpoint(
 
 /** How to run the coordinator's process.
   *
+  * @param store
+  *   variables that say how the location's store is reached; they may be secrets
   * @param python
   *   `spark.slackwater.python`; without it, the usual places are searched
   */
 final case class Launch(
     location: String,
     metastore: Option[String],
+    store: Map[String, String],
     python: Option[String],
     applicationId: String,
     gatewayPort: Int,
@@ -96,6 +99,7 @@ final case class Launch(
     environment.remove("_PYSPARK_DRIVER_CONN_INFO_PATH")
     environment.put("SLACKWATER_LOCATION", location)
     metastore.foreach(environment.put("SLACKWATER_METASTORE", _))
+    store.foreach { case (name, value) => environment.put(name, value) }
     environment.put("SLACKWATER_APPLICATION", applicationId)
     environment.put("PYSPARK_GATEWAY_PORT", gatewayPort.toString)
     environment.put("PYSPARK_GATEWAY_SECRET", gatewaySecret)

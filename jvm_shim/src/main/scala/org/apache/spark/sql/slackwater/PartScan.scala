@@ -1,7 +1,5 @@
 package org.apache.spark.sql.slackwater
 
-import java.net.URI
-
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
@@ -161,7 +159,7 @@ private[slackwater] object Files {
         0,
         0L,
         file.get("modified_ms").asLong,
-        new Path(new URI(file.get("uri").asText))
+        ObjectStore.path(file.get("uri").asText)
       )
       val uniform = for {
         time <- Wire.longOption(file.get("time"))

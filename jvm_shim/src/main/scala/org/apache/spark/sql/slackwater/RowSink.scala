@@ -113,9 +113,8 @@ private[slackwater] final class RowSink(
         writer.close()
         val path = new Path(writer.path())
         val status = path.getFileSystem(configuration.value).getFileStatus(path)
-        val uri = status.getPath.toUri.toString
-        val file =
-          WrittenFile(canonical(uri), written, status.getLen, status.getModificationTime, times)
+        val uri = ObjectStore.uri(status.getPath)
+        val file = WrittenFile(uri, written, status.getLen, status.getModificationTime, times)
         Written(None, 0L, Seq(file))
       }
 
@@ -130,7 +129,8 @@ private[slackwater] final class RowSink(
     private def spill(): Unit = {
       val context = attempt(partition)
       val name = s"$writeId-$partition-${UUID.randomUUID}${factory.getFileExtension(context)}"
-      writer = factory.newInstance(new Path(directory, name).toString, schema, context)
+      val path = new Path(ObjectStore.path(directory), name)
+      writer = factory.newInstance(path.toString, schema, context)
       kept.foreach(put)
       kept.clear()
     }
@@ -145,10 +145,6 @@ private[slackwater] final class RowSink(
       }
     }
   }
-
-  /** Hadoop writes `file:/x`; the protocol has `file:///x`. */
-  private def canonical(uri: String): String =
-    if (uri.startsWith("file:/") && !uri.startsWith("file://")) "file://" + uri.drop(5) else uri
 
   private def attempt(partition: Int): TaskAttemptContext = {
     val job: JobID = SparkHadoopWriterUtils.createJobID(new Date(), 0)

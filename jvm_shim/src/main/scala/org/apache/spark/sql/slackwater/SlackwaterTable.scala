@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.catalog.{
   TableCapability,
   TruncatableTable
 }
-import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.read.{Batch, Scan, ScanBuilder}
 import org.apache.spark.sql.connector.write.{
   LogicalWriteInfo,
   RowLevelOperationBuilder,
@@ -60,7 +60,7 @@ class SlackwaterTable(
     Array(new WholeRowColumn(dataSchema))
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
-    throw DataErrors.unbound(name)
+    () => new UnboundScan(this)
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
     requireWritable()
@@ -89,6 +89,13 @@ class SlackwaterTable(
     case _ => false
   }
   override def hashCode: Int = (description.id, asOf).hashCode
+}
+
+/** What DESCRIBE EXTENDED asks for statistics. Nobody may read it. */
+private final class UnboundScan(table: SlackwaterTable) extends Scan {
+  override def readSchema: StructType = table.dataSchema
+  override def description: String = s"${table.name}, not bound to a time"
+  override def toBatch: Batch = throw DataErrors.unbound(table.name)
 }
 
 /** The whole row as one value: what UPDATE, DELETE and MERGE retract. */

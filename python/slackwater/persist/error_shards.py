@@ -1,0 +1,65 @@
+"""Reading the errors beside a collection: whether it can be read at the times of an interval.
+
+Source: spec controllers 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.persist.consolidate import consolidate
+from slackwater.persist.parts import NewPart, Part
+from slackwater.repr.dataflow_error import ERRORS, refusal
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+
+
+class PartReader(Protocol):
+    """Lists and reads parts (`PersistClient`)."""
+
+    def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]: ...
+
+    def read(
+        self,
+        parts: Sequence[Part | NewPart],
+        desc: RelationDesc,
+        *,
+        lower: Timestamp | None = None,
+        upper: Timestamp | None = None,
+    ) -> pa.Table: ...
+
+
+def first_refusal(
+    shards: PartReader, shard_id: int, object_name: str, lower: Timestamp, upper: Timestamp
+) -> SlackwaterError | None:
+    """Why the collection cannot be read at the first time in ``[lower, upper)`` with an error.
+
+    None: there are no errors at any of these times. `shard_id` is the shard of its errors.
+    """
+    parts = shards.parts_at(shard_id, Timestamp(upper - 1))
+    if not parts or lower >= upper:
+        return None
+    updates = shards.read(parts, ERRORS, upper=upper)
+    for time in _times(updates, lower):
+        present = _present(updates, time)
+        if present.num_rows:
+            return refusal(present, object_name, time)
+    return None
+
+
+def _times(updates: pa.Table, lower: Timestamp) -> list[Timestamp]:
+    """`lower` and the times after it at which errors change."""
+    times = updates.column(TIME_COLUMN)
+    later = pc.unique(times.filter(pc.greater(times, lower))).to_pylist()
+    return [lower, *(Timestamp(time) for time in sorted(later))]
+
+
+def _present(updates: pa.Table, time: Timestamp) -> pa.Table:
+    before = updates.filter(pc.less_equal(updates.column(TIME_COLUMN), time))
+    held = consolidate(before.drop_columns([TIME_COLUMN]))
+    return held.filter(pc.greater(held.column(DIFF_COLUMN), 0))

@@ -1,0 +1,145 @@
+"""Errors as data: what could not be made a row, at a time and with a diff like a row.
+
+An error that is definite (asking again gives the same) belongs to the contents of a collection.
+While one is present at a time, a read at that time fails as a whole; once it is retracted, reads
+succeed again. What may pass (a connection, a directory that cannot be listed) is never data: it
+goes to the status of the source.
+
+Source: spec controllers 5.5.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+
+ERRORS = RelationDesc.of(error="string")
+"""The collection of errors beside a collection of rows: each error as `encode` writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeError:
+    """A message that is no row. `at` says where it is, such as a file and a line."""
+
+    at: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.at}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDecodeError:
+    """The key of an upsert cannot be read. A delete of the same bytes takes the error back."""
+
+    raw: bytes
+    inner: DecodeError
+
+    @property
+    def text(self) -> str:
+        return f"a key cannot be read: {self.inner.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDecodeError:
+    """The value for a key cannot be read. The next value, or a delete, takes the error back.
+
+    `for_key` is the key as messages show it.
+    """
+
+    inner: DecodeError
+    for_key: str
+
+    @property
+    def text(self) -> str:
+        return f"the value for the key {self.for_key} cannot be read: {self.inner.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class NullKeyError:
+    """An upsert without a key. A delete without a key takes the error back."""
+
+    at: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.at}: the key is NULL"
+
+
+UpsertError: TypeAlias = KeyDecodeError | ValueDecodeError | NullKeyError
+DataflowError: TypeAlias = DecodeError | UpsertError
+
+
+def encode(error: DataflowError) -> str:
+    """The error as text. Equal errors have equal texts, so that they can be retracted."""
+    return json.dumps(_fields(error), sort_keys=True, separators=(",", ":"))
+
+
+def _fields(error: DataflowError) -> dict[str, Any]:
+    match error:
+        case DecodeError(at, reason):
+            return {"kind": "decode", "at": at, "reason": reason}
+        case KeyDecodeError(raw, inner):
+            text = base64.b64encode(raw).decode()
+            return {"kind": "key", "raw": text, "inner": _fields(inner)}
+        case ValueDecodeError(inner, for_key):
+            return {"kind": "value", "for_key": for_key, "inner": _fields(inner)}
+        case NullKeyError(at):
+            return {"kind": "null-key", "at": at}
+
+
+def decode(text: str) -> DataflowError:
+    """The error that `encode` wrote. Raises FatalError for any other text."""
+    try:
+        return _error(json.loads(text))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise FatalError(f"a stored error cannot be read: {problem}") from problem
+
+
+def _error(found: dict[str, Any]) -> DataflowError:
+    match found["kind"]:
+        case "decode":
+            return DecodeError(found["at"], found["reason"])
+        case "key":
+            return KeyDecodeError(base64.b64decode(found["raw"]), _decode_error(found["inner"]))
+        case "value":
+            return ValueDecodeError(_decode_error(found["inner"]), found["for_key"])
+        case "null-key":
+            return NullKeyError(found["at"])
+        case other:
+            raise ValueError(f"unknown kind {other}")
+
+
+def _decode_error(found: dict[str, Any]) -> DecodeError:
+    return DecodeError(found["at"], found["reason"])
+
+
+def error_rows(changes: list[tuple[DataflowError, int]]) -> pa.Table:
+    """Errors with their diffs as rows of `ERRORS` with ``__diff``."""
+    schema = ERRORS.arrow_schema().append(pa.field(DIFF_COLUMN, pa.int64(), False))
+    columns = [[encode(error) for error, _ in changes], [diff for _, diff in changes]]
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def refusal(errors: pa.Table, object_name: str, time: Timestamp) -> SlackwaterError | None:
+    """Why a collection whose errors at `time` are these rows cannot be read then; None: it can."""
+    if errors.num_rows == 0:
+        return None
+    first = min(errors.column("error").to_pylist())
+    return user_error(
+        "SLACKWATER_SOURCE_ERROR",
+        objectName=object_name,
+        timestamp=str(time),
+        count=str(errors.num_rows),
+        cause=decode(first).text,
+    )

@@ -1,0 +1,329 @@
+"""Who may read what: read capabilities, their holders, and how they reach dependencies.
+
+Each collection counts capabilities in a multiset whose least time is its since. One entry is its
+own, the implied capability, which follows the upper by the read policy; each dependent has one,
+which equals the dependent's since; each read hold has one.
+
+Collections that share the tables upper are brought up to date when somebody looks: a tick moves one
+number, whatever the number of collections. What can be observed is what the formulas say, because
+every look, and every change, settles the collection and its dependents.
+
+Source: spec controllers 1.5 to 1.8, 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.read_policy import DROPPED, STEP_BACK, NoPolicy, ReadPolicy, followed
+from slackwater.storage.controller.descriptions import CollectionDescription, CollectionMetadata
+from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
+
+
+@dataclass(slots=True)
+class CollectionState:
+    """What the controller knows of one collection (spec 1.9).
+
+    `capabilities` counts the implied capability, one entry for each dependent, and one for each
+    hold. `readable_from` is later than that if the writer left out the contents of earlier times.
+    `writer_hold` keeps what the writer reads to go on: its dependencies at the last complete time.
+    """
+
+    id: GlobalId
+    description: CollectionDescription
+    metadata: CollectionMetadata
+    implied: Frontier
+    policy: ReadPolicy
+    upper: Frontier
+    dependencies: tuple[GlobalId, ...] = ()
+    dependents: set[GlobalId] = field(default_factory=set)
+    capabilities: MutableAntichain = field(default_factory=MutableAntichain)
+    readable_from: Frontier = MINIMUM_FRONTIER
+    writer_hold: ReadHold | None = None
+    evaluated_at: Frontier | None = None
+
+    @property
+    def since(self) -> Frontier:
+        """The first time at which the collection can be read."""
+        return max(self.capabilities.frontier, self.readable_from)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether only holds of others keep it."""
+        return self.implied.is_empty
+
+
+class Capabilities:
+    """The collections and everybody who reads them. Not thread-safe, does no I/O.
+
+    What follows from its calls for the outside is left in `moved` and `closed`, for the caller to
+    take.
+    """
+
+    def __init__(self, tables_upper: Frontier) -> None:
+        self.collections: dict[GlobalId, CollectionState] = {}
+        self.moved: dict[GlobalId, CollectionState] = {}
+        """Collections whose since moved."""
+        self.closed: list[CollectionState] = []
+        """Collections that nobody can read any more; they are gone from `collections`."""
+        self._tables_upper = tables_upper
+        self._holds: dict[int, ReadHold] = {}
+        self._next_hold = 1
+
+    # Collections
+
+    def state(self, global_id: GlobalId) -> CollectionState:
+        """The collection, settled. Raises IDENTIFIER_MISSING."""
+        state = self.collections.get(global_id)
+        if state is None:
+            raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
+        self.settle(state)
+        return state
+
+    def live(self, global_id: GlobalId) -> CollectionState:
+        """The collection, settled, unless it was dropped. Raises IDENTIFIER_MISSING."""
+        state = self.state(global_id)
+        if state.is_dropped:
+            raise StorageError(Variant.IDENTIFIER_MISSING, [global_id], "it was dropped")
+        return state
+
+    def add(
+        self,
+        global_id: GlobalId,
+        description: CollectionDescription,
+        metadata: CollectionMetadata,
+        dependencies: tuple[GlobalId, ...],
+    ) -> CollectionState:
+        """Installs a collection with its own capability and one entry on each dependency.
+
+        Its since is the latest of its shard's, of the description's, and of the dependencies'
+        implied ones: durable sinces arrive late and out of order (trap 9).
+        """
+        upper = self._tables_upper if metadata.shares_tables_upper else metadata.upper
+        inputs = [self.live(each) for each in dependencies]
+        since = max([first_since(description, metadata), *(each.implied for each in inputs)])
+        state = CollectionState(
+            id=global_id,
+            description=description,
+            metadata=metadata,
+            implied=since,
+            policy=NoPolicy(since),
+            upper=upper,
+            dependencies=dependencies,
+            evaluated_at=upper,
+        )
+        state.capabilities.install(since)
+        self.collections[global_id] = state
+        if not since.is_empty and inputs:
+            entry = ChangeBatch([(Timestamp(since.value), 1)])
+            self.apply({each.id: entry for each in inputs})
+            for each in inputs:
+                each.dependents.add(global_id)
+            begin = max([STEP_BACK.frontier(upper), *(each.since for each in inputs)])
+            holder = Holder(HoldKind.INGESTION, global_id)
+            state.writer_hold = self._hold(dependencies, Timestamp(begin.value), holder)
+        return state
+
+    @property
+    def tables_upper(self) -> Frontier:
+        return self._tables_upper
+
+    def upper(self, state: CollectionState) -> Frontier:
+        return self._tables_upper if state.metadata.shares_tables_upper else state.upper
+
+    def report(self, state: CollectionState, upper: Frontier) -> None:
+        """The collection has been written up to `upper`; what is behind is ignored."""
+        if state.metadata.shares_tables_upper:
+            self.advance_tables(upper)
+        else:
+            state.upper = max(state.upper, upper)
+        self.settle(state)
+
+    def advance_tables(self, upper: Frontier) -> None:
+        """Moves the upper of all collections that share it. Costs the same for any number."""
+        self._tables_upper = max(self._tables_upper, upper)
+
+    def leave_unreadable(self, state: CollectionState, since: Frontier) -> None:
+        """The writer left out the contents before `since`, also for those who hold them."""
+        if since > state.readable_from:
+            state.readable_from = since
+            self.moved[state.id] = state
+
+    def set_policies(self, policies: Sequence[tuple[GlobalId, ReadPolicy]]) -> None:
+        """See `StorageController.set_read_policy`."""
+        for global_id, policy in policies:
+            state = self.collections.get(global_id)
+            if state is not None:
+                self.settle(state)
+                state.policy = policy
+                state.evaluated_at = None
+                self._evaluate(state)
+
+    # The engine
+
+    def settle(self, state: CollectionState) -> None:
+        """Brings the collection, and all that depends on it, to their present uppers."""
+        pending, seen = [state], {state.id}
+        while pending:
+            current = pending.pop()
+            self._evaluate(current)
+            for each in current.dependents - seen:
+                seen.add(each)
+                pending.append(self.collections[each])
+
+    def _evaluate(self, state: CollectionState) -> None:
+        if state.metadata.shares_tables_upper:
+            state.upper = self._tables_upper
+        if state.evaluated_at == state.upper:
+            return
+        state.evaluated_at = state.upper
+        implied = followed(state.implied, state.policy, state.upper)
+        if implied != state.implied:
+            change = ChangeBatch.move(state.implied, implied)
+            state.implied = implied
+            self.apply({state.id: change})
+        if state.writer_hold is not None:
+            behind = STEP_BACK.frontier(state.upper)
+            if behind > Frontier(state.writer_hold.since):
+                state.writer_hold = self.downgrade(state.writer_hold, behind)
+
+    def apply(self, changes: Mapping[GlobalId, ChangeBatch]) -> None:
+        """The propagation engine (spec 2.2): applies deltas, and frontier changes to dependencies.
+
+        A collection that is absent was dropped at the same time: what releases only is ignored,
+        anything else is a FatalError, as is a count below zero or a since that would go back.
+        """
+        pending = dict(changes)
+        while pending:
+            global_id, batch = pending.popitem()
+            if batch.is_empty:
+                continue
+            state = self.collections.get(global_id)
+            if state is None:
+                if batch.only_releases:
+                    continue
+                raise FatalError(f"a capability was taken on {global_id}, which does not exist")
+            moved = state.capabilities.apply(batch)
+            if moved.is_empty:
+                continue
+            for each in state.dependencies:
+                merged = ChangeBatch(moved.items())
+                if (waiting := pending.get(each)) is not None:
+                    merged.extend(waiting)
+                pending[each] = merged
+            if state.capabilities.least is None:
+                self._close(state)
+            else:
+                self.moved[global_id] = state
+
+    def _close(self, state: CollectionState) -> None:
+        del self.collections[state.id]
+        self.moved.pop(state.id, None)
+        self.closed.append(state)
+        for each in state.dependencies:
+            if each in self.collections:
+                self.collections[each].dependents.discard(state.id)
+
+    def drop(self, state: CollectionState) -> None:
+        """Gives up the collection's own capability and what its writer holds."""
+        if state.writer_hold is not None:
+            self.release(state.writer_hold)
+            state.writer_hold = None
+        self.set_policies([(state.id, DROPPED)])
+
+    # Holds
+
+    def acquire(
+        self, ids: Iterable[GlobalId], holder: Holder, at: Timestamp | None = None
+    ) -> ReadHold:
+        """One hold on all of them, at `at` or at the first time at which all can be read.
+
+        Raises IDENTIFIER_MISSING, and READ_BEFORE_SINCE with those that cannot be read at `at`.
+        """
+        states = [self.live(each) for each in dict.fromkeys(ids)]
+        latest = max((state.since for state in states), default=MINIMUM_FRONTIER)
+        time = Timestamp(latest.value) if at is None else at
+        if latest.value > time or latest.is_empty:
+            late = [state.id for state in states if state.since.value > time]
+            raise StorageError(Variant.READ_BEFORE_SINCE, late, f"at {time}")
+        return self._hold([state.id for state in states], time, holder)
+
+    def _hold(self, ids: Iterable[GlobalId], time: Timestamp, holder: Holder) -> ReadHold:
+        hold = ReadHold(self._next_hold, frozenset(ids), time, holder)
+        self._next_hold += 1
+        entry = ChangeBatch([(time, 1)])
+        self.apply(dict.fromkeys(hold.ids, entry))
+        self._holds[hold.hold_id] = hold
+        return hold
+
+    def clone(self, hold: ReadHold, holder: Holder | None = None) -> ReadHold:
+        """Another hold at the same time. Raises INVALID_USAGE when `hold` was released."""
+        current = self._current(hold)
+        return self._hold(current.ids, current.since, holder or current.holder)
+
+    def downgrade(self, hold: ReadHold, frontier: Frontier) -> ReadHold:
+        """Moves the hold forward; the empty frontier releases it.
+
+        Raises ValueError when that would be backward, INVALID_USAGE when it was released.
+        """
+        current = self._current(hold)
+        if frontier.value < current.since:
+            raise ValueError(f"hold {hold.hold_id} is at {current.since}, after {frontier.value}")
+        if frontier.is_empty:
+            self.release(current)
+            return current
+        if frontier.value == current.since:
+            return current
+        moved = replace(current, since=Timestamp(frontier.value))
+        self._holds[hold.hold_id] = moved
+        change = ChangeBatch.move(Frontier(current.since), frontier)
+        self.apply(dict.fromkeys(current.ids, change))
+        return moved
+
+    def merge(self, hold: ReadHold, other: ReadHold) -> ReadHold:
+        """One hold at the earlier time in place of two on the same collections.
+
+        Both tokens are used up by it. Raises INVALID_USAGE for different collections, for a
+        hold with itself, and when one of them was released.
+        """
+        first, second = self._current(hold), self._current(other)
+        if first.ids != second.ids or first.hold_id == second.hold_id:
+            raise StorageError(Variant.INVALID_USAGE, sorted(first.ids | second.ids), "merge")
+        merged = self._hold(first.ids, min(first.since, second.since), first.holder)
+        self.release(first)
+        self.release(second)
+        return merged
+
+    def release(self, hold: ReadHold) -> bool:
+        """Ends the hold. False, and no effect, when it had been released before."""
+        current = self._holds.pop(hold.hold_id, None)
+        if current is None:
+            return False
+        entry = ChangeBatch([(current.since, -1)])
+        self.apply(dict.fromkeys(current.ids, entry))
+        return True
+
+    def holds(self) -> Iterator[ReadHold]:
+        """Who holds what, by age of the holds."""
+        return iter(list(self._holds.values()))
+
+    def oldest_hold(self) -> Timestamp | None:
+        """The oldest time that any hold keeps."""
+        return min((hold.since for hold in self._holds.values()), default=None)
+
+    def _current(self, hold: ReadHold) -> ReadHold:
+        current = self._holds.get(hold.hold_id)
+        if current is None:
+            raise StorageError(Variant.INVALID_USAGE, sorted(hold.ids), "the hold was released")
+        return current
+
+
+def first_since(description: CollectionDescription, metadata: CollectionMetadata) -> Frontier:
+    """Where the history of a collection begins, seen on its own."""
+    return max(metadata.since, description.since or MINIMUM_FRONTIER)

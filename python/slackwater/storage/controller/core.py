@@ -1,0 +1,774 @@
+"""The storage controller as a value: commands and responses go in, effects come out.
+
+It knows no clock, no thread and no file. A shell calls its methods one at a time and carries out,
+in order, what `process` and `maintain` hand over. After a `FatalError` it is not to be used again.
+
+Source: spec controllers 2.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from slackwater.repr.change_batch import ChangeBatch
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.read_policy import STEP_BACK, ReadPolicy
+from slackwater.storage.controller.appends import Append, Appends, Snapshots
+from slackwater.storage.controller.capabilities import Capabilities, CollectionState, first_since
+from slackwater.storage.controller.descriptions import (
+    CollectionDescription,
+    CollectionMetadata,
+    DurableState,
+    ExportDescription,
+    Ingestion,
+    IngestionExport,
+)
+from slackwater.storage.controller.effects import (
+    ChangeMappings,
+    DeleteExport,
+    DowngradeSince,
+    Effect,
+    InsertExport,
+    WriteStatus,
+)
+from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.exports import CreateExportToken, Exports, ExportState
+from slackwater.storage.controller.holds import Holder, ReadHold
+from slackwater.storage.controller.instance import Instance
+from slackwater.storage.controller.protocol import (
+    AllowCompaction,
+    AppendDone,
+    AppendRefused,
+    Command,
+    DroppedIds,
+    FrontierUppers,
+    InitializationComplete,
+    ReplicaKey,
+    Response,
+    RunIngestion,
+    RunSink,
+    ShardFinalized,
+    SnapshotRead,
+    StatusUpdate,
+    UpdateConfiguration,
+)
+from slackwater.storage.controller.reconcile import reconcile
+from slackwater.storage.controller.shards import Shards
+
+FINALIZED_AT_ONCE = 10
+
+
+class StorageController:
+    """All collections and exports of an environment.
+
+    `durable` is what the metastore says at the start, `tables_upper` the upper that tables and
+    sources share. The operations have the names and, unless they say otherwise, the meaning of the
+    specification; what it recommends is done: tokens work once, repeated policies of one id
+    accumulate, drops can be repeated.
+    """
+
+    def __init__(self, durable: DurableState, tables_upper: Frontier) -> None:
+        self._capabilities = Capabilities(tables_upper)
+        self._appends = Appends(self._capabilities)
+        self._snapshots = Snapshots(self._capabilities)
+        self._exports = Exports(self._capabilities, dict(durable.exports))
+        self._shards = Shards(durable)
+        self._instances: dict[str, Instance] = {}
+        self._parameters: dict[str, str] = {}
+        self._initialized = False
+        self._responses: deque[Response] = deque()
+        self._effects: list[Effect] = []
+        self._announced: dict[int, Frontier] = {}
+        self._stale: dict[GlobalId, None] = {}
+        self._statuses: dict[GlobalId, str] = {}
+        self._working: dict[GlobalId, set[ReplicaKey]] = {}
+
+    # Instances, replicas, configuration: M1, M2, M4 to M6
+
+    def initialization_complete(self) -> None:
+        """Tells every instance, and those to come, that everything there is was sent (M1)."""
+        self._initialized = True
+        for instance in self._instances.values():
+            self._send(instance, InitializationComplete())
+
+    def update_configuration(self, parameters: Mapping[str, str]) -> None:
+        """Merges the parameters into the configuration, for present and future instances (M2).
+
+        ``finalize_shards`` = ``off`` keeps dropped shards from being finalized.
+        """
+        self._parameters.update(parameters)
+        for instance in self._instances.values():
+            self._send(instance, UpdateConfiguration(tuple(sorted(parameters.items()))))
+
+    def create_instance(self, instance_id: str) -> None:
+        """A new instance without replicas (M4). A known id is a FatalError."""
+        if instance_id in self._instances:
+            raise FatalError(f"there is an instance {instance_id} already")
+        instance = self._instances[instance_id] = Instance(instance_id)
+        if self._parameters:
+            self._send(instance, UpdateConfiguration(tuple(sorted(self._parameters.items()))))
+        if self._initialized:
+            self._send(instance, InitializationComplete())
+
+    def drop_instance(self, instance_id: str) -> None:
+        """Forgets the instance; what is left for its replicas to be told is lost (M5).
+
+        A later form: replicas that are still attached are detached first, so that none leaks.
+        """
+        instance = self._instance(instance_id)
+        for replica in sorted(instance.replicas):
+            self.drop_replica(instance_id, replica)
+        del self._instances[instance_id]
+
+    def connect_replica(self, instance_id: str, replica: str, location: str) -> None:
+        """Attaches a replica and tells it what it must know (M6).
+
+        A later form: an instance may have several replicas, by name. A repeated connect starts
+        over with the same replica.
+        """
+        self._effects += self._instance(instance_id).connect(replica, location)
+
+    def drop_replica(self, instance_id: str, replica: str) -> None:
+        """Detaches a replica; nobody waits any longer for what it was to give up."""
+        instance = self._instance(instance_id)
+        self._effects += instance.disconnect(replica)
+        self._forget_working(ReplicaKey(instance_id, replica), list(self._working))
+        if not instance.replicas:
+            for global_id in self._objects_of(instance_id):
+                self._status(global_id, "paused")
+
+    # Collections: M3, M7 to M10, M16, M19
+
+    def collection(self, global_id: GlobalId) -> CollectionState:
+        """The collection as it is now (M3, M7). Raises IDENTIFIER_MISSING.
+
+        A later form: a collection that was dropped and that nobody holds is gone.
+        """
+        return self._capabilities.state(global_id)
+
+    def collections(self) -> Iterator[tuple[GlobalId, CollectionState]]:
+        """All collections as they are now (M8)."""
+        for global_id, state in list(self._capabilities.collections.items()):
+            self._capabilities.settle(state)
+            yield global_id, state
+
+    def migrate_collections(self, wanted: Mapping[GlobalId, Sequence[int]]) -> None:
+        """Makes the durable mappings of these ids those that this version wants (M9).
+
+        Shards that an id does not use any more are registered for finalization before they lose
+        their object, so that a crash at any point is repaired by the next start. Idempotent. Must
+        be shown every id that will be created. Raises SHARD_ALREADY_IN_USE.
+        """
+        mapped: dict[GlobalId, set[int]] = {}
+        for shard, owner in self._shards.durable_mappings.items():
+            mapped.setdefault(owner, set()).add(shard)
+        new = [(i, s) for i, shards in wanted.items() for s in shards if s not in mapped.get(i, ())]
+        retired = [s for i in wanted for s in sorted(mapped.get(i, set()) - set(wanted[i]))]
+        change = self._shards.prepare((), new, ())
+        if new:
+            self._effects.append(ChangeMappings(register=tuple(new)))
+            self._shards.changed(ChangeMappings(register=change.register), {})
+        self._effects += self._shards.retire(retired)
+
+    def prepare_state(
+        self,
+        create: Sequence[tuple[GlobalId, int]] = (),
+        register: Sequence[tuple[GlobalId, int]] = (),
+        drop: Iterable[GlobalId] = (),
+    ) -> ChangeMappings:
+        """The part of a definition that its metastore transaction must carry out (2.6).
+
+        `create`: objects that get so many fresh shards; `register`: shards given to objects;
+        `drop`: objects whose shards are registered for finalization in the same transaction. To be
+        followed by `state_prepared`. Raises METADATA_ALREADY_EXISTS, SHARD_ALREADY_IN_USE.
+        """
+        return self._shards.prepare(create, register, drop)
+
+    def state_prepared(
+        self, change: ChangeMappings, created: Mapping[GlobalId, Sequence[int]]
+    ) -> None:
+        """The transaction with `change` was committed and made the shards `created`."""
+        self._shards.changed(change, created)
+
+    def create_collections(
+        self,
+        collections: Sequence[tuple[GlobalId, CollectionDescription]],
+        metadata: Mapping[GlobalId, CollectionMetadata],
+    ) -> None:
+        """Installs collections whose shards are mapped (M10), inputs before what reads them.
+
+        A later form: the mappings are made by the definition's own transaction, before; and an
+        identical collection may be created again, with no effect. Each is readable from its since
+        on and stays so until a read policy is set. Ingestions are sent to their instances. Raises,
+        with no effect, COLLECTION_ID_REUSED, IDENTIFIER_MISSING (no mapping, or a remap collection
+        or ingestion that does not exist), INGESTION_INSTANCE_MISSING, SHARD_ALREADY_IN_USE,
+        READ_BEFORE_SINCE.
+        """
+        new = self._new_collections(collections, metadata)
+        runs: dict[GlobalId, None] = {}
+        for global_id in self._by_dependency(new):
+            description, found = new[global_id], metadata[global_id]
+            dependencies = self._dependencies(description, new)
+            self._capabilities.add(global_id, description, found, dependencies)
+            self._shards.opened(found.shards)
+            self._announced[found.shard_id] = found.since
+            if found.shares_tables_upper or found.state_shards:
+                self._stale[global_id] = None
+            match description.data_source:
+                case Ingestion():
+                    runs[global_id] = None
+                case IngestionExport(ingestion):
+                    runs[ingestion] = None
+                case _:
+                    pass
+        for ingestion in runs:
+            self._run_ingestion(ingestion)
+
+    def drop_sources(self, ids: Sequence[GlobalId]) -> None:
+        """Gives up collections (M16). Raises IDENTIFIER_MISSING, before any change.
+
+        A collection that was dropped and is still held counts as existing, so that a drop can be
+        repeated (I21).
+        """
+        missing = [each for each in ids if each not in self._capabilities.collections]
+        if missing:
+            raise StorageError(Variant.IDENTIFIER_MISSING, missing)
+        self.drop_sources_unvalidated(ids)
+
+    def drop_sources_unvalidated(self, ids: Iterable[GlobalId]) -> None:
+        """Gives up those of the collections that exist (M19).
+
+        Holds keep a dropped collection readable; when the last one ends its since becomes empty,
+        durably and at once, and its shards can be finalized. A dropped ingestion stops writing at
+        once. Idempotent. A later form: the ingestion of a dropped export goes on without it.
+        """
+        changed: dict[GlobalId, None] = {}
+        for global_id in ids:
+            state = self._capabilities.collections.get(global_id)
+            if state is None or state.is_dropped:
+                continue
+            source = state.description.data_source
+            self._capabilities.drop(state)
+            if isinstance(source, IngestionExport):
+                changed[source.ingestion] = None
+            if isinstance(source, Ingestion):
+                self._stop(global_id, source.instance)
+            self._status(global_id, "dropped")
+        for ingestion in changed:
+            found = self._capabilities.collections.get(ingestion)
+            if found is not None and not found.is_dropped:
+                self._run_ingestion(ingestion)
+
+    # Exports: M11 to M15, M17, M18
+
+    def export(self, global_id: GlobalId) -> ExportState:
+        """The export (M11, M12). Raises IDENTIFIER_MISSING."""
+        return self._exports.get(global_id)
+
+    def exports(self) -> Iterator[tuple[GlobalId, ExportState]]:
+        """All exports."""
+        return iter(list(self._exports.states.items()))
+
+    def prepare_export(self, global_id: GlobalId, from_id: GlobalId) -> CreateExportToken:
+        """Holds the input from its since on, while the as-of of the export is chosen (M14).
+
+        A later form: the hold is at the effective since, so that every time that anybody can still
+        read may be chosen. Raises SINK_ID_REUSED, IDENTIFIER_MISSING.
+        """
+        return self._exports.prepare(global_id, from_id)
+
+    def cancel_prepare_export(self, token: CreateExportToken) -> None:
+        """Gives up what was prepared (M15). A token that was used has no effect."""
+        self._exports.cancel(token)
+
+    def create_exports(
+        self, exports: Sequence[tuple[CreateExportToken, ExportDescription]]
+    ) -> None:
+        """Creates exports from prepared tokens and runs them (M13).
+
+        Where an export begins is recorded once, and moved on only by a since that is later (2.5).
+        Raises, with no effect, SINK_ID_REUSED, INVALID_USAGE (a used token, another input),
+        EXPORT_INSTANCE_MISSING.
+        """
+        ids = [token.id for token, _ in exports]
+        if len(set(ids)) < len(ids):
+            raise StorageError(Variant.SINK_ID_REUSED, ids)
+        for token, description in exports:
+            self._exports.check(token, description)
+            if description.instance not in self._instances:
+                raise StorageError(Variant.EXPORT_INSTANCE_MISSING, [token.id])
+        for token, description in exports:
+            known = token.id in self._exports.durable
+            state = self._exports.create(token, description)
+            if not known:
+                self._effects.append(InsertExport(token.id, self._exports.durable[token.id]))
+            self._run(description.instance, RunSink(token.id, description, state.as_of))
+
+    def alter_export(self, global_id: GlobalId, description: ExportDescription) -> None:
+        """Lets an export go on with another input, where it is (2.5).
+
+        Raises IDENTIFIER_MISSING, INVALID_USAGE for another instance, and READ_BEFORE_SINCE with
+        the input when that cannot be read just before what the export has written.
+        """
+        state = self._exports.get(global_id)
+        self._exports.alter(state, description)
+        self._run(description.instance, RunSink(global_id, description, state.as_of))
+
+    def drop_sinks(self, ids: Sequence[GlobalId]) -> None:
+        """Gives up exports (M17). Raises IDENTIFIER_MISSING, before any change."""
+        missing = [each for each in ids if each not in self._exports.states]
+        if missing:
+            raise StorageError(Variant.IDENTIFIER_MISSING, missing)
+        self.drop_sinks_unvalidated(ids)
+
+    def drop_sinks_unvalidated(self, ids: Iterable[GlobalId]) -> None:
+        """Gives up those of the exports that exist (M18).
+
+        A later form, which can be repeated: the hold is released by identity, the state is removed,
+        and replicas are told that nothing of it is needed.
+        """
+        for global_id in ids:
+            state = self._exports.states.get(global_id)
+            if state is None:
+                continue
+            self._exports.drop(state)
+            self._effects.append(DeleteExport(global_id))
+            self._stop(global_id, state.description.instance)
+            self._status(global_id, "dropped")
+
+    # Data: M20, M21
+
+    def append(self, commands: Sequence[Append]) -> int:
+        """Appends rows and moves uppers, all or nothing; answered by `AnswerAppend` (M20).
+
+        A later form: one commit over all collections, and an unknown id is refused. Returns the
+        ticket of the answer. Raises, with nothing written, UPDATE_BEYOND_UPPER, IDENTIFIER_MISSING,
+        INVALID_UPPERS for an upper that is behind, INVALID_USAGE when an id comes twice or
+        collections that share an upper are to get different ones.
+        """
+        effect = self._appends.append(commands)
+        self._effects.append(effect)
+        return effect.ticket
+
+    def snapshot(self, global_id: GlobalId, as_of: Timestamp) -> int:
+        """Asks for the contents at `as_of`, once they are complete (M21).
+
+        Returns the ticket of the `ReadSnapshot`; the collection is held until the shell reports
+        `SnapshotRead`. Raises IDENTIFIER_MISSING, READ_BEFORE_SINCE.
+        """
+        return self._snapshots.open(global_id, as_of)
+
+    # Frontiers and capabilities: M22 to M24
+
+    def set_read_policy(self, policies: Sequence[tuple[GlobalId, ReadPolicy]]) -> None:
+        """Sets policies in the given order; the last one of an id stays (M22).
+
+        What the ones before it allowed is not taken back: a policy never wins back history. An
+        unknown id is a FatalError, and then nothing was changed. Idempotent. A policy that asks for
+        the empty frontier gives up what it is set for; an export is dropped by it.
+        """
+        for global_id, policy in policies:
+            if global_id in self._exports.states:
+                continue
+            if global_id not in self._capabilities.collections:
+                raise FatalError(f"there is no {global_id} to set {policy} for")
+        self._capabilities.set_policies(
+            [(i, policy) for i, policy in policies if i not in self._exports.states]
+        )
+        for global_id, policy in policies:
+            export = self._exports.states.get(global_id)
+            if export is None:
+                continue
+            if policy.frontier(export.write_frontier).is_empty:
+                self.drop_sinks_unvalidated([global_id])
+            else:
+                export.policy = policy
+                self._exports.follow(export)
+
+    def update_write_frontiers(self, updates: Iterable[tuple[GlobalId, Frontier]]) -> None:
+        """Reports how far collections and exports are written (M23).
+
+        A report that is behind is ignored. A collection that shares the tables upper reports for
+        all that do. A later form: ids that do not exist any more are ignored, because reports of
+        what was dropped arrive late.
+        """
+        for global_id, upper in updates:
+            state = self._capabilities.collections.get(global_id)
+            if state is not None:
+                self._capabilities.report(state, upper)
+                continue
+            export = self._exports.states.get(global_id)
+            if export is not None:
+                self._exports.report(export, upper)
+
+    def advance_tables(self, upper: Frontier) -> None:
+        """Reports the upper that tables and sources share, at a cost that knows no collection."""
+        self._capabilities.advance_tables(upper)
+
+    @property
+    def tables_upper(self) -> Frontier:
+        return self._capabilities.tables_upper
+
+    def leave_unreadable(self, global_id: GlobalId, since: Frontier) -> None:
+        """The writer left out what was before `since`: not even a hold can read that."""
+        state = self._capabilities.collections.get(global_id)
+        if state is not None:
+            self._capabilities.leave_unreadable(state, since)
+
+    def update_read_capabilities(self, updates: Mapping[GlobalId, ChangeBatch]) -> None:
+        """Applies changes of capabilities and passes on what they move (M24, 2.2).
+
+        A FatalError for a count below zero, for a capability before the since, and for one on a
+        collection that does not exist. Pure releases there are ignored.
+        """
+        self._capabilities.apply(updates)
+
+    # Read holds
+
+    def acquire_read_hold(
+        self, ids: Iterable[GlobalId], holder: Holder, at: Timestamp | None = None
+    ) -> ReadHold:
+        """One hold on all of them, at `at` or at the first time at which all can be read.
+
+        Raises IDENTIFIER_MISSING, and READ_BEFORE_SINCE with those that cannot be read at `at`.
+        """
+        return self._capabilities.acquire(ids, holder, at)
+
+    def clone_read_hold(self, hold: ReadHold, holder: Holder | None = None) -> ReadHold:
+        """Another hold at the same time. Raises INVALID_USAGE when `hold` was released."""
+        return self._capabilities.clone(hold, holder)
+
+    def downgrade_read_hold(self, hold: ReadHold, frontier: Frontier) -> ReadHold:
+        """Moves the hold forward; the empty frontier releases it.
+
+        Raises ValueError when that would be backward, INVALID_USAGE when it was released.
+        """
+        return self._capabilities.downgrade(hold, frontier)
+
+    def merge_read_holds(self, hold: ReadHold, other: ReadHold) -> ReadHold:
+        """One hold at the earlier time in place of two on the same collections."""
+        return self._capabilities.merge(hold, other)
+
+    def release_read_hold(self, hold: ReadHold) -> bool:
+        """Ends the hold. False, and no effect, when it had been released before."""
+        return self._capabilities.release(hold)
+
+    def read_holds(self) -> Iterator[ReadHold]:
+        """Who holds what, by age of the holds."""
+        return self._capabilities.holds()
+
+    def oldest_read_hold(self) -> Timestamp | None:
+        """The oldest time that any hold keeps."""
+        return self._capabilities.oldest_hold()
+
+    # Responses and effects: M25 to M27
+
+    def respond(self, response: Response) -> None:
+        """Takes what a replica or the shell has to say; `process` deals with it."""
+        self._responses.append(response)
+
+    def ready(self) -> bool:
+        """Whether `process` has something to do (M25); it never blocks."""
+        return bool(
+            self._responses
+            or self._effects
+            or self._capabilities.closed
+            or self._snapshots.turn_is_due()
+        )
+
+    def process(self) -> tuple[Effect, ...]:
+        """Deals with all responses and hands over what is to be done, in order (M26).
+
+        The last downgrade of a dropped collection is among it; other downgrades of durable sinces
+        wait for `maintain`.
+        """
+        while self._responses:
+            self._take(self._responses.popleft())
+        self._effects += self._snapshots.turn()
+        self._close_collections()
+        effects, self._effects = self._effects, []
+        return tuple(effects)
+
+    def maintain(
+        self, limit: int, finalized_at_once: int = FINALIZED_AT_ONCE
+    ) -> tuple[Effect, ...]:
+        """What has time: durable sinces and compactions of at most `limit` collections, and the
+
+        finalization of a few shards. Whatever the limits, each gets its turn.
+        """
+        for global_id in list(self._stale)[:limit]:
+            del self._stale[global_id]
+            state = self._capabilities.collections.get(global_id)
+            if state is not None:
+                self._stale[global_id] = None
+                self._capabilities.moved.setdefault(global_id, state)
+        for state in list(self._capabilities.moved.values())[:limit]:
+            self._announce(state)
+        if self._parameters.get("finalize_shards") != "off":
+            self._effects += self._shards.finalize(finalized_at_once)
+        return self.process()
+
+    def announce_since(self, global_id: GlobalId) -> None:
+        """Makes the since of the collection durable with the next effects, out of turn."""
+        self._announce(self._capabilities.state(global_id))
+
+    def reconcile_state(self, catalog_ids: Iterable[GlobalId]) -> None:
+        """Cleans up after a crash, once all that the catalog has was created (M27).
+
+        Shards of unknown objects are registered for finalization, then lose their mapping;
+        registered shards that are in use are kept. Idempotent; finalization itself comes later.
+        """
+        durable = self._shards.durable()
+        exports = dict(self._exports.durable)
+        known = DurableState(durable.mappings, durable.unfinalized, durable.unclaimed, exports)
+        effects, after = reconcile(known, catalog_ids)
+        self._exports.durable = dict(after.exports)
+        self._shards.reconciled(after)
+        self._effects += effects
+
+    # Parts of the operations
+
+    def _instance(self, instance_id: str) -> Instance:
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            raise FatalError(f"there is no instance {instance_id}")
+        return instance
+
+    def _send(self, instance: Instance, command: Command) -> None:
+        self._effects += instance.send(command)
+
+    def _new_collections(
+        self,
+        collections: Sequence[tuple[GlobalId, CollectionDescription]],
+        metadata: Mapping[GlobalId, CollectionMetadata],
+    ) -> dict[GlobalId, CollectionDescription]:
+        """Those that do not exist yet. Raises what can be seen without changing anything."""
+        new: dict[GlobalId, CollectionDescription] = {}
+        for global_id, description in collections:
+            existing = self._capabilities.collections.get(global_id)
+            known = new.get(global_id) if existing is None else existing.description
+            if known is not None and known != description:
+                raise StorageError(Variant.COLLECTION_ID_REUSED, [global_id])
+            if existing is not None and existing.is_dropped:
+                raise StorageError(Variant.COLLECTION_ID_REUSED, [global_id], "it was dropped")
+            if existing is None:
+                new[global_id] = description
+        for global_id, description in new.items():
+            self._check_description(global_id, description, new)
+        self._check_shards(new, metadata)
+        for global_id in new:
+            self._check_resumption(global_id, new, metadata)
+        return new
+
+    def _check_description(
+        self,
+        global_id: GlobalId,
+        description: CollectionDescription,
+        new: Mapping[GlobalId, CollectionDescription],
+    ) -> None:
+        match description.data_source:
+            case Ingestion(instance):
+                if instance not in self._instances:
+                    raise StorageError(Variant.INGESTION_INSTANCE_MISSING, [global_id])
+            case IngestionExport(ingestion):
+                found = self._description(ingestion, new)
+                if not isinstance(found.data_source, Ingestion):
+                    raise StorageError(Variant.IDENTIFIER_INVALID, [ingestion])
+            case _:
+                pass
+        for each in self._dependencies(description, new):
+            self._description(each, new)
+
+    def _check_shards(
+        self,
+        new: Mapping[GlobalId, CollectionDescription],
+        metadata: Mapping[GlobalId, CollectionMetadata],
+    ) -> None:
+        missing = [each for each in new if each not in metadata]
+        if missing:
+            raise StorageError(Variant.IDENTIFIER_MISSING, missing, "no shard is mapped to it")
+        for global_id in new:
+            for shard in metadata[global_id].shards:
+                owner = self._shards.durable_mappings.get(shard)
+                if owner != global_id or self._shards.is_in_use(shard):
+                    raise StorageError(Variant.SHARD_ALREADY_IN_USE, [global_id])
+
+    def _check_resumption(
+        self,
+        global_id: GlobalId,
+        new: Mapping[GlobalId, CollectionDescription],
+        metadata: Mapping[GlobalId, CollectionMetadata],
+    ) -> None:
+        """A writer that cannot read its dependencies before its upper would write twice (2.8)."""
+        own = metadata[global_id]
+        upper = self.tables_upper if own.shares_tables_upper else own.upper
+        if upper in (MINIMUM_FRONTIER, EMPTY_FRONTIER):
+            return
+        for each in self._dependencies(new[global_id], new):
+            since = (
+                first_since(new[each], metadata[each])
+                if each in new
+                else self._capabilities.live(each).since
+            )
+            if upper <= since:
+                raise StorageError(Variant.READ_BEFORE_SINCE, [each], f"needed by {global_id}")
+
+    def _description(
+        self, global_id: GlobalId, new: Mapping[GlobalId, CollectionDescription]
+    ) -> CollectionDescription:
+        state = self._capabilities.collections.get(global_id)
+        if state is not None and not state.is_dropped:
+            return state.description
+        if global_id not in new:
+            raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
+        return new[global_id]
+
+    def _dependencies(
+        self, description: CollectionDescription, new: Mapping[GlobalId, CollectionDescription]
+    ) -> tuple[GlobalId, ...]:
+        match description.data_source:
+            case Ingestion(_, _, remap):
+                return () if remap is None else (remap,)
+            case IngestionExport(ingestion):
+                return self._dependencies(self._description(ingestion, new), new)
+            case _:
+                return ()
+
+    def _by_dependency(self, new: Mapping[GlobalId, CollectionDescription]) -> list[GlobalId]:
+        """Collections without dependencies first. Remap collections have none of their own."""
+        for global_id, description in new.items():
+            for each in self._dependencies(description, new):
+                if self._dependencies(self._description(each, new), new):
+                    raise StorageError(Variant.IDENTIFIER_INVALID, [each], f"of {global_id}")
+        return sorted(new, key=lambda each: bool(self._dependencies(new[each], new)))
+
+    def _run_ingestion(self, global_id: GlobalId) -> None:
+        description = self._capabilities.collections[global_id].description
+        if not isinstance(description.data_source, Ingestion):
+            raise AssertionError(f"{global_id} is no ingestion")
+        exports = sorted(
+            each.id
+            for each in self._capabilities.collections.values()
+            if isinstance(each.description.data_source, IngestionExport)
+            and each.description.data_source.ingestion == global_id
+            and not each.is_dropped
+        )
+        source = description.data_source
+        self._run(source.instance, RunIngestion(global_id, source, tuple(exports)))
+
+    def _run(self, instance_id: str, command: RunIngestion | RunSink) -> None:
+        instance = self._instance(instance_id)
+        if instance.active is None:
+            self._status(command.id, "paused")
+        self._send(instance, command)
+
+    def _stop(self, global_id: GlobalId, instance_id: str) -> None:
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            return
+        if instance.active is not None:
+            self._working[global_id] = {ReplicaKey(instance_id, instance.active)}
+        self._send(instance, AllowCompaction(global_id, EMPTY_FRONTIER))
+
+    def _objects_of(self, instance_id: str) -> list[GlobalId]:
+        ingestions = [
+            state.id
+            for state in self._capabilities.collections.values()
+            if isinstance(state.description.data_source, Ingestion)
+            and state.description.data_source.instance == instance_id
+        ]
+        sinks = [
+            state.id
+            for state in self._exports.states.values()
+            if state.description.instance == instance_id
+        ]
+        return sorted([*ingestions, *sinks])
+
+    def _status(self, global_id: GlobalId, status: str, error: str | None = None) -> None:
+        """Nothing follows "dropped", and "paused" does not repeat itself (2.9)."""
+        before = self._statuses.get(global_id)
+        if before == "dropped" or before == status == "paused":
+            return
+        self._statuses[global_id] = status
+        self._effects.append(WriteStatus(global_id, status, error))
+
+    def _take(self, response: Response) -> None:
+        match response:
+            case FrontierUppers(uppers):
+                self.update_write_frontiers(uppers)
+            case DroppedIds(replica, ids):
+                self._forget_working(replica, ids)
+            case StatusUpdate(global_id, status, error):
+                if self._exists(global_id):
+                    self._status(global_id, status, error)
+            case AppendDone(ticket):
+                moved, effects = self._appends.done(ticket)
+                self.update_write_frontiers(moved)
+                self._effects += effects
+            case AppendRefused(ticket, uppers):
+                self.update_write_frontiers(uppers)
+                self._effects += self._appends.refused(ticket, [each for each, _ in uppers])
+            case SnapshotRead(ticket):
+                self._snapshots.close(ticket)
+            case ShardFinalized(shard):
+                self._shards.is_gone(shard)
+
+    def _exists(self, global_id: GlobalId) -> bool:
+        state = self._capabilities.collections.get(global_id)
+        return global_id in self._exports.states or (state is not None and not state.is_dropped)
+
+    def _forget_working(self, replica: ReplicaKey, ids: Iterable[GlobalId]) -> None:
+        for global_id in ids:
+            working = self._working.get(global_id)
+            if working is not None:
+                working.discard(replica)
+                if not working:
+                    del self._working[global_id]
+
+    def working_on_dropped(self) -> Mapping[GlobalId, frozenset[ReplicaKey]]:
+        """Dropped objects, and the replicas that have not said yet that they gave them up."""
+        return {key: frozenset(replicas) for key, replicas in self._working.items()}
+
+    def _announce(self, state: CollectionState) -> None:
+        self._capabilities.settle(state)
+        self._capabilities.moved.pop(state.id, None)
+        metadata = state.metadata
+        moved = self._downgrade(metadata.shard_id, state.since)
+        for shard in metadata.beside:
+            self._downgrade(shard, state.since)
+        for shard in metadata.state_shards:
+            self._downgrade(shard, STEP_BACK.frontier(state.upper))
+        instance = self._writer(state)
+        if moved and instance is not None:
+            self._send(instance, AllowCompaction(state.id, state.since))
+
+    def _downgrade(self, shard: int, since: Frontier) -> bool:
+        if since <= self._announced.get(shard, MINIMUM_FRONTIER):
+            return False
+        self._announced[shard] = since
+        self._effects.append(DowngradeSince(shard, since))
+        return True
+
+    def _writer(self, state: CollectionState) -> Instance | None:
+        """The instance whose replicas write the collection."""
+        match state.description.data_source:
+            case Ingestion(instance):
+                return self._instances.get(instance)
+            case IngestionExport(ingestion):
+                found = self._capabilities.collections.get(ingestion)
+                return None if found is None else self._writer(found)
+            case _:
+                return None
+
+    def _close_collections(self) -> None:
+        closed, self._capabilities.closed = self._capabilities.closed, []
+        for state in closed:
+            shards = state.metadata.shards
+            for shard in shards:
+                self._announced.pop(shard, None)
+                self._effects.append(DowngradeSince(shard, EMPTY_FRONTIER))
+            self._stale.pop(state.id, None)
+            self._shards.closed(shards)

@@ -1,0 +1,135 @@
+"""What collections and exports are made of. Source: spec controllers 2.5, 2.8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slackwater.repr.frontier import Frontier
+from slackwater.repr.ids import GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Written by the group committer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Written by the remap operator of an ingestion: when which source time was bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introspection:
+    """Written by the controller about itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Written by somebody else: a materialized view, by its dataflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """Written by a replica of `instance`, which reads `connection` (opaque here).
+
+    `remap` is the collection of its bindings; None if the ingestion is bound by the tables'
+    clock alone.
+    """
+
+    instance: str
+    connection: str
+    remap: GlobalId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionExport:
+    """One output of the ingestion `ingestion`, written by it."""
+
+    ingestion: GlobalId
+    name: str
+
+
+DataSource = Table | Progress | Introspection | Other | Ingestion | IngestionExport
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDescription:
+    """What a collection is. Two descriptions of one id must be equal.
+
+    `since`, if given, is where its history begins at the earliest: the time of its creation.
+    """
+
+    data_source: DataSource
+    since: Frontier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionMetadata:
+    """Where a collection is stored, as its durable state says.
+
+    `shares_tables_upper`: its upper is the one that all tables and sources share, and `upper` is
+    ignored. More shards live and die with it: `beside` are read at the same times as the
+    collection; `state_shards` hold what its writer needs to go on, and are read at the last
+    complete time of the collection only.
+    """
+
+    shard_id: int
+    since: Frontier
+    upper: Frontier
+    shares_tables_upper: bool = False
+    state_shards: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """All shards of the collection."""
+        return (self.shard_id, *self.beside, *self.state_shards)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAsOf:
+    """Where a sink begins: not `strict`, with the snapshot at `frontier`, then the changes; else
+
+    with the changes after it only.
+    """
+
+    frontier: Frontier
+    strict: bool = False
+
+    def downgraded(self, since: Frontier) -> SinkAsOf:
+        """Where it goes on when history before `since` is gone.
+
+        A since that only equals the frontier leaves a new sink its snapshot (spec 2.5, the `lt`
+        form). Skipping is safe: the sink's hold lags what it has written out.
+        """
+        return SinkAsOf(since, strict=True) if self.frontier < since else self
+
+
+@dataclass(frozen=True, slots=True)
+class ExportDescription:
+    """What a sink writes and where: `connection` is opaque here.
+
+    `as_of` is where it begins when it is created; `with_snapshot` False leaves the snapshot out.
+    """
+
+    from_id: GlobalId
+    instance: str
+    connection: str
+    as_of: Frontier
+    with_snapshot: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DurableState:
+    """What is on record about shards.
+
+    `mappings`: which object a shard belongs to. `unfinalized`: shards that nobody may use any more
+    and that are not gone yet. `unclaimed`: shards that are neither mapped, registered nor gone.
+    `exports`: where each sink began, written once.
+    """
+
+    mappings: Mapping[int, GlobalId] = field(default_factory=dict)
+    unfinalized: frozenset[int] = frozenset()
+    unclaimed: frozenset[int] = frozenset()
+    exports: Mapping[GlobalId, SinkAsOf] = field(default_factory=dict)

@@ -1,0 +1,178 @@
+"""What the controller wants done. A shell does it in this order, one after the other.
+
+Between any two of them the process may die: the durable ones are such that every prefix leaves a
+state from which the next start goes on (spec controllers 2.3, trap 8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.descriptions import SinkAsOf
+from slackwater.storage.controller.errors import StorageError
+from slackwater.storage.controller.protocol import Command, ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMappings:
+    """To be done in the transaction of the definition, all or nothing.
+
+    `create`: each gets fresh shards, as many as stated. `drop`: these shards lose their object and
+    are registered for finalization. `register`: these existing shards become the object's.
+    `strike`: shards known to be gone, forgotten by the durable set of unfinalized ones.
+    """
+
+    create: tuple[tuple[GlobalId, int], ...] = ()
+    register: tuple[tuple[GlobalId, int], ...] = ()
+    drop: tuple[int, ...] = ()
+    strike: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterFinalization:
+    """These shards must go: remembered durably, whatever happens next."""
+
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterFinalization:
+    """These shards are in use, or gone: they leave the durable set."""
+
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMappings:
+    """These shards belong to no object any more."""
+
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizeShard:
+    """Empties the shard for ever; answered by `ShardFinalized`. A tombstone stays as it is."""
+
+    shard_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DowngradeSince:
+    """Moves the durable since of a shard forward. Late is harmless; it is never early."""
+
+    shard_id: int
+    since: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class InsertExport:
+    """Remembers where the sink begins, unless that is on record."""
+
+    id: GlobalId
+    as_of: SinkAsOf
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteExport:
+    """Forgets where the sink began."""
+
+    id: GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class SendToReplica:
+    """Tells one replica."""
+
+    to: ReplicaKey
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectReplica:
+    """Opens the connection to a replica; what is said before is lost."""
+
+    to: ReplicaKey
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectReplica:
+    """Ends the connection to a replica, which may go on alone for a while."""
+
+    to: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAppend:
+    """Rows for one shard, whose upper moves from `lower` to `upper`. `rows` are opaque here."""
+
+    id: GlobalId
+    shard_id: int
+    lower: Frontier
+    upper: Frontier
+    rows: object
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRows:
+    """All of it or nothing; answered by `AppendDone` or `AppendRefused`."""
+
+    ticket: int
+    appends: tuple[ShardAppend, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAppend:
+    """Whoever appended is told how it went; `error` is None if it is durable."""
+
+    ticket: int
+    error: StorageError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshot:
+    """Reads the shard at `as_of`, which is complete; answered by `SnapshotRead`."""
+
+    ticket: int
+    id: GlobalId
+    shard_id: int
+    as_of: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSnapshot:
+    """The snapshot cannot be read."""
+
+    ticket: int
+    error: StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """A row of the status history; the shell adds the time."""
+
+    id: GlobalId
+    status: str
+    error: str | None = None
+
+
+Effect = (
+    ChangeMappings
+    | RegisterFinalization
+    | UnregisterFinalization
+    | DeleteMappings
+    | FinalizeShard
+    | DowngradeSince
+    | InsertExport
+    | DeleteExport
+    | SendToReplica
+    | ConnectReplica
+    | DisconnectReplica
+    | AppendRows
+    | AnswerAppend
+    | ReadSnapshot
+    | AnswerSnapshot
+    | WriteStatus
+)

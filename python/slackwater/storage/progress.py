@@ -1,0 +1,58 @@
+"""The progress relation of a source: its remap as a collection that can be read.
+
+A source with one partition has the column ``offset``, any other ``partition`` and ``offset``: the
+positions of the frontier up to which the source has been read at each time.
+
+Source: spec controllers 5.1, 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage.reclock import BindingUpdate, Remap, rebound
+from slackwater.storage.source_time import Position, SourceFrontier
+
+ONE_PARTITION = RelationDesc.of(offset="long")
+PARTITIONED = RelationDesc.of(partition="long", offset="long")
+
+
+def binding_rows(
+    desc: RelationDesc, before: SourceFrontier | None, after: SourceFrontier
+) -> pa.Table:
+    """The rows, with ``__diff``, that take the relation from `before` (None: empty) to `after`.
+
+    Raises FatalError when that would be a step back.
+    """
+    changes = rebound(before, after)
+    columns: Mapping[str, Sequence[int]] = {
+        "partition": [position.partition for position, _ in changes],
+        "offset": [position.offset for position, _ in changes],
+        DIFF_COLUMN: [diff for _, diff in changes],
+    }
+    schema = desc.arrow_schema().append(pa.field(DIFF_COLUMN, pa.int64(), False))
+    return pa.Table.from_arrays(
+        [pa.array(columns[name], pa.int64()) for name in schema.names], schema=schema
+    )
+
+
+def remap_at(rows: pa.Table, upper: Timestamp, minimum: SourceFrontier) -> Remap:
+    """The remap that has these rows just before `upper`, which is where it can be read.
+
+    Raises FatalError when they are no frontier.
+    """
+    time = Timestamp(upper - 1)
+    partitions = (
+        rows.column("partition").to_pylist()
+        if "partition" in rows.column_names
+        else [0] * rows.num_rows
+    )
+    updates = [
+        BindingUpdate(Position(partition, offset), time, 1)
+        for partition, offset in zip(partitions, rows.column("offset").to_pylist(), strict=True)
+    ]
+    return Remap.of_updates(updates, minimum, Frontier(time), Frontier(upper))

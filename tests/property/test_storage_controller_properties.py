@@ -1,0 +1,569 @@
+"""The controller against a model that computes everything at once, and crashes at every step.
+
+EXAMPLES in the environment sets the number of histories (default: a few, for every test run).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.storage_model import Died, Room
+
+from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
+from slackwater.repr.read_policy import (
+    DROPPED,
+    STEP_BACK,
+    LagWriteFrontier,
+    Multiple,
+    NoPolicy,
+    ValidFrom,
+)
+from slackwater.storage.controller.descriptions import IngestionExport
+from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.exports import CreateExportToken
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.storage.controller.protocol import FrontierUppers
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "60"))
+SETTINGS = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize="EXAMPLES" not in os.environ,
+    suppress_health_check=list(HealthCheck),
+)
+HOLDER = Holder(HoldKind.STATEMENT, "s")
+
+frontiers = st.integers(0, 30).map(Frontier)
+steps = st.integers(0, 6)
+plain_policies = st.one_of(
+    frontiers.map(NoPolicy),
+    frontiers.map(ValidFrom),
+    st.builds(LagWriteFrontier, st.integers(0, 8), st.integers(1, 9)),
+)
+policies = plain_policies | st.lists(plain_policies, min_size=1, max_size=3).map(
+    lambda members: Multiple(tuple(members))
+)
+
+
+@dataclass
+class Expected:
+    """A collection by the formulas, computed at once."""
+
+    shared: bool
+    upper: Frontier
+    implied: Frontier
+    policy: object
+    inputs: tuple = ()
+    writer: Frontier | None = None
+    entries: Counter = field(default_factory=Counter)
+
+
+class Model:
+    """All frontiers, recomputed from nothing whenever one is asked for."""
+
+    def __init__(self):
+        self.tables_upper = MINIMUM_FRONTIER
+        self.collections: dict = {}
+        self.tokens: dict = {}
+        self.reached: dict = {}
+
+    def upper(self, each):
+        return self.tables_upper if each.shared else each.upper
+
+    def moved(self):
+        for each in self.collections.values():
+            upper = self.upper(each)
+            each.implied = max(each.implied, each.policy.frontier(upper))
+            if each.writer is not None:
+                each.writer = max(each.writer, STEP_BACK.frontier(upper))
+
+    def multiset(self, global_id):
+        each = self.collections[global_id]
+        found = Counter() if each.implied.is_empty else Counter([each.implied.value])
+        for other_id, other in self.collections.items():
+            if global_id in other.inputs:
+                if (since := self.since(other_id)) != EMPTY_FRONTIER:
+                    found[since.value] += 1
+                if other.writer is not None:
+                    found[other.writer.value] += 1
+        for ids, since in self.tokens.values():
+            found[since] += global_id in ids
+        return +found
+
+    def since(self, global_id):
+        found = self.multiset(global_id)
+        return Frontier(min(found)) if found else EMPTY_FRONTIER
+
+    def forget_closed(self):
+        while closed := [i for i in self.collections if not self.multiset(i)]:
+            for global_id in closed:
+                del self.collections[global_id]
+
+
+class Controller(RuleBasedStateMachine):
+    """Everything that can happen to a controller while it lives."""
+
+    ids = Bundle("ids")
+    ingestions = Bundle("ingestions")
+    holds = Bundle("holds")
+    tokens = Bundle("tokens")
+    sinks = Bundle("sinks")
+
+    @initialize(shared_sources=st.booleans())
+    def begin(self, shared_sources):
+        self.room = Room(shared_sources=shared_sources)
+        self.core = self.room.core
+        self.model = Model()
+        self.write_frontiers = {}
+
+    def known(self, global_id):
+        each = self.model.collections.get(global_id)
+        return each is not None and not each.implied.is_empty
+
+    def installed(self, global_id):
+        description, policy = self.room.durable.catalog[global_id]
+        shard = self.room.durable.shards[self.room.durable.metadata(global_id).shard_id]
+        inputs = self.core.collection(global_id).dependencies
+        implied = max([shard.since, *(self.model.collections[i].implied for i in inputs)])
+        shared = self.room.shares_tables_upper(description.data_source)
+        upper = self.model.tables_upper if shared else shard.upper
+        writer = None
+        if inputs:
+            writer = max([STEP_BACK.frontier(upper), *(self.model.since(i) for i in inputs)])
+        self.model.collections[global_id] = Expected(
+            shared, upper, implied, NoPolicy(implied), inputs, writer
+        )
+        self.model.collections[global_id].policy = policy
+        self.model.moved()
+        return global_id
+
+    # Collections
+
+    @rule(target=ids, policy=policies)
+    def create_table(self, policy):
+        return self.installed(self.room.table(policy=policy))
+
+    @rule(target=ids, policy=policies)
+    def create_view(self, policy):
+        return self.installed(self.room.view(policy=policy))
+
+    @rule(target=ids, ingestions=ingestions)
+    def create_export_of_ingestion(self, ingestions):
+        if not self.known(ingestions):
+            return multiple()
+        return self.installed(self.room.export_of(ingestions))
+
+    @rule(target=ingestions)
+    def create_ingestion(self):
+        # The model must see the progress collection before the ingestion that depends on it.
+        seen = set(self.room.durable.catalog)
+        ingestion = self.room.ingestion()
+        for each in sorted(set(self.room.durable.catalog) - seen - {ingestion}):
+            self.installed(each)
+        return self.installed(ingestion)
+
+    @rule(target=ids, source=ingestions)
+    def use_as_collection(self, source):
+        return source
+
+    @rule(global_id=ids, step=steps)
+    def write(self, global_id, step):
+        if not self.known(global_id):
+            return
+        each = self.model.collections[global_id]
+        upper = Frontier(self.model.upper(each).value + step)
+        if each.shared:
+            self.model.tables_upper = upper
+        else:
+            each.upper = upper
+        self.core.respond(FrontierUppers(((global_id, upper),)))
+        assert self.core.ready()
+        self.room.run()
+        self.model.moved()
+
+    @rule(global_id=ids)
+    def stale_report(self, global_id):
+        self.core.update_write_frontiers([(global_id, MINIMUM_FRONTIER)])
+
+    @rule(step=steps)
+    def tick(self, step):
+        self.model.tables_upper = Frontier(self.model.tables_upper.value + step)
+        self.core.advance_tables(self.model.tables_upper)
+        self.model.moved()
+
+    @rule(chosen=st.lists(st.tuples(ids, policies), max_size=4))
+    def set_read_policy(self, chosen):
+        chosen = [(i, policy) for i, policy in chosen if self.known(i)]
+        for global_id, policy in chosen:
+            self.model.collections[global_id].policy = policy
+            self.model.moved()
+        self.core.set_read_policy(chosen)
+
+    @rule(global_id=ids, again=st.booleans())
+    def drop(self, global_id, again):
+        if not self.known(global_id):
+            return
+        sinks = [i for i, (ids, _) in self.model.tokens.items() if str(i).startswith("sink")]
+        gone = self.room.drop(global_id)
+        for each in gone:
+            found = self.model.collections.get(each)
+            if found is not None:
+                found.policy, found.writer = DROPPED, None
+        for each in sinks:
+            if each.removeprefix("sink ") not in dict(self.core.exports()):
+                del self.model.tokens[each]
+        self.model.moved()
+        self.model.forget_closed()
+        if again:
+            self.core.drop_sources_unvalidated(gone)
+
+    # Holds
+
+    @rule(target=holds, chosen=st.lists(ids, min_size=1, max_size=3), later=steps)
+    def acquire(self, chosen, later):
+        chosen = [each for each in chosen if self.known(each)]
+        if not chosen:
+            return multiple()
+        latest = max(self.model.since(each) for each in chosen)
+        if latest.value:
+            early = Timestamp(latest.value - 1)
+            with pytest.raises(StorageError, match=Variant.READ_BEFORE_SINCE.value):
+                self.core.acquire_read_hold(chosen, HOLDER, early)
+        at = None if later == 0 else Timestamp(latest.value + later)
+        hold = self.core.acquire_read_hold(chosen, HOLDER, at)
+        assert hold.since == latest.value + later
+        self.model.tokens[hold.hold_id] = (set(chosen), hold.since)
+        return hold
+
+    def held(self, hold: ReadHold):
+        return hold.hold_id in self.model.tokens
+
+    @rule(target=holds, hold=holds)
+    def clone(self, hold):
+        if not self.held(hold):
+            return multiple()
+        cloned = self.core.clone_read_hold(hold)
+        self.model.tokens[cloned.hold_id] = self.model.tokens[hold.hold_id]
+        return cloned
+
+    @rule(hold=holds, step=st.integers(-2, 6), close=st.booleans())
+    def downgrade(self, hold, step, close):
+        if not self.held(hold):
+            return
+        ids, since = self.model.tokens[hold.hold_id]
+        if step < 0 and since > 0:
+            with pytest.raises(ValueError, match="is at"):
+                self.core.downgrade_read_hold(hold, Frontier(max(0, since + step)))
+            return
+        step = max(0, step)
+        to = EMPTY_FRONTIER if close and step == 0 else Frontier(since + step)
+        self.core.downgrade_read_hold(hold, to)
+        if to.is_empty:
+            del self.model.tokens[hold.hold_id]
+        else:
+            self.model.tokens[hold.hold_id] = (ids, to.value)
+        self.model.forget_closed()
+
+    @rule(target=holds, first=holds, second=holds)
+    def merge(self, first, second):
+        tokens = self.model.tokens
+        same = (
+            self.held(first)
+            and self.held(second)
+            and first.hold_id != second.hold_id
+            and tokens[first.hold_id][0] == tokens[second.hold_id][0]
+        )
+        if not same:
+            with pytest.raises(StorageError, match=Variant.INVALID_USAGE.value):
+                self.core.merge_read_holds(first, second)
+            return multiple()
+        merged = self.core.merge_read_holds(first, second)
+        (ids, one), (_, other) = tokens.pop(first.hold_id), tokens.pop(second.hold_id)
+        tokens[merged.hold_id] = (ids, min(one, other))
+        return merged
+
+    @rule(hold=holds)
+    def release(self, hold):
+        held = self.model.tokens.pop(hold.hold_id, None) is not None
+        assert self.core.release_read_hold(hold) == held
+        assert not self.core.release_read_hold(hold)
+        self.model.forget_closed()
+
+    # Exports
+
+    @rule(target=tokens, from_id=ids)
+    def prepare_export(self, from_id):
+        if not self.known(from_id):
+            return multiple()
+        durable = self.room.durable
+        sink, durable.next_id = f"u{durable.next_id}", durable.next_id + 1
+        token = self.core.prepare_export(sink, from_id)
+        assert token.acquired_since == self.model.since(from_id)
+        self.model.tokens[f"token {token.token_id}"] = ({from_id}, token.acquired_since.value)
+        return token
+
+    @rule(token=tokens)
+    def cancel_prepare_export(self, token: CreateExportToken):
+        self.core.cancel_prepare_export(token)
+        self.core.cancel_prepare_export(token)
+        self.model.tokens.pop(f"token {token.token_id}", None)
+        self.model.forget_closed()
+
+    @rule(target=sinks, from_id=ids)
+    def create_sink(self, from_id):
+        if not self.known(from_id):
+            return multiple()
+        since = self.model.since(from_id)
+        sink = self.room.sink(from_id)
+        self.model.tokens[f"sink {sink}"] = ({from_id}, since.value)
+        self.write_frontiers[sink] = MINIMUM_FRONTIER
+        return sink
+
+    @rule(sink=sinks, step=steps)
+    def report_sink(self, sink, step):
+        token = f"sink {sink}"
+        self.core.update_write_frontiers(
+            [(sink, reached := Frontier(self.write_frontiers[sink].value + step))]
+        )
+        self.write_frontiers[sink] = reached
+        if token in self.model.tokens:
+            ids, since = self.model.tokens[token]
+            self.model.tokens[token] = (ids, max(since, reached.value - 1))
+            self.model.forget_closed()
+
+    @rule(sink=sinks, from_id=ids)
+    def alter_sink(self, sink, from_id):
+        token = f"sink {sink}"
+        if token not in self.model.tokens or not self.known(from_id):
+            return
+        description = self.core.export(sink).description
+        altered = type(description)(
+            from_id, description.instance, description.connection, description.as_of
+        )
+        reached, since = self.write_frontiers[sink], self.model.since(from_id)
+        if since >= reached:
+            with pytest.raises(StorageError, match=Variant.READ_BEFORE_SINCE.value):
+                self.core.alter_export(sink, altered)
+            return
+        self.core.alter_export(sink, altered)
+        self.room.durable.sinks[sink] = altered
+        self.model.tokens[token] = ({from_id}, max(since.value, reached.value - 1))
+        self.model.forget_closed()
+
+    @rule(sink=sinks)
+    def drop_sink(self, sink):
+        if f"sink {sink}" in self.model.tokens:
+            self.room.drop_sink(sink)
+            del self.model.tokens[f"sink {sink}"]
+            self.model.forget_closed()
+        self.core.drop_sinks_unvalidated([sink])
+
+    # The shell
+
+    @rule(limit=st.integers(1, 5))
+    def maintain(self, limit):
+        self.room.run(self.core.maintain(limit))
+
+    # What must hold whenever somebody looks
+
+    def look(self, global_id):
+        expected = self.model.collections[global_id]
+        state = self.core.collection(global_id)
+        assert state.upper == self.model.upper(expected)
+        assert state.implied == expected.implied
+        found = Counter(dict(state.capabilities.items()))
+        assert found == self.model.multiset(global_id)
+        assert state.since == self.model.since(global_id)
+        if not expected.implied.is_empty:
+            assert found[expected.implied.value] >= 1
+        for other_id, other in self.model.collections.items():
+            if global_id in other.inputs:
+                assert state.since <= self.model.since(other_id)
+        before = self.model.reached.get(global_id, (MINIMUM_FRONTIER, MINIMUM_FRONTIER))
+        assert before[0] <= state.since
+        assert before[1] <= state.upper
+        self.model.reached[global_id] = (state.since, state.upper)
+
+    @precondition(lambda self: self.model.collections)
+    @rule(data=st.data())
+    def look_at_one(self, data):
+        self.look(data.draw(st.sampled_from(sorted(self.model.collections))))
+
+    @rule()
+    def look_at_all(self):
+        self.room.run()
+        for global_id in self.model.collections:
+            self.look(global_id)
+        assert {i for i, _ in self.core.collections()} == set(self.model.collections)
+
+    @invariant()
+    def durable_sinces_are_never_ahead(self):
+        # Looked at without bringing anything up to date, so that staleness stays possible.
+        for state in self.core._capabilities.collections.values():
+            shard = self.room.durable.shards[state.metadata.shard_id]
+            assert shard.since <= state.capabilities.frontier
+
+    def teardown(self):
+        self.look_at_all()
+
+
+def test_i01_i09_i10_i11_i12_i13_i15_i16_i17_i22_i23_i25_frontiers_are_what_the_formulas_say():
+    run_state_machine_as_test(Controller, settings=SETTINGS)
+
+
+class Crashes(RuleBasedStateMachine):
+    """Definitions, writes and maintenance; the process dies after any durable step."""
+
+    ids = Bundle("ids")
+    sinks = Bundle("sinks")
+
+    @initialize(shared_sources=st.booleans())
+    def begin(self, shared_sources):
+        self.room = Room(shared_sources=shared_sources)
+
+    def attempt(self, action, alive_for):
+        """Does it, or dies on the way and starts again."""
+        self.room.alive_for = alive_for
+        try:
+            found = action()
+            self.room.alive_for = None
+            return found
+        except Died:
+            self.restarted()
+            return None
+
+    def restarted(self):
+        # The holds are gone with the process, but nothing goes before policies are set again.
+        allowed = {i: state.since for i, state in self.room.core.collections()}
+        durable = {
+            i: self.room.durable.shards[self.room.durable.metadata(i).shard_id].since
+            for i in self.room.durable.catalog
+        }
+        self.room.restart()
+        recovered = self.room.recovered
+        for global_id, since in recovered.items():
+            inputs = self.room.core.collection(global_id).dependencies
+            assert since >= durable[global_id]
+            limit = allowed.get(global_id, EMPTY_FRONTIER)
+            assert since <= max([limit, *(recovered[each] for each in inputs)])
+        self.everything_is_somewhere()
+
+    def everything_is_somewhere(self):
+        durable = self.room.durable
+        for number, shard in durable.shards.items():
+            mapped, registered = number in durable.mappings, number in durable.unfinalized
+            assert mapped or registered or shard.finalized, f"shard {number} leaked"
+            assert not (mapped and (registered or shard.finalized)), f"shard {number} is in two"
+            if mapped:
+                assert durable.mappings[number] in durable.catalog
+
+    deaths = st.none() | st.integers(0, 4)
+
+    @rule(target=ids, shards=st.integers(1, 3), dies=deaths, kind=st.sampled_from(["t", "v"]))
+    def create(self, shards, dies, kind):
+        make = self.room.table if kind == "t" else self.room.view
+        made = self.attempt(lambda: make(shards=shards), dies)
+        return multiple() if made is None else made
+
+    @rule(target=ids, dies=deaths)
+    def create_ingestion(self, dies):
+        made = self.attempt(self.room.ingestion, dies)
+        return multiple() if made is None else made
+
+    @rule(target=ids, global_id=ids, dies=deaths)
+    def create_export_of_ingestion(self, global_id, dies):
+        description, _ = self.room.durable.catalog.get(global_id, (None, None))
+        if description is None or not hasattr(description.data_source, "remap"):
+            return multiple()
+        made = self.attempt(lambda: self.room.export_of(global_id), dies)
+        return multiple() if made is None else made
+
+    @rule(target=sinks, from_id=ids, dies=deaths)
+    def create_sink(self, from_id, dies):
+        if from_id not in self.room.durable.catalog:
+            return multiple()
+        made = self.attempt(lambda: self.room.sink(from_id), dies)
+        return multiple() if made is None else made
+
+    @rule(sink=sinks, dies=deaths)
+    def drop_sink(self, sink, dies):
+        if sink in self.room.durable.sinks:
+            self.attempt(lambda: self.room.drop_sink(sink), dies)
+
+    @rule(global_id=ids, dies=deaths)
+    def drop(self, global_id, dies):
+        if global_id in self.room.durable.catalog:
+            self.attempt(lambda: self.room.drop(global_id), dies)
+
+    @rule(global_id=ids)
+    def hold(self, global_id):
+        if global_id in self.room.durable.catalog:
+            self.room.core.acquire_read_hold([global_id], HOLDER)
+
+    @rule(global_id=ids, step=st.integers(1, 6), dies=deaths)
+    def write(self, global_id, step, dies):
+        if global_id in self.room.durable.catalog:
+            upper = self.room.core.collection(global_id).upper
+            self.attempt(lambda: self.room.write(global_id, Frontier(upper.value + step)), dies)
+
+    @rule(limit=st.integers(1, 5), dies=deaths)
+    def maintain(self, limit, dies):
+        self.attempt(lambda: self.room.run(self.room.core.maintain(limit)), dies)
+
+    @precondition(lambda self: self.room.durable.shards)
+    @rule(data=st.data())
+    def lose_a_mapping(self, data):
+        """What an older release, or a fault, may leave: a shard of an object nobody knows."""
+        number = self.room.durable.new_shard(False, MINIMUM_FRONTIER)
+        if data.draw(st.booleans()):
+            self.room.durable.mappings[number] = "u9999"
+        if data.draw(st.booleans()):
+            self.room.durable.unfinalized.add(number)
+        self.attempt(self.room.restart, None)
+        self.room.restart()
+        self.everything_is_somewhere()
+
+    @rule(kept=consumes(ids))
+    def register_a_shard_in_use(self, kept):
+        if kept not in self.room.durable.catalog:
+            return
+        shard = self.room.durable.metadata(kept).shard_id
+        self.room.durable.unfinalized.add(shard)
+        self.room.restart()
+        assert shard not in self.room.durable.unfinalized
+
+    def teardown(self):
+        self.restarted()
+        for _ in range(100):
+            self.room.run(self.room.core.maintain(1000))
+        durable = self.room.durable
+        for number, shard in durable.shards.items():
+            assert shard.finalized != (number in durable.mappings)
+
+
+def test_i18_i26_i27_a_crash_at_any_step_leaves_every_shard_in_one_state():
+    run_state_machine_as_test(Crashes, settings=SETTINGS)
+
+
+def test_the_model_knows_exports_of_ingestions():
+    room = Room()
+    export = room.export_of(room.ingestion())
+    assert isinstance(room.durable.catalog[export][0].data_source, IngestionExport)
+    assert len(room.core.collection(export).dependencies) == 1

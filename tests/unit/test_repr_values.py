@@ -1,0 +1,135 @@
+"""Change batches, counted antichains, ids, the hybrid clock, read policies."""
+
+import pytest
+
+from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.hlc import HybridTime, observe, tick
+from slackwater.repr.ids import (
+    EXPLAINED_QUERY,
+    IdFamily,
+    family,
+    introspection_source_index_id,
+    is_system,
+    is_transient,
+    is_user,
+    system_id,
+    transient_id,
+    user_id,
+)
+from slackwater.repr.read_policy import (
+    DROPPED,
+    STEP_BACK,
+    LagWriteFrontier,
+    Multiple,
+    NoPolicy,
+    ValidFrom,
+    followed,
+)
+
+
+def at(time):
+    return Frontier(time)
+
+
+def test_a_change_batch_is_consolidated():
+    batch = ChangeBatch([(Timestamp(3), 1), (Timestamp(1), 2), (Timestamp(3), -1)])
+    assert list(batch.items()) == [(1, 2)]
+    batch.update(Timestamp(1), -2)
+    assert batch.is_empty
+    assert batch.only_releases
+    assert ChangeBatch.move(at(5), at(5)).is_empty
+    assert list(ChangeBatch.move(at(5), EMPTY_FRONTIER).items()) == [(5, -1)]
+    assert ChangeBatch.move(at(5), at(7)) == ChangeBatch([(Timestamp(7), 1), (Timestamp(5), -1)])
+    assert not ChangeBatch.move(at(5), at(7)).only_releases
+
+
+def test_an_antichain_says_how_its_frontier_moves_and_refuses_what_is_no_multiset():
+    counted = MutableAntichain()
+    assert counted.frontier == EMPTY_FRONTIER
+    counted.install(at(4))
+    assert counted.apply(ChangeBatch([(Timestamp(6), 2)])).is_empty
+    assert counted.apply(ChangeBatch([(Timestamp(4), -1)])) == ChangeBatch.move(at(4), at(6))
+    for wrong in ([(Timestamp(5), 1)], [(Timestamp(6), -3)], [(Timestamp(9), -1)]):
+        with pytest.raises(FatalError):
+            counted.apply(ChangeBatch(wrong))
+    with pytest.raises(FatalError):
+        counted.install(at(9))
+    assert list(counted.items()) == [(6, 2)]
+    assert counted.apply(ChangeBatch([(Timestamp(6), -2)])) == ChangeBatch([(Timestamp(6), -1)])
+    assert counted.frontier == EMPTY_FRONTIER
+
+
+def test_an_antichain_forgets_times_behind_an_old_one():
+    counted = MutableAntichain()
+    counted.install(at(0))
+    for time in range(1, 10_000):
+        counted.apply(ChangeBatch.move(at(time - 1) if time > 1 else EMPTY_FRONTIER, at(time)))
+    assert list(counted.items()) == [(0, 1), (9_999, 1)]
+    assert len(counted._heap) < 200
+
+
+def test_families_of_ids():
+    ids = [system_id(1), introspection_source_index_id(2), user_id(3), transient_id(4)]
+    assert ids == ["s1", "si2", "u3", "t4"]
+    assert [family(each) for each in [*ids, EXPLAINED_QUERY]] == [
+        IdFamily.SYSTEM,
+        IdFamily.INTROSPECTION_SOURCE_INDEX,
+        IdFamily.USER,
+        IdFamily.TRANSIENT,
+        IdFamily.EXPLAIN,
+    ]
+    assert [is_system(each) for each in ids] == [True, True, False, False]
+    assert [is_user(each) for each in ids] == [False, False, True, False]
+    assert [is_transient(each) for each in ids] == [False, False, False, True]
+    for wrong in ("x1", "u", "u01", "su1", ""):
+        with pytest.raises(ValueError, match="is no id"):
+            family(wrong)
+    with pytest.raises(ValueError, match="start at 1"):
+        transient_id(0)
+
+
+def test_the_hybrid_clock_never_goes_back():
+    last = HybridTime(100)
+    assert tick(last, 101) == HybridTime(101)
+    assert tick(last, 100) == HybridTime(100, 1)
+    assert tick(last, 50) == HybridTime(100, 1)
+    assert observe(last, HybridTime(200, 7), 150) == HybridTime(200, 8)
+    assert observe(HybridTime(200, 9), HybridTime(200, 7), 150) == HybridTime(200, 10)
+    assert observe(last, HybridTime(90, 7), 150) == HybridTime(150)
+    with pytest.raises(ValueError, match="not a moment"):
+        HybridTime(-1)
+
+
+def test_policies_have_the_formulas_of_the_specification():
+    assert NoPolicy(at(3)).frontier(at(9)) == at(3)
+    assert ValidFrom(at(3)).frontier(at(9)) == at(3)
+    assert DROPPED.frontier(at(9)) == EMPTY_FRONTIER
+    assert LagWriteFrontier(0, 0).frontier(at(5)) == at(5)
+    assert LagWriteFrontier(0, 7).frontier(at(5)) == at(5)
+    assert LagWriteFrontier(3, 1).frontier(at(10)) == at(7)
+    assert LagWriteFrontier(30, 1).frontier(at(10)) == at(0)
+    assert LagWriteFrontier(1000, 100).frontier(at(5_678)) == at(4_600)
+    # A granularity above the lag would keep more history than was asked for.
+    assert LagWriteFrontier(10, 1000).frontier(at(5_678)) == at(5_660)
+    assert STEP_BACK.frontier(at(0)) == at(0)
+    assert STEP_BACK.frontier(at(10)) == at(9)
+    for policy in (STEP_BACK, LagWriteFrontier(0, 0), LagWriteFrontier(9, 2)):
+        assert policy.frontier(EMPTY_FRONTIER) == at(0)
+    assert Multiple((STEP_BACK, ValidFrom(at(4)), DROPPED)).frontier(at(10)) == at(4)
+
+
+def test_policies_that_would_drop_or_divide_by_zero_cannot_be_made():
+    with pytest.raises(ValueError, match="of no policies"):
+        Multiple(())
+    with pytest.raises(ValueError, match="granularity"):
+        LagWriteFrontier(1, 0)
+    with pytest.raises(ValueError, match="negative"):
+        LagWriteFrontier(-1, 1)
+
+
+def test_a_policy_never_wins_back_history():
+    assert followed(at(7), ValidFrom(at(3)), at(9)) == at(7)
+    assert followed(at(7), STEP_BACK, EMPTY_FRONTIER) == at(7)
+    assert followed(at(7), STEP_BACK, at(20)) == at(19)
