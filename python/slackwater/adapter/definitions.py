@@ -52,7 +52,7 @@ from slackwater.sql import variables
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName, resolve, resolve_schema
-from slackwater.storage.controller.holds import Holder, HoldKind
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 RETAIN_HISTORY = "retain_history"
 _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
@@ -377,24 +377,19 @@ class Definitions:
         sink = self._env.state.get(schema, own, ItemKind.SINK)
         written = find_item(self._env.state, statement.from_name, context)
         self._drafts.redirect_sink(sink, written)
-        self._wait_until_out(session, sink, self._env.oracle.read_ts())
-        with self._env.ddl:
-            sink = self._env.state.item(sink.id)
-            written = self._env.state.item(written.id)
-            change = self._drafts.redirect_sink(sink, written)
-            if written.shard_id is None or change.depends_on == sink.depends_on:
-                return
-            self._check_readable(sink, written)
-            # Once the catalog says that the sink reads it, the sink itself keeps it readable.
-            hold = self._env.hold(
-                [written],
-                Holder(HoldKind.DEFINITION, sink.id),
-                self._env.sink_reads_from(sink),
-            )
-            try:
-                self._change([change], context.user)
-            finally:
-                self._env.storage.release(hold)
+        time = self._env.oracle.read_ts()
+        # Held before the sink gets there, so that it can be read where the sink is then.
+        hold = self._env.hold([written], Holder(HoldKind.DEFINITION, sink.id))
+        try:
+            self._check_readable(sink, written, hold, time)
+            self._wait_until_out(session, sink, time)
+            with self._env.ddl:
+                sink = self._env.state.item(sink.id)
+                change = self._drafts.redirect_sink(sink, self._env.state.item(written.id))
+                if change.depends_on != sink.depends_on:
+                    self._change([change], context.user)
+        finally:
+            self._env.storage.release(hold)
 
     def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
         """Returns when it is on record that the sink has written everything up to `time`."""
@@ -416,13 +411,14 @@ class Definitions:
                 complete=str(out().last_complete()),
             )
 
-    def _check_readable(self, sink: CatalogItem, written: CatalogItem) -> None:
-        since, needed = self._env.since(written), self._env.sink_reads_from(sink)
-        if since.value > needed:
+    def _check_readable(
+        self, sink: CatalogItem, written: CatalogItem, hold: ReadHold, time: Timestamp
+    ) -> None:
+        if hold.since > time:
             raise user_error(
                 "SLACKWATER_NO_VALID_TIMESTAMP",
-                details=f"the sink {sink.full_name} goes on from {needed}, "
-                f"and {written.full_name} can be read from {since.value} on",
+                details=f"the sink {sink.full_name} goes on from {time}, "
+                f"and {written.full_name} can be read from {hold.since} on",
             )
 
     def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:

@@ -113,16 +113,6 @@ class Environment:
                 f"not at {at}",
             ) from None
 
-    def sink_reads_from(self, sink: CatalogItem) -> Timestamp:
-        """The earliest time at which the sink may still have to read its input.
-
-        One before what is durably out, so that what is out can be told from what is not; before the
-        sink has begun, its as-of (spec controllers 2.5, trap 13).
-        """
-        as_of = Timestamp(int(sink.details["as_of"]))
-        out = self.persist.upper(int(sink.details["progress_shard"]))
-        return as_of if out <= as_of else Timestamp(out - 1)
-
     def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
         """The shards of the tables and sources that the items are computed from."""
         found: set[int] = set()
