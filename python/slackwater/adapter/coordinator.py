@@ -43,7 +43,8 @@ from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
-from slackwater.repr.errors import user_error
+from slackwater.persist.leadership import Fenced
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -460,8 +461,22 @@ class Coordinator:
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING_INTERVAL_S):
             self._end_idle_sessions()
+            if not self._catalog_is_certain():
+                return
             with self._env.ddl:
                 self._implications.retry()
+
+    def _catalog_is_certain(self) -> bool:
+        """False: the coordinator has to start again, with the catalog as it is."""
+        try:
+            self._env.catalog.resolve()
+        except FatalError as error:
+            self._on_fatal(str(error))
+            return False
+        except (SlackwaterError, Fenced):
+            # The metastore is still away, or the committer ends the coordinator anyway.
+            return True
+        return True
 
     def _end_idle_sessions(self) -> None:
         oldest_ms = self._env.now() - IDLE_SESSION_MS

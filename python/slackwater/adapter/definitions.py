@@ -32,6 +32,7 @@ from slackwater.adapter.catalog.ops import (
     RenameItem,
     apply,
 )
+from slackwater.adapter.columns import refuse_new_column, with_column
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
@@ -157,14 +158,20 @@ class Definitions:
     def alter_table(
         self, context: Context, schema_name: str, name: str, changes: Sequence[Mapping[str, Any]]
     ) -> CatalogItem:
-        """Applies property and comment changes; others are refused with SLACKWATER_UNSUPPORTED."""
+        """Adds columns, applies property and comment changes; others are SLACKWATER_UNSUPPORTED.
+
+        Raises what `slackwater.adapter.columns` raises.
+        """
         with self._env.ddl:
             item = self._env.state.get(schema_name, name)
             details = dict(item.details)
             properties = dict(details.get("properties") or {})
-            comment = item.comment
+            comment, desc = item.comment, item.desc
             for change in changes:
                 match change:
+                    case {"add_column": {"name": _} as added} if desc is not None:
+                        refuse_new_column(item, self._env.state)
+                        desc = with_column(item, desc, added)
                     case {"set_property": {"name": str(key), "value": str(value)}}:
                         if key == RETAIN_HISTORY:
                             details["retain_history_ms"] = _retain(value)
@@ -181,8 +188,25 @@ class Definitions:
                     case _:
                         raise _unsupported_alter(next(iter(change)), item)
             details["properties"] = properties
-            self._change([AlterItem(item.id, details=details, comment=comment)], context.user)
+            altered = AlterItem(item.id, details=details, comment=comment)
+            self._change(self._with_columns(item, desc, altered), context.user)
             return self._env.state.item(item.id)
+
+    def _with_columns(
+        self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
+    ) -> Callable[[Connection], Sequence[CatalogOp]]:
+        """The alteration, and with it the columns of the item and of its shard."""
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            before, shard_id = item.desc, item.shard_id
+            if desc is None or before is None or desc == before or shard_id is None:
+                return [altered]
+            self._env.persist.set_desc(conn, shard_id, desc, before)
+            retain_ms = item.details.get("retain_history_ms")
+            sql = create_table_sql(item.full_name, desc, retain_ms, altered.comment)
+            return [replace(altered, desc=desc, create_sql=sql)]
+
+        return make
 
     def rename(self, context: Context, item: CatalogItem, schema_name: str, name: str) -> None:
         with self._env.ddl:
