@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Protocol, TypeVar
 
-import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from slackwater.adapter.group_commit import GroupCommitter, Write
+from slackwater.adapter.group_commit import GroupCommitter, Rows, Write
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
@@ -120,7 +119,7 @@ class SourceStates:
         source_id: GlobalId,
         reached: Reached,
         step: IngestionStep,
-        appends: Mapping[int, pa.Table],
+        appends: Mapping[int, Rows],
     ) -> None:
         """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.
 
@@ -146,7 +145,7 @@ class SourceStates:
         write = Write(
             write_id=f"{source_id}-{uuid.uuid4().hex}",
             appends=appends,
-            inserted=sum(rows.num_rows for rows in appends.values()),
+            inserted=sum(rows.num_rows for rows in step.updates.values()),
             steps=(advance,),
         )
         self._committer.submit(write).result()
