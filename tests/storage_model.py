@@ -118,8 +118,9 @@ class Durable:
 class Room:
     """A process that may die. `alive_for` says after how many more durable steps; None: never."""
 
-    def __init__(self, durable=None):
+    def __init__(self, durable=None, shared_sources=True):
         self.durable = durable or Durable()
+        self.shared_sources = shared_sources
         self.alive_for = None
         self.open()
 
@@ -202,6 +203,9 @@ class Room:
             if state.metadata.shard_id == shard:
                 assert since <= state.since
 
+    def shares_tables_upper(self, source):
+        return isinstance(source, Table) or (self.shared_sources and not isinstance(source, Other))
+
     # Definitions
 
     def create(self, source, policy=None, shards=1):
@@ -209,7 +213,7 @@ class Room:
         policy = policy or LagWriteFrontier(2, 1)
         durable = self.durable
         global_id, durable.next_id = user_id(durable.next_id), durable.next_id + 1
-        shared = isinstance(source, Table)
+        shared = self.shares_tables_upper(source)
         change = self.core.prepare_state(create=[(global_id, shards)])
         now = Frontier(max(0, durable.tables_upper.value - 1)) if shared else MINIMUM_FRONTIER
         self.step()

@@ -11,33 +11,33 @@ import sqlite3
 import statistics
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from tests.bench import persist_figures
+from tests.bench.figure import Figure
 from tests.product.application import Application, coordinators
+
+from slackwater.repr.frontier import Frontier
+from slackwater.repr.ids import user_id
+from slackwater.repr.read_policy import LagWriteFrontier
+from slackwater.storage.controller.core import StorageController
+from slackwater.storage.controller.descriptions import (
+    CollectionDescription,
+    CollectionMetadata,
+    DurableState,
+    Table,
+)
+from slackwater.storage.controller.holds import Holder, HoldKind
 
 WARM_UP = 15
 ROUNDS = 60
 SCAN_ROWS = 10_000_000
 IDLE_S = 30
+COLLECTIONS = 10_000
+HOLDER = Holder(HoldKind.STATEMENT, "bench/1")
 MASTER = "local[2]"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured number. The smaller the better."""
-
-    name: str
-    what: str
-    unit: str
-    target: float
-    measured: float
-
-    @property
-    def passed(self):
-        return self.measured <= self.target
 
 
 class Coordinator:
@@ -227,6 +227,38 @@ def start(folder):
     yield Figure("first_statement", "first statement of a session", "s", 8, first)
 
 
+def controller_core(folder):
+    """The storage controller without its shell: commands, and the tick of many collections."""
+    ids = [user_id(number) for number in range(COLLECTIONS)]
+    core = StorageController(DurableState(dict(enumerate(ids))), Frontier(5_000))
+    core.create_collections(
+        [(each, CollectionDescription(Table())) for each in ids],
+        {
+            each: CollectionMetadata(shard, Frontier(1), Frontier(0), shares_tables_upper=True)
+            for shard, each in enumerate(ids)
+        },
+    )
+    core.set_read_policy([(each, LagWriteFrontier(1_001)) for each in ids])
+    began, count = time.perf_counter(), 0
+    for each in ids:
+        core.update_write_frontiers([(each, Frontier(core.tables_upper.value + 1))])
+        hold = core.acquire_read_hold([each], HOLDER)
+        hold = core.downgrade_read_hold(hold, Frontier(hold.since + 5))
+        core.set_read_policy([(each, LagWriteFrontier(1_000))])
+        core.process()
+        core.release_read_hold(hold)
+        count += 6
+    each_us = (time.perf_counter() - began) * 1e6 / count
+    yield Figure("controller_core", "controller core, one command", "us", 50, each_us)
+    ticks = []
+    for _ in range(WARM_UP + ROUNDS):
+        began = time.perf_counter()
+        core.advance_tables(Frontier(core.tables_upper.value + 1_000))
+        core.process()
+        ticks.append((time.perf_counter() - began) * 1000)
+    yield Figure("core_tick", f"tick of {COLLECTIONS} idle collections", "ms", 100, p50(ticks))
+
+
 FIGURES = {
     "inserts": inserts,
     "binds": binds,
@@ -234,6 +266,10 @@ FIGURES = {
     "visible": visible,
     "idle": idle,
     "start": start,
+    "commits": persist_figures.commits,
+    "appends": persist_figures.appends,
+    "compaction": persist_figures.compaction,
+    "controller_core": controller_core,
 }
 
 

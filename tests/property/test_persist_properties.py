@@ -14,7 +14,6 @@ from tests.persistence import DESC, compacted, new_environment, own_shard, table
 
 from slackwater.persist.client import Append, TablesAppend
 from slackwater.persist.consolidate import consolidate
-from slackwater.persist.holds import HoldRegistry
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.parts import FileBody, InlineBody, Part, Uniform
 
@@ -232,25 +231,3 @@ def test_the_index_finds_what_a_scan_finds(steps, lower, upper):
     assert rebuilt.at(upper) == index.at(upper)
     assert rebuilt.between(lower, upper) == index.between(lower, upper)
     assert rebuilt.parts() == index.parts() == tuple(order(everything))
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 5)), max_size=40))
-def test_holds_are_tokens_with_an_identity(steps):
-    registry, model, taken = HoldRegistry(lambda: 0), {}, []
-    for kind, time, which in steps:
-        if kind == 0 or not taken:
-            shards = {which % 3, which}
-            hold = registry.acquire(shards, time)
-            taken.append(hold)
-            model[hold.hold_id] = (shards, time)
-            continue
-        hold = taken[which % len(taken)]
-        if kind == 1:
-            assert registry.release(hold) == (model.pop(hold.hold_id, None) is not None)
-        elif hold.hold_id in model and time >= model[hold.hold_id][1]:
-            assert registry.downgrade(hold, time).as_of == time
-            model[hold.hold_id] = (model[hold.hold_id][0], time)
-        for shard in range(6):
-            held = [at for shards, at in model.values() if shard in shards]
-            assert registry.oldest(shard) == min(held, default=None)
-    assert registry.oldest_of_all() == min((at for _, at in model.values()), default=None)

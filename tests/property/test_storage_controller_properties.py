@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     invariant,
     multiple,
     precondition,
@@ -33,7 +34,7 @@ from slackwater.repr.read_policy import (
     NoPolicy,
     ValidFrom,
 )
-from slackwater.storage.controller.descriptions import IngestionExport, Table
+from slackwater.storage.controller.descriptions import IngestionExport
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
@@ -125,12 +126,11 @@ class Controller(RuleBasedStateMachine):
     tokens = Bundle("tokens")
     sinks = Bundle("sinks")
 
-    def __init__(self):
-        super().__init__()
-        self.room = Room()
+    @initialize(shared_sources=st.booleans())
+    def begin(self, shared_sources):
+        self.room = Room(shared_sources=shared_sources)
         self.core = self.room.core
         self.model = Model()
-        self.spent = []
         self.write_frontiers = {}
 
     def known(self, global_id):
@@ -142,7 +142,7 @@ class Controller(RuleBasedStateMachine):
         shard = self.room.durable.shards[self.room.durable.metadata(global_id).shard_id]
         inputs = self.core.collection(global_id).dependencies
         implied = max([shard.since, *(self.model.collections[i].implied for i in inputs)])
-        shared = isinstance(description.data_source, Table)
+        shared = self.room.shares_tables_upper(description.data_source)
         upper = self.model.tables_upper if shared else shard.upper
         writer = None
         if inputs:
@@ -401,17 +401,17 @@ class Controller(RuleBasedStateMachine):
         assert before[1] <= state.upper
         self.model.reached[global_id] = (state.since, state.upper)
 
-    @rule(global_id=ids)
-    def look_at_one(self, global_id):
-        if global_id in self.model.collections:
-            self.look(global_id)
+    @precondition(lambda self: self.model.collections)
+    @rule(data=st.data())
+    def look_at_one(self, data):
+        self.look(data.draw(st.sampled_from(sorted(self.model.collections))))
 
     @rule()
     def look_at_all(self):
         self.room.run()
-        assert {i for i, _ in self.core.collections()} == set(self.model.collections)
         for global_id in self.model.collections:
             self.look(global_id)
+        assert {i for i, _ in self.core.collections()} == set(self.model.collections)
 
     @invariant()
     def durable_sinces_are_never_ahead(self):
@@ -434,10 +434,9 @@ class Crashes(RuleBasedStateMachine):
     ids = Bundle("ids")
     sinks = Bundle("sinks")
 
-    def __init__(self):
-        super().__init__()
-        self.room = Room()
-        self.allowed = {}
+    @initialize(shared_sources=st.booleans())
+    def begin(self, shared_sources):
+        self.room = Room(shared_sources=shared_sources)
 
     def attempt(self, action, alive_for):
         """Does it, or dies on the way and starts again."""

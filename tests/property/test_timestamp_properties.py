@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.adapter.retention import Retention, effective_since
 from slackwater.adapter.timestamp_selection import (
     AtLeastTimestamp,
     AtTimestamp,
@@ -79,19 +78,3 @@ def test_the_choice_is_readable_and_recent_enough(request):
         assert chosen >= request.oracle_read_ts
     complete = all(i.upper.is_empty or chosen < i.upper.value for i in request.inputs)
     assert determination.respond_immediately == complete
-
-
-@given(
-    st.integers(0, 50),
-    st.integers(0, 20),
-    st.lists(st.integers(0, 100), min_size=1, max_size=20),
-    st.lists(st.integers(0, 100).map(Timestamp), max_size=3),
-)
-def test_since_is_monotone_and_never_passes_a_hold_above_the_floor(floor, retain, uppers, holds):
-    retention = Retention(Timestamp(floor), retain)
-    sinces = [effective_since(retention, Frontier(u), holds) for u in sorted(uppers)]
-    assert sinces == sorted(sinces)
-    for upper, since in zip(sorted(uppers), sinces, strict=True):
-        assert since.value >= floor
-        assert since.value == floor or since.value < upper
-        assert all(since.value <= max(hold, floor) for hold in holds)

@@ -13,7 +13,6 @@ from slackwater.adapter.explain_timestamp import (
     reason_text,
 )
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.retention import Retention, effective_since, policy_since
 from slackwater.adapter.timestamp_selection import (
     AtLeastTimestamp,
     AtTimestamp,
@@ -272,19 +271,6 @@ def test_oracle_goes_on_when_the_clock_goes_back_and_after_a_restart():
     assert again.read_ts() == 200
     assert again.write_ts().timestamp == 201
     assert TimestampOracle.recover(Timestamp(0), lambda: 7).read_ts() == 0
-
-
-def test_retention():
-    kept = Retention(since_floor=Timestamp(100), retain_ms=1000)
-    assert policy_since(kept, Frontier(500)) == Frontier(100)
-    assert policy_since(kept, Frontier(5001)) == Frontier(4000)
-    assert effective_since(kept, Frontier(5001), [Timestamp(3000), Timestamp(4500)]) == Frontier(
-        3000
-    )
-    assert effective_since(kept, Frontier(5001), [Timestamp(7)]) == Frontier(100)
-    assert effective_since(kept, EMPTY_FRONTIER, reached=Frontier(4000)) == Frontier(4000)
-    with pytest.raises(ValueError, match="-1"):
-        Retention(Timestamp(0), -1)
 
 
 def refused(condition, sqlstate, call):

@@ -7,6 +7,9 @@ from tests.coordination import Place
 
 from slackwater.adapter.feeds import QueryFeed
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.controller.holds import Holder, HoldKind
+
+READER = Holder(HoldKind.SUBSCRIPTION, "app/1")
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def test_a_query_feed_brings_the_changes_of_the_answer_at_their_times(place):
     item = place.item("t")
     desc = RelationDesc.of(k="long")
     feed = QueryFeed(
-        place.env, "SELECT k FROM t", "slackwater", ("default",), desc, [item.id], as_of
+        place.env, "SELECT k FROM t", "slackwater", ("default",), desc, [item.id], as_of, READER
     )
     assert feed.snapshot(as_of).to_pylist() == [{"k": 1, "__time": as_of, "__diff": 1}]
     first = place.write("t", {"k": 2, "v": "b"})

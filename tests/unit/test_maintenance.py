@@ -17,15 +17,16 @@ from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.persist import garbage, holds
-from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.blobs import LocalBlobs, file_part
+from slackwater.persist.client import PersistClient
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.leadership import Fenced, acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.persist.tables import garbage as garbage_table
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
-from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
+from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
 DESC = RelationDesc.of(k="integer")
@@ -40,11 +41,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_ms
-
-
-class Sinks:
-    def frontier(self, global_id) -> Frontier:
-        return Frontier(0)
 
 
 class Leader:
@@ -69,13 +65,11 @@ class Leader:
         self.env.committer.start()
         self.env.committer.flush()
         self.coordinator._started.set()
-        self.sinks = Sinks()
         self.written = 0
 
     def maintenance(self, **settings) -> Maintenance:
         return Maintenance(
             self.env,
-            self.sinks,
             EngineRewriter(self.env.engine),
             epoch=self.epoch,
             clock_ms=self.env.steady_ms,
@@ -87,6 +81,11 @@ class Leader:
         body = {**self.context(), "name": name, "schema": DESC.to_json(), "properties": properties}
         self.calls["/v1/catalog/create_table"](body)
         return self.env.state.get("default", name)
+
+    def add_column(self, table: str, **rest):
+        added = {"type": "string", "nullable": True, **rest}
+        body = {**self.context(), "name": table, "changes": [{"add_column": added}]}
+        return self.calls["/v1/catalog/alter_table"](body)
 
     def drop(self, name: str) -> None:
         self.calls["/v1/catalog/drop_table"]({**self.context(), "name": name})
@@ -249,16 +248,18 @@ def test_i34_a_read_waits_for_its_time_and_fails_before_the_since(leader):
     leader.release(bound)
 
 
-def test_a_sink_that_is_behind_holds_its_input(leader, monkeypatch):
+def test_a_sink_that_is_behind_holds_its_input(leader):
     table = leader.create("t")
     maintenance = leader.maintenance()
     for key in range(4):
         leader.insert(table, key)
     leader.pass_time(HOUR_MS)
-    monkeypatch.setattr(Maintenance, "_held_by_sinks", lambda *_: iter([Frontier(5)]))
-    before = leader.since(table)
+    sink = leader.env.storage.prepare_export("u99", table.id)
+    before = sink.acquired_since.value
+    leader.pass_time(HOUR_MS)
     maintenance.turn()
-    assert leader.since(table) == before
+    assert leader.since(table) <= before
+    assert leader.env.since(table).value == before
 
 
 def test_files_are_deleted_when_lease_and_holds_have_passed(leader):
@@ -291,6 +292,77 @@ def test_files_are_deleted_when_lease_and_holds_have_passed(leader):
     assert leader.keys(table) == [1, 2, 3, 4, 5, 6]
     maintenance.turn()
     leader.release(elsewhere)
+
+
+def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+
+    def filled(*keys):
+        for key in keys:
+            leader.insert(table, key)
+        leader.pass_time(5_000)
+        maintenance.turn()
+
+    filled(1, 2, 3)
+    first = leader.files(table)
+    filled(4, 5, 6)
+    monkeypatch.setattr(leader.env.worker, "_clock_ms", leader.clock)
+    leader.env.worker._tick_began_ms = leader.clock.now_ms - 60_000
+    leader.pass_time(10 * garbage.LEASE_MS)
+    maintenance.turn()
+    assert first <= leader.files(table)
+    leader.env.worker._tick_began_ms = None
+    maintenance.turn()
+    assert not first & leader.files(table)
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other(leader, monkeypatch):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    for keys in ((1, 2, 3), (4, 5, 6), (7, 8, 9)):
+        for key in keys:
+            leader.insert(table, key)
+        leader.pass_time(5_000)
+        maintenance.turn()
+    waiting = garbage_of(leader)
+    assert len(waiting) == 2
+    stuck = min(waiting)
+    delete = LocalBlobs.delete
+
+    def partly(blobs, uri):
+        if uri == stuck:
+            raise user_error("SLACKWATER_STORAGE_UNAVAILABLE", what=uri, reason="no")
+        delete(blobs, uri)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalBlobs, "delete", partly)
+        leader.pass_time(2 * garbage.LEASE_MS)
+        maintenance.turn()
+        assert garbage_of(leader) == {stuck}
+    maintenance.turn()
+    assert garbage_of(leader) == set()
+
+
+def test_a_shard_that_cannot_be_merged_keeps_no_other(leader, monkeypatch):
+    tables = [leader.create(f"t{number}") for number in range(2)]
+    maintenance = leader.maintenance()
+    for table in tables:
+        for key in (1, 2, 3):
+            leader.insert(table, key)
+    leader.pass_time(5_000)
+    with monkeypatch.context() as patched:
+
+        def full(self, updates, directory):
+            if directory.endswith(f"/{tables[0].shard_id}"):
+                raise user_error("SLACKWATER_NO_SPACE", what="a data file", path=directory)
+            return file_part(self.blobs, updates, directory)
+
+        patched.setattr(PersistClient, "file_part", full)
+        maintenance.turn()
+    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [3, 1]
+    maintenance.turn()
+    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [1, 1]
 
 
 def test_the_lease_of_an_earlier_leader_keeps_files_and_times(leader, engine, tmp_path, clock):
@@ -370,24 +442,19 @@ def test_a_bind_of_a_table_that_is_gone_says_so(leader):
     assert caught.value.condition == "SLACKWATER_DEPENDENCY_DROPPED"
 
 
-def test_a_since_that_moved_first_is_seen_by_the_next_look(leader, monkeypatch):
-    """Compaction comes between the choice of a hold's time and the hold."""
+def test_a_since_that_moved_before_the_hold_is_not_taken_back(leader):
     table = leader.create("t")
     leader.insert(table, 1)
+    early = leader.env.oracle.read_ts()
     leader.pass_time(5_000)
-    inputs = leader.coordinator._reads.inputs
-    moved = []
-
-    def overtaken(items):
-        found = inputs(items)
-        if not moved:
-            moved.append(leader.env.holds.advance_since(table.shard_id, found[0].upper.value - 1))
-        return found
-
-    monkeypatch.setattr(leader.coordinator._reads, "inputs", overtaken)
+    moved = leader.env.storage.compactable(table.id, table.shard_id)
+    assert moved.value > early
     bound = leader.bind(table)
-    assert bound["timestamp"] >= moved[0]
+    assert bound["timestamp"] >= moved.value
     leader.release(bound)
+    with pytest.raises(SlackwaterError) as caught:
+        leader.bind(table, early)
+    assert caught.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
 
 
 def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
@@ -417,6 +484,46 @@ def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
     assert leader.files(table) == named
     assert elsewhere.exists()
     assert leader.keys(table) == [1, 2, 3]
+
+
+def test_a_column_is_added_to_what_is_there(leader):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    leader.insert(table, 1)
+    leader.insert(table, 2)
+    wide = leader.add_column("t", name=["note"])
+    assert wide["schema"]["fields"][1]["name"] == "note"
+    # A statement that was planned before names no such column.
+    leader.insert(table, 3)
+    leader.pass_time(5_000)
+    maintenance.turn()
+    (item,) = [leader.env.state.get("default", "t")]
+    assert len(leader.env.persist.parts(table.shard_id)) == 1
+    bound = leader.bind(item)
+    rows = leader.env.persist.snapshot(table.shard_id, bound["timestamp"]).to_pylist()
+    leader.release(bound)
+    assert sorted(row["k"] for row in rows) == [1, 2, 3]
+    assert {row["note"] for row in rows} == {None}
+    assert leader.env.persist.state(table.shard_id).desc == item.desc
+    assert item.create_sql.endswith("(`k` INT, `note` STRING)")
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        ({"name": ["K"]}, "SLACKWATER_DUPLICATE_COLUMN"),
+        ({"name": ["s", "x"]}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "nullable": False}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "default": "1"}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "type": "variant"}, "SLACKWATER_UNSUPPORTED_TYPE"),
+    ],
+)
+def test_columns_that_cannot_be_added(leader, change, condition):
+    table = leader.create("t")
+    with pytest.raises(SlackwaterError) as caught:
+        leader.add_column("t", **change)
+    assert caught.value.condition == condition
+    assert leader.env.persist.state(table.shard_id).desc == DESC
 
 
 def test_a_turn_is_bounded_and_the_next_one_goes_on(leader):

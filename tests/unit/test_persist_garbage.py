@@ -12,7 +12,7 @@ from slackwater.persist import blobs, garbage
 from slackwater.persist.client import Append, TablesAppend, UnknownShard, UpperMismatch
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.garbage import LEASE_MS, STAMP_MARGIN_MS, GarbageFile, condemnable_until
-from slackwater.persist.holds import HoldRegistry, SinceAdvanced, SteadyClock
+from slackwater.persist.holds import SteadyClock
 from slackwater.persist.leadership import Fenced, current_leader
 from slackwater.persist.parts import FileBody
 from slackwater.persist.tables import garbage as garbage_table
@@ -184,6 +184,23 @@ def test_usage_counts_each_file_once(env):
     assert gone.garbage_bytes == found[dropped].size_bytes
 
 
+def test_a_checksum_goes_with_its_file(env):
+    client = env.lead()
+    shard = own_shard(client)
+    uri = file_append(client, shard, 0)
+    path = path_of(uri)
+    checksum = path.with_name(f".{path.name}.crc")
+    checksum.write_bytes(b"crc")
+    left = path.with_name(".other.parquet.crc")
+    files = [GarbageFile(each.as_uri(), shard, 3, 0) for each in (path, checksum, left)]
+    client.transact(lambda conn: garbage.adopt_orphans(conn, files, NOW_MS))
+    assert listed(env) == [(left.as_uri(), False)]
+    for _ in range(2):
+        client.blobs.delete(uri)
+    assert not path.exists()
+    assert not checksum.exists()
+
+
 # Tombstones
 
 
@@ -291,48 +308,7 @@ def test_i6_and_i7_of_many_appends_with_one_expectation_one_succeeds(env):
     assert contents(client, shard, 9) == [(1, "a")]
 
 
-# Holds against sinces
-
-
-def test_a_since_stops_at_a_hold_and_a_hold_at_a_since():
-    registry = HoldRegistry(lambda: 7)
-    hold = registry.acquire({1, 2}, 10)
-    assert registry.advance_since(1, 20) == 10
-    assert registry.advance_since(2, 5) == 5
-    with pytest.raises(SinceAdvanced) as caught:
-        registry.acquire({1, 2}, 9)
-    assert (caught.value.shard_id, caught.value.since) == (1, 10)
-    registry.downgrade(hold, 15)
-    assert registry.advance_since(1, 20) == 15
-    registry.release(hold)
-    assert registry.advance_since(1, 20) == 20
-    assert registry.advance_since(1, 3) == 20
-    assert registry.oldest(1) is None
-    assert registry.acquire({1}, 20).as_of == 20
-
-
-def test_a_shard_that_is_held_is_not_retired():
-    registry = HoldRegistry(lambda: 7)
-    hold = registry.acquire({1}, 10)
-    assert not registry.retire(1)
-    registry.release(hold)
-    assert registry.retire(1)
-    with pytest.raises(SinceAdvanced):
-        registry.acquire({1}, 10**12)
-
-
-def test_holds_know_since_when_they_may_use_files():
-    now = [100]
-    registry = HoldRegistry(lambda: now[0])
-    first = registry.acquire({1, 2}, 10)
-    now[0] = 200
-    second = registry.acquire({2, 3}, 10)
-    assert registry.opened_ms() == {1: 100, 2: 100, 3: 200}
-    now[0] = 300
-    registry.downgrade(first, 11)
-    assert registry.opened_ms() == {1: 300, 2: 200, 3: 200}
-    registry.release(second)
-    assert registry.opened_ms() == {1: 300, 2: 300}
+# The clock
 
 
 def test_a_steady_clock_does_not_go_back():

@@ -21,9 +21,10 @@ from slackwater.adapter.system_snapshot import (
     SystemSnapshot,
 )
 from slackwater.persist.usage import ShardUsage
-from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import user_id
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
 FILES = {"connector": "files", "config": {"connector": "FILES", "format": "CSV"}}
@@ -74,6 +75,14 @@ def snapshot():
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
         source_history=((user_id(11), ObjectStatus("starting", 1400)),),
+        read_holds=(
+            ReadHold(
+                1,
+                frozenset({user_id(11), user_id(10)}),
+                Timestamp(900),
+                Holder(HoldKind.VIEW, user_id(13)),
+            ),
+        ),
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
         usage=(
             ShardUsage(1, True, True, 0, 0, 0, 0),
@@ -112,7 +121,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
         mz_source_status_history
-        mz_storage_shards mz_recent_storage_usage mz_shard_usage"""
+        mz_storage_shards mz_recent_storage_usage mz_shard_usage
+        mz_read_holds"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -202,3 +212,10 @@ def test_columns_dependencies_and_statuses(snapshot):
     assert (source["status"], source["error"]) == ("stalled", "bad row")
     assert source["last_status_change_at"] == datetime(1970, 1, 1, 0, 0, 1, 500000, timezone.utc)
     assert rows("mz_sink_statuses", snapshot)[0]["status"] == "created"
+
+
+def test_read_holds_say_who_keeps_what(snapshot):
+    assert [tuple(row.values()) for row in rows("mz_read_holds", snapshot)] == [
+        ("u10", "u13", "view", 900),
+        ("u11", "u13", "view", 900),
+    ]

@@ -16,6 +16,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.collections import INSTANCE, REPLICA, Collections, LeaderShards, recovered
 from slackwater.adapter.definitions import Definitions, object_json
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
@@ -42,11 +43,15 @@ from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
-from slackwater.persist.holds import HoldRegistry, SteadyClock
-from slackwater.repr.errors import user_error
+from slackwater.persist.holds import SteadyClock
+from slackwater.persist.leadership import Fenced
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
+from slackwater.storage.controller.protocol import Command
+from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
 HOUSEKEEPING_INTERVAL_S = 5.0
@@ -74,7 +79,6 @@ class Coordinator:
         self._sinks = SinkRunner(env, on_fatal)
         self._maintenance = Maintenance(
             env,
-            self._sinks,
             EngineRewriter(env.engine),
             epoch=epoch,
             clock_ms=env.steady_ms,
@@ -85,10 +89,8 @@ class Coordinator:
         self._reads = Reads(env, self._system)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
-        self._implications = Implications(env, self._views, self._sources, self._sinks)
-        self._definitions = Definitions(
-            env, self._views, self._sources, self._sinks, self._implications
-        )
+        self._implications = Implications(env, self._views, self._sources)
+        self._definitions = Definitions(env, self._views, self._sources, self._implications)
         self._statements = Statements(
             env,
             self._reads,
@@ -128,11 +130,18 @@ class Coordinator:
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
         watch = FrontierWatch()
         holder: list[Coordinator] = []
+        storage = Storage(
+            recovered(persist, catalog.state),
+            LeaderShards(persist),
+            steady_ms,
+            lambda command: holder[0].obey(command),
+        )
         worker = Worker(
             persist,
             spark,
-            on_progress=lambda _: watch.signal(),
+            on_progress=lambda uppers: holder[0].progressed(uppers),
             on_fatal=lambda error: on_fatal(str(error)),
+            on_unreadable=lambda view, since: storage.leave_unreadable(view, Frontier(since)),
         )
         committer = GroupCommitter(
             PersistTableLog(persist),
@@ -158,10 +167,12 @@ class Coordinator:
             engine=spark,
             watch=watch,
             sessions=Sessions(),
-            holds=HoldRegistry(steady_ms),
+            storage=storage,
+            collections=Collections(storage, persist, lambda: catalog.state),
             clock=clock,
             steady_ms=steady_ms,
         )
+        env.collections.open()
         coordinator = Coordinator(env, epoch, on_fatal)
         holder.append(coordinator)
         return coordinator
@@ -174,6 +185,7 @@ class Coordinator:
         self._started.set()
         with self._env.ddl:
             self._implications.start_all()
+            self._env.storage.connect_replica(INSTANCE, REPLICA)
         self._maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
 
@@ -188,8 +200,18 @@ class Coordinator:
 
     def committed(self, committed: Committed) -> None:
         """After each commit and tick, in the committing thread: quick, no I/O."""
+        self._env.storage.advance_tables(Frontier(committed.upper))
         self._env.worker.wake()
         self._env.watch.signal()
+
+    def progressed(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
+        """After views moved, in the worker's thread."""
+        self._env.collections.report(uppers)
+        self._env.watch.signal()
+
+    def obey(self, command: Command) -> None:
+        """What the storage controller tells the replica of this process."""
+        self._sinks.obey(command)
 
     @property
     def sources(self) -> Sources:
@@ -441,8 +463,22 @@ class Coordinator:
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING_INTERVAL_S):
             self._end_idle_sessions()
+            if not self._catalog_is_certain():
+                return
             with self._env.ddl:
                 self._implications.retry()
+
+    def _catalog_is_certain(self) -> bool:
+        """False: the coordinator has to start again, with the catalog as it is."""
+        try:
+            self._env.catalog.resolve()
+        except FatalError as error:
+            self._on_fatal(str(error))
+            return False
+        except (SlackwaterError, Fenced):
+            # The metastore is still away, or the committer ends the coordinator anyway.
+            return True
+        return True
 
     def _end_idle_sessions(self) -> None:
         oldest_ms = self._env.now() - IDLE_SESSION_MS

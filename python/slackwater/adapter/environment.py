@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.collections import Collections
 from slackwater.adapter.group_commit import GroupCommitter
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.retention import DEFAULT_RETAIN_MS, Retention, effective_since
 from slackwater.adapter.sessions import Sessions
 from slackwater.adapter.watch import FrontierWatch
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
 from slackwater.persist.error_shards import first_refusal
-from slackwater.persist.holds import HoldRegistry, SteadyClock
+from slackwater.persist.holds import SteadyClock
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.holds import Holder, ReadHold
+from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
 READABLE = frozenset(
@@ -33,7 +36,8 @@ class Environment:
     """The coordinator's parts. Built once by `Coordinator.open`; every part is thread-safe.
 
     `ddl` serialises changes of the catalog. Lock order: ddl, then the committer's, then
-    persist's; `watch` is taken with none of them held. `clock` gives wall clock milliseconds;
+    persist's; `watch` is taken with none of them held. The storage controller's lock is the
+    innermost: nothing is waited for under it. `clock` gives wall clock milliseconds;
     `steady_ms` as well, but never goes back.
     """
 
@@ -48,7 +52,8 @@ class Environment:
     engine: Engine
     watch: FrontierWatch
     sessions: Sessions
-    holds: HoldRegistry
+    storage: Storage
+    collections: Collections
     clock: Callable[[], int]
     steady_ms: SteadyClock
     ddl: threading.RLock = field(default_factory=threading.RLock)
@@ -72,7 +77,7 @@ class Environment:
         if item.shard_id is None:
             inputs = [self.upper(self.item(i)) for i in item.depends_on]
             return min(inputs) if inputs else EMPTY_FRONTIER
-        return Frontier(self.persist.upper(item.shard_id))
+        return self._stored(item, self.storage.upper)
 
     def since(self, item: CatalogItem) -> Frontier:
         """The first time at which the item can be read."""
@@ -80,37 +85,33 @@ class Environment:
             return Frontier(0)
         if item.shard_id is None:
             return max(self.since(self.item(i)) for i in item.depends_on)
-        retain = item.details.get("retain_history_ms")
-        durable = self.persist.state(item.shard_id).since
-        floor = max(durable, self.holds.since(item.shard_id))
-        hold = self.holds.oldest(item.shard_id)
-        holds = [] if hold is None else [hold]
-        holds.extend(self._held_by_dataflows(item))
-        return effective_since(
-            Retention(floor, DEFAULT_RETAIN_MS if retain is None else int(retain)),
-            self.upper(item),
-            holds,
-        )
+        return self._stored(item, self.storage.since)
 
-    def _held_by_dataflows(self, item: CatalogItem) -> Iterator[Timestamp]:
-        """Each view or sink that reads the item still needs the time before its own upper."""
-        for dependent in self.state.dependents(item.id):
-            if dependent.kind is ItemKind.MATERIALIZED_VIEW:
-                yield Timestamp(max(0, self.upper(dependent).value - 1))
-            elif dependent.kind is ItemKind.SINK:
-                yield self.sink_reads_from(dependent)
-            elif dependent.kind is ItemKind.VIEW:
-                yield from self._held_by_dataflows(dependent)
+    def _stored(self, item: CatalogItem, look: Callable[[GlobalId], Frontier]) -> Frontier:
+        try:
+            return look(item.id)
+        except StorageError:
+            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name) from None
 
-    def sink_reads_from(self, sink: CatalogItem) -> Timestamp:
-        """The earliest time at which the sink may still have to read its input.
+    def hold(
+        self, items: Iterable[CatalogItem], holder: Holder, at: Timestamp | None = None
+    ) -> ReadHold:
+        """One hold on all stored items, at `at` or at the first time at which all can be read.
 
-        One before what is durably out, so that what is out can be told from what is not; before the
-        sink has begun, its as-of (spec controllers 2.5, trap 13).
+        Raises SLACKWATER_DEPENDENCY_DROPPED, SLACKWATER_NO_VALID_TIMESTAMP.
         """
-        as_of = Timestamp(int(sink.details["as_of"]))
-        out = self.persist.upper(int(sink.details["progress_shard"]))
-        return as_of if out <= as_of else Timestamp(out - 1)
+        stored = {item.id: item for item in items if item.shard_id is not None}
+        try:
+            return self.storage.acquire(stored, holder, at)
+        except StorageError as error:
+            name = stored[error.ids[0]].full_name
+            if error.variant is Variant.IDENTIFIER_MISSING:
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=name) from None
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"{name} can be read from {self.since(stored[error.ids[0]]).value} on, "
+                f"not at {at}",
+            ) from None
 
     def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
         """The shards of the tables and sources that the items are computed from."""

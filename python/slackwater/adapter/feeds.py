@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.persist.consolidate import consolidate
-from slackwater.persist.holds import Hold, HoldRegistry, SinceAdvanced
-from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.storage.controller.holds import Holder, ReadHold
 
 
 class Feed(Protocol):
@@ -48,44 +47,45 @@ class Feed(Protocol):
 class FeedHold:
     """The hold of a feed on what it reads, which moves forward with it.
 
-    Raises SLACKWATER_NO_VALID_TIMESTAMP when the shards cannot be read at `as_of` any more.
+    Raises SLACKWATER_NO_VALID_TIMESTAMP when it cannot be read at `as_of` any more.
     """
 
-    def __init__(self, holds: HoldRegistry, shards: frozenset[int], as_of: Timestamp) -> None:
-        self._holds = holds
-        try:
-            self._hold: Hold | None = holds.acquire(shards, as_of) if shards else None
-        except SinceAdvanced as advanced:
-            raise user_error(
-                "SLACKWATER_NO_VALID_TIMESTAMP",
-                details=f"what is read can be read from {advanced.since} on, not at {as_of}",
-            ) from None
+    def __init__(
+        self, env: Environment, items: Sequence[CatalogItem], as_of: Timestamp, holder: Holder
+    ) -> None:
+        self._env = env
+        self._hold: ReadHold | None = None
+        if any(item.shard_id is not None for item in items):
+            self._hold = env.hold(items, holder, as_of)
 
     def release(self, time: Timestamp | None) -> None:
         """Moves the hold to `time`, or ends it; afterwards nothing has an effect."""
         if self._hold is None:
             return
         if time is None:
-            self._holds.release(self._hold)
+            self._env.storage.release(self._hold)
             self._hold = None
         else:
-            self._hold = self._holds.downgrade(self._hold, time)
+            self._hold = self._env.storage.downgrade(self._hold, time)
 
 
 class CollectionFeed:
     """The feed of a stored collection, read from its parts.
 
-    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR.
+    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR. Without a holder, somebody
+    else holds what it reads.
     """
 
-    def __init__(self, env: Environment, item: CatalogItem, as_of: Timestamp) -> None:
+    def __init__(
+        self, env: Environment, item: CatalogItem, as_of: Timestamp, holder: Holder | None
+    ) -> None:
         if item.shard_id is None or item.desc is None:
             raise AssertionError(f"{item.id} is not stored")
         self._env = env
         self._item = item
         self._shard_id = item.shard_id
         self._desc = item.desc
-        self._hold = FeedHold(env.holds, frozenset({item.shard_id}), as_of)
+        self._hold = None if holder is None else FeedHold(env, [item], as_of, holder)
 
     @property
     def desc(self) -> RelationDesc:
@@ -107,7 +107,8 @@ class CollectionFeed:
         return consolidate(table).sort_by(TIME_COLUMN)
 
     def release(self, time: Timestamp | None) -> None:
-        self._hold.release(time)
+        if self._hold is not None:
+            self._hold.release(time)
 
 
 class QueryFeed:
@@ -122,6 +123,7 @@ class QueryFeed:
         desc: RelationDesc,
         inputs: Sequence[GlobalId],
         as_of: Timestamp,
+        holder: Holder,
     ) -> None:
         self._env = env
         self._text = text
@@ -129,10 +131,7 @@ class QueryFeed:
         self._namespace = tuple(namespace)
         self._desc = desc
         self._inputs = tuple(inputs)
-        shards = frozenset(
-            item.shard_id for item in map(env.item, inputs) if item.shard_id is not None
-        )
-        self._hold = FeedHold(env.holds, shards, as_of)
+        self._hold = FeedHold(env, [env.item(each) for each in inputs], as_of, holder)
         self._known: tuple[Timestamp, pa.Table] | None = None
 
     @property

@@ -1,4 +1,6 @@
-"""What follows from a change of the catalog: dataflows, ingestions and sinks start and stop.
+"""What follows from a change of the catalog: dataflows and ingestions start and stop.
+
+Collections and sinks come and go with the storage controller, which tells the replica.
 
 Derived from the committed difference, never from the request, so start-up can do it again for
 everything that there is. Infallible by contract: an error here is a broken invariant.
@@ -9,10 +11,9 @@ from __future__ import annotations
 
 import structlog
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sinks import SinkRunner
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
 from slackwater.repr.errors import FatalError, SlackwaterError
@@ -24,24 +25,34 @@ _log = structlog.get_logger("implications")
 class Implications:
     """Starts and stops what the items of the catalog need."""
 
-    def __init__(self, env: Environment, views: Views, sources: Sources, sinks: SinkRunner) -> None:
+    def __init__(self, env: Environment, views: Views, sources: Sources) -> None:
         self._env = env
         self._views = views
         self._sources = sources
-        self._sinks = sinks
         self._waiting: dict[GlobalId, str] = {}
+
+    def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
+        """To be called after the transaction, before anybody can see the change.
+
+        So whoever finds an object in the catalog finds its collection.
+        """
+        try:
+            self._env.collections.create(diff.created, after)
+        except Exception as error:
+            raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
     def apply(self, diff: CatalogDiff) -> None:
         """To be called after the transaction, with the ddl lock held."""
         try:
             for item in diff.dropped:
                 self._stop(item)
-            for item in diff.created:
-                self._start(item)
+            self._env.collections.drop(diff.dropped)
             for change in diff.altered:
-                if change.before.depends_on != change.after.depends_on:
-                    self._stop(change.before)
-                    self._start(change.after)
+                self._env.collections.alter(change.before, change.after)
+            for item in diff.created:
+                if item.kind is ItemKind.SINK:
+                    self._env.collections.create_export(item)
+                self._start(item)
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
@@ -71,8 +82,6 @@ class Implications:
                 self._env.worker.add(self._views.dataflow(item))
             case ItemKind.SOURCE if item.parent is None:
                 self._sources.start(item)
-            case ItemKind.SINK:
-                self._sinks.add(item)
             case _:
                 pass
 
@@ -82,7 +91,5 @@ class Implications:
                 self._env.worker.remove(item.id)
             case ItemKind.SOURCE if item.parent is None:
                 self._sources.stop(item)
-            case ItemKind.SINK:
-                self._sinks.remove(item.id)
             case _:
                 pass

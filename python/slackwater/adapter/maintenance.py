@@ -12,12 +12,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
 
 import structlog
 from sqlalchemy import Connection, func, select
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
+from slackwater.adapter.catalog.model import CatalogItem, shards_of
 from slackwater.adapter.environment import Environment
 from slackwater.persist import garbage, holds
 from slackwater.persist.blobs import Blob
@@ -33,17 +32,11 @@ from slackwater.persist.compaction import (
 from slackwater.persist.garbage import LEASE_MS, ORPHAN_AGE_MS, GarbageFile
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.tables import parts as parts_table
-from slackwater.repr.errors import FatalError
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
-from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.errors import StorageError
 
 _log = structlog.get_logger("maintenance")
-
-
-class SinkFrontiers(Protocol):
-    """How far the sinks are (`SinkRunner`)."""
-
-    def frontier(self, global_id: GlobalId) -> Frontier: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +109,12 @@ class Maintenance:
 
     `rewriter` merges what is too large for this process. `on_fatal` is called once, when another
     application leads or an invariant is broken; any other error is logged and tried again.
-    `clock_ms` never goes back and is that of the environment's holds.
+    `clock_ms` never goes back and is that of the storage controller's holds.
     """
 
     def __init__(
         self,
         env: Environment,
-        sinks: SinkFrontiers,
         rewriter: Rewriter,
         *,
         epoch: int,
@@ -131,7 +123,6 @@ class Maintenance:
         settings: MaintenanceSettings | None = None,
     ) -> None:
         self._env = env
-        self._sinks = sinks
         self._rewriter = rewriter
         self._reader_id = f"leader-{epoch}"
         self._clock_ms = clock_ms
@@ -186,7 +177,7 @@ class Maintenance:
         now_ms, lease_ms = self._clock_ms(), self._settings.lease_ms
         if self._renewed_ms is not None and now_ms - self._renewed_ms < lease_ms // 4:
             return
-        oldest = self._env.holds.oldest_of_all()
+        oldest = self._env.storage.oldest_hold()
         since = self._env.oracle.read_ts() if oldest is None else oldest
         lease = holds.ReaderLease(self._reader_id, self._reader_id, since, now_ms + lease_ms)
         found: list[tuple[holds.ReaderLease, ...]] = []
@@ -207,14 +198,12 @@ class Maintenance:
     # Finalization
 
     def _finalize(self) -> None:
-        done = 0
-        for shard_id in self._env.persist.unfinalized():
-            if done == self._settings.finalized_per_turn or self._stopping.is_set():
+        for shard_id in self._env.storage.finalizable(self._settings.finalized_per_turn):
+            if self._stopping.is_set():
                 return
             # Who holds the shard delays this; afterwards nobody can hold it any more.
-            if self._env.holds.retire(shard_id):
-                self._env.persist.finalize(shard_id)
-                done += 1
+            if self._env.persist.finalize(shard_id):
+                self._env.storage.finalized(shard_id)
 
     # Compaction
 
@@ -236,9 +225,17 @@ class Maintenance:
         owners = {s: item for item in self._env.state.items.values() for s in shards_of(item)}
         left = _Left(settings.merges_per_turn, settings.large_merges_per_turn)
         for position, shard_id in enumerate(taken):
-            if self._stopping.is_set() or not self._compact_shard(
-                shard_id, owners.get(shard_id), left
-            ):
+            try:
+                done = not self._stopping.is_set() and self._compact_shard(
+                    shard_id, owners.get(shard_id), left
+                )
+            except (FatalError, Fenced):
+                raise
+            except Exception:
+                _log.exception("compaction failed", shard=shard_id)
+                self._agenda.add([shard_id], self._clock_ms() + settings.revisit_ms)
+                continue
+            if not done:
                 self._agenda.add(taken[position:], self._clock_ms())
                 return
 
@@ -271,9 +268,6 @@ class Maintenance:
         if owner is not None:
             allowed = max(durable, self._allowed(shard_id, owner) or durable)
         merge = choose(found, allowed, settings.compaction)
-        if merge is not None and merge.first < allowed:
-            allowed = self._env.holds.advance_since(shard_id, allowed)
-            merge = choose(found, allowed, settings.compaction)
         if merge is not None:
             return merge, allowed if merge.first < allowed else durable
         if any(part.max_time > allowed for part in found):
@@ -297,21 +291,14 @@ class Maintenance:
         """Up to where the shard's times may be compacted away; None: not at all."""
         if self._env.upper(owner).is_empty:
             return None
-        if shard_id in (owner.shard_id, owner.errors_shard):
-            limits = [self._env.since(owner)]
-        else:
-            # A tick reads its internal states just before the output's upper.
-            limits = [Frontier(max(0, self._env.upper(owner).value - 1))]
-        limits.extend(self._held_by_sinks(owner))
+        # The controller gives no hold before this any more, whatever happens next.
+        try:
+            limits = [self._env.storage.compactable(owner.id, shard_id)]
+        except StorageError:
+            return None
         limits.extend(Frontier(lease.since) for lease in self._foreign_leases())
         since = min(limits)
         return None if since.is_empty else Timestamp(since.value)
-
-    def _held_by_sinks(self, item: CatalogItem) -> Iterator[Frontier]:
-        """A sink that has failed holds nothing for a moment, but goes on where it was."""
-        for dependent in self._env.state.dependents(item.id):
-            if dependent.kind is ItemKind.SINK:
-                yield Frontier(max(0, self._sinks.frontier(dependent.id).value - 1))
 
     # Garbage
 
@@ -322,7 +309,7 @@ class Maintenance:
             # Asked anew for each: a hold that is taken later reads parts that are there now.
             until_ms = garbage.condemnable_until(
                 self._clock_ms(),
-                self._env.holds.opened_ms().get(shard_id),
+                self._opened_ms(shard_id),
                 bool(self._foreign_leases()),
                 self._settings.lease_ms,
             )
@@ -331,6 +318,12 @@ class Maintenance:
             if oldest_ms <= until_ms:
                 left -= self._condemn(shard_id, until_ms, left)
         self._delete()
+
+    def _opened_ms(self, shard_id: int) -> int | None:
+        """Since when somebody may have names of the shard's files: holds, or the view's tick."""
+        busy_ms, held_ms = self._env.worker.busy_ms(), self._env.storage.opened_ms().get(shard_id)
+        tick_ms = None if busy_ms is None else self._clock_ms() - busy_ms
+        return min((each for each in (held_ms, tick_ms) if each is not None), default=None)
 
     def _condemn(self, shard_id: int, until_ms: int, limit: int) -> int:
         dealt: list[int] = []
@@ -345,7 +338,11 @@ class Maintenance:
         for uri in persist.query(lambda conn: garbage.condemned(conn, limit)):
             if self._stopping.is_set():
                 break
-            persist.blobs.delete(uri)
+            try:
+                persist.blobs.delete(uri)
+            except SlackwaterError as error:
+                _log.warning("a file could not be deleted", uri=uri, error=str(error))
+                continue
             deleted.append(uri)
         if deleted:
             persist.transact(lambda conn: garbage.forget(conn, deleted))

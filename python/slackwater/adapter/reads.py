@@ -40,11 +40,12 @@ from slackwater.adapter.transactions import (
 )
 from slackwater.adapter.watch import Cancellation
 from slackwater.compute.relations import relation_json
-from slackwater.persist.holds import Hold, SinceAdvanced
-from slackwater.repr.errors import user_error
-from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.sql import variables
+from slackwater.storage.controller.errors import StorageError
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(slots=True)
@@ -57,8 +58,8 @@ class OpenHold:
 
     session: Session
     locked: bool
-    shared: Hold | None = None
-    own: dict[int, Hold] = field(default_factory=dict)
+    shared: ReadHold | None = None
+    own: dict[GlobalId, ReadHold] = field(default_factory=dict)
 
 
 class Reads:
@@ -93,7 +94,8 @@ class Reads:
         opened = self._open_hold(token, session, items, write_target)
         try:
             self._env.persist.confirm_leadership()
-            inputs = self._held_inputs(opened, items, own)
+            self._hold(opened, items, own)
+            inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
             timestamp = self._statement_time(session, shared, common, write_target)
             times = [
@@ -127,7 +129,7 @@ class Reads:
         if opened is None:
             return
         for hold in (*([] if opened.shared is None else [opened.shared]), *opened.own.values()):
-            self._env.holds.release(hold)
+            self._env.storage.release(hold)
         if opened.locked:
             self._env.committer.release(token)
         opened.session.holds.discard(token)
@@ -140,7 +142,7 @@ class Reads:
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
         if session.block_hold is not None:
-            self._env.holds.release(session.block_hold)
+            self._env.storage.release(session.block_hold)
             session.block_hold = None
 
     def determination(
@@ -218,12 +220,12 @@ class Reads:
         """A view that recovers from a data error moves its since past times that are held, too."""
         if item.shard_id is None:
             return
-        since = self._env.persist.state(item.shard_id).since
-        if since > time:
+        since = self._env.since(item)
+        if since.value > time:
             raise user_error(
                 "SLACKWATER_NO_VALID_TIMESTAMP",
                 details=f"a row made the query of {item.full_name} fail at {time}; "
-                f"it can be read from {since} on",
+                f"it can be read from {since.value} on",
             )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
@@ -255,30 +257,10 @@ class Reads:
         session.holds.add(token)
         return opened
 
-    def _held_inputs(
-        self,
-        opened: OpenHold,
-        items: Sequence[CatalogItem],
-        own: Sequence[QueryWhen | None],
-    ) -> tuple[InputFrontiers, ...]:
-        """The frontiers of `items`, with holds that keep their sinces where they are."""
-        while True:
-            inputs = self.inputs(items)
-            try:
-                self._hold(opened, items, inputs, own)
-            except SinceAdvanced as advanced:
-                # Compaction was first, or a drop: then the item is gone with the next look.
-                if advanced.since == TIMESTAMP_MAX:
-                    for item in items:
-                        self._env.item(item.id)
-                continue
-            return inputs
-
     def _hold(
         self,
         opened: OpenHold,
         items: Sequence[CatalogItem],
-        inputs: Sequence[InputFrontiers],
         own: Sequence[QueryWhen | None],
     ) -> None:
         """Takes the holds at the earliest times at which the statement may read.
@@ -286,20 +268,17 @@ class Reads:
         What is read at one time is read at or after the latest since, so holding it there lets no
         since go back.
         """
-        together: set[int] = set()
-        latest = Timestamp(0)
-        for item, frontiers, when in zip(items, inputs, own, strict=True):
+        holder = Holder(HoldKind.STATEMENT, opened.session.session_id)
+        together: list[CatalogItem] = []
+        for item, when in zip(items, own, strict=True):
             if item.shard_id is None:
                 continue
-            since = Timestamp(frontiers.since.value)
             if when is None:
-                together.add(item.shard_id)
-                latest = max(latest, since)
-            elif item.shard_id not in opened.own:
-                held = self._env.holds.acquire({item.shard_id}, since)
-                opened.own[item.shard_id] = held
+                together.append(item)
+            elif item.id not in opened.own:
+                opened.own[item.id] = self._env.hold([item], holder)
         if together:
-            opened.shared = self._env.holds.acquire(together, latest)
+            opened.shared = self._env.hold(together, holder)
 
     def _downgrade(
         self,
@@ -308,19 +287,19 @@ class Reads:
         times: Sequence[Timestamp | None],
     ) -> None:
         """Moves the holds to the times that were chosen."""
-        own: dict[int, Timestamp] = {}
+        own: dict[GlobalId, Timestamp] = {}
         shared: Timestamp | None = None
         for item, time in zip(items, times, strict=True):
             if item.shard_id is None or time is None:
                 continue
-            if item.shard_id in opened.own:
-                own[item.shard_id] = min(time, own.get(item.shard_id, time))
+            if item.id in opened.own:
+                own[item.id] = min(time, own.get(item.id, time))
             else:
                 shared = time
         if opened.shared is not None and shared is not None:
-            opened.shared = self._env.holds.downgrade(opened.shared, shared)
-        for shard_id, time in own.items():
-            opened.own[shard_id] = self._env.holds.downgrade(opened.own[shard_id], time)
+            opened.shared = self._env.storage.downgrade(opened.shared, shared)
+        for global_id, time in own.items():
+            opened.own[global_id] = self._env.storage.downgrade(opened.own[global_id], time)
 
     def _statement_time(
         self,
@@ -356,21 +335,30 @@ class Reads:
         That is everything in the schemas that its first read names (spec coordinator 2.9).
         """
         schemas = {fold(self._env.item(each.id).schema_name) for each in inputs}
+        holder = Holder(HoldKind.TRANSACTION, session.session_id)
         while session.block_hold is None:
-            shards = {
-                item.shard_id
+            readable = [
+                item
                 for item in self._env.state.items.values()
                 if item.shard_id is not None
                 and fold(item.schema_name) in schemas
-                and self._env.since(item).value <= time
-            }
-            if not shards:
+                and self._is_readable(item, time)
+            ]
+            if not readable:
                 return
             try:
-                session.block_hold = self._env.holds.acquire(shards, time)
-            except SinceAdvanced:
+                session.block_hold = self._env.storage.acquire(
+                    [item.id for item in readable], holder, time
+                )
+            except StorageError:
                 # What cannot be read at the time any more is left out with the next look.
                 continue
+
+    def _is_readable(self, item: CatalogItem, time: Timestamp) -> bool:
+        try:
+            return self._env.since(item).value <= time
+        except SlackwaterError:
+            return False
 
     def _check_domain(self, inputs: Sequence[InputFrontiers], time: Timestamp) -> None:
         for each in inputs:

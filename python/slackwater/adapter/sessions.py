@@ -12,8 +12,8 @@ from slackwater.adapter.buffered import BufferedWrite
 from slackwater.adapter.cursors import Cursor
 from slackwater.adapter.transactions import Idle, Transaction
 from slackwater.adapter.watch import Cancellation
-from slackwater.persist.holds import Hold
 from slackwater.sql import variables
+from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
 
@@ -61,7 +61,7 @@ class Session:
     cursors: dict[str, Cursor] = field(default_factory=dict)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: list[Notice] = field(default_factory=list)
-    block_hold: Hold | None = None
+    block_hold: ReadHold | None = None
     holds: set[str] = field(default_factory=set)
     running: dict[str, Cancellation] = field(default_factory=dict)
 

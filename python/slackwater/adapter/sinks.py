@@ -12,10 +12,12 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.feeds import CollectionFeed
 from slackwater.adapter.watch import Cancellation
+from slackwater.persist.client import UnknownShard
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.controller.protocol import AllowCompaction, Command, RunSink
 from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
 
 PROGRESS = RelationDesc.of(frontier="long")
@@ -59,6 +61,17 @@ class SinkRunner:
         self._on_fatal = on_fatal
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
+
+    def obey(self, command: Command) -> None:
+        """Runs and stops sinks as the storage controller says."""
+        match command:
+            case RunSink(global_id):
+                self.remove(global_id)
+                self.add(self._env.item(global_id))
+            case AllowCompaction(global_id, since) if since.is_empty:
+                self.remove(global_id)
+            case _:
+                pass
 
     def add(self, item: CatalogItem) -> None:
         running = RunningSink(item, changed_ms=self._env.now())
@@ -129,26 +142,31 @@ class SinkRunner:
             sink_config(item), item.id, source.desc, item.full_name, clock=self._env.clock
         )
         reached = running.sink.frontier
-        feed = CollectionFeed(self._env, source, self._env.sink_reads_from(item))
-        try:
-            while not running.stop.flag.is_set():
-                reached = self._step(running.sink, feed, as_of, reached, running.stop)
-                self._record(item, running.sink)
-                if running.error is not None:
-                    running.error = None
-                    running.changed_ms = self._env.now()
-        finally:
-            feed.release(None)
+        # The export holds its input, also while it fails, one step behind what it has reported.
+        feed = CollectionFeed(self._env, source, as_of, None)
+        while not running.stop.flag.is_set():
+            reached = self._step(running.sink, feed, as_of, reached, running.stop)
+            self._record(item, running.sink)
+            if running.error is not None:
+                running.error = None
+                running.changed_ms = self._env.now()
 
     def _record(self, item: CatalogItem, sink: FilesSink) -> None:
         """Makes known, durably, what is out: from then on it need not be readable any more.
 
         The files are the authority; this may lag behind them, never the other way round.
         """
-        shard_id = int(item.details["progress_shard"])
-        if sink.frontier is None or sink.frontier.value <= self._env.persist.upper(shard_id):
+        shard_id = item.progress_shard
+        if shard_id is None or sink.frontier is None:
             return
-        self._env.persist.advance({shard_id: Timestamp(sink.frontier.value)})
+        if sink.frontier.value <= self._env.persist.upper(shard_id):
+            return
+        try:
+            self._env.persist.advance({shard_id: Timestamp(sink.frontier.value)})
+        except UnknownShard:
+            # The sink was dropped meanwhile, and is about to be told to stop.
+            return
+        self._env.storage.report([(item.id, sink.frontier)])
         self._env.watch.signal()
 
     def _step(
@@ -173,5 +191,4 @@ class SinkRunner:
             sink.write(
                 reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
             )
-        feed.release(Timestamp(upper.value - 1))
         return upper

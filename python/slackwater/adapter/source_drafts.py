@@ -78,13 +78,14 @@ class Drafts:
 
     def draft_sink(
         self,
+        item_id: GlobalId,
         schema: str,
         name: str,
         context: Context,
         statement: st.CreateSink,
         written: CatalogItem,
     ) -> CatalogItem:
-        """The item of a new sink over `written`.
+        """The item of a new sink over `written`, which is held while this chooses the as-of.
 
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
         SLACKWATER_SINK_LOCATION_UNWRITABLE.
@@ -98,7 +99,7 @@ class Drafts:
             "snapshot": statement.snapshot,
         }
         item = CatalogItem(
-            id=self._env.catalog.allocate_ids()[0],
+            id=item_id,
             kind=ItemKind.SINK,
             schema_name=schema,
             name=name,

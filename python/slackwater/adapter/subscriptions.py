@@ -33,6 +33,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql.names import QualifiedName
+from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.subscribe import (
     OrderColumn,
     SubscribeFormat,
@@ -223,9 +224,10 @@ class Subscriptions:
         check_bounds(as_of, up_to)
         if up_to == as_of:
             session.notify("AS OF and UP TO are the same time, so the answer is empty.")
+        holder = Holder(HoldKind.SUBSCRIPTION, session.session_id)
         feed: Feed
         if text is None:
-            feed = CollectionFeed(self._env, items[0], as_of)
+            feed = CollectionFeed(self._env, items[0], as_of, holder)
         else:
             feed = QueryFeed(
                 self._env,
@@ -235,6 +237,7 @@ class Subscriptions:
                 desc,
                 [item.id for item in items],
                 as_of,
+                holder,
             )
         spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
         return Subscription(

@@ -492,6 +492,12 @@ def _notices(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
+def _read_holds(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for hold in snapshot.read_holds:
+        for global_id in sorted(hold.ids):
+            yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
+
+
 def _storage_shards(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in _items(snapshot):
         for shard_id in shards_of(item):
@@ -686,6 +692,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_shard_usage",
         "shard_id! object_id state! parts:long! rows:long! size_bytes:long! garbage_bytes:long!",
         _shard_usage,
+    ),
+    (
+        "mz_internal",
+        "mz_read_holds",
+        "object_id! holder! kind! hold_time:long!",
+        _read_holds,
     ),
 )
 

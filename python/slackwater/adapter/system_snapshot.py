@@ -10,6 +10,7 @@ from slackwater.adapter.catalog.model import CatalogState
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.holds import ReadHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class SystemSnapshot:
     sessions: tuple[SessionEntry, ...] = ()
     subscriptions: tuple[SubscriptionEntry, ...] = ()
     notices: tuple[NoticeEntry, ...] = ()
+    read_holds: tuple[ReadHold, ...] = ()
     audit_events: tuple[AuditEvent, ...] = ()
     source_history: tuple[tuple[GlobalId, ObjectStatus], ...] = ()
     usage: tuple[ShardUsage, ...] = ()

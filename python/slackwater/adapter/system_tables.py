@@ -117,6 +117,7 @@ class SystemTables:
                 for session in env.sessions.all()
                 for number, notice in enumerate(session.history)
             ),
+            read_holds=env.storage.holds(),
             audit_events=env.catalog.audit_events() if with_audit else (),
             source_history=(
                 tuple((c.source_id, _shown(c)) for c in self._sources.history())

@@ -27,6 +27,7 @@ from slackwater.sql.names import QualifiedName, resolve
 from slackwater.sql.plan import Opaque, ViewPlan
 from slackwater.sql.resolution import ResolvedRelation, ResolvedView, parse_query
 from slackwater.sql.tokens import tokenize
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Draft:
     plan: ViewPlan
     as_of: Timestamp
     notices: tuple[str, ...]
+    hold: ReadHold
 
 
 class Views:
@@ -54,7 +56,7 @@ class Views:
         context: Context,
         statement: st.CreateMaterializedView,
     ) -> Draft:
-        """Checks the query and plans it.
+        """Checks the query and plans it. To be followed by `release`.
 
         Raises SLACKWATER_FOREIGN_RELATION, SLACKWATER_UNMATERIALIZABLE_FUNCTION,
         SLACKWATER_TEMPORAL_FILTER, SLACKWATER_UNSUPPORTED_TYPE, and Spark's errors of the query.
@@ -100,8 +102,17 @@ class Views:
                 f"{plan.root.reason}. {plan.root.advice}",
             )
         details = {**item.details, "maintenance": maintenance}
+        # Held before the time is chosen, so that the view can be filled at that time.
+        hold = self._env.hold(
+            [self._env.item(each) for each in plan.collections],
+            Holder(HoldKind.DEFINITION, item_id),
+        )
         as_of = self._env.oracle.read_ts()
-        return Draft(replace(item, details=details), plan, as_of, notices)
+        return Draft(replace(item, details=details), plan, as_of, notices, hold)
+
+    def release(self, draft: Draft) -> None:
+        """The view exists and holds its inputs itself, or does not come to be."""
+        self._env.storage.release(draft.hold)
 
     def with_shards(self, conn: Connection, draft: Draft) -> CatalogItem:
         """Creates the view's shards in the transaction and names them in the item."""

@@ -24,6 +24,7 @@ from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
+Unreadable = Callable[[GlobalId, Timestamp], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -42,6 +43,10 @@ class _Shared:
     stopping: bool = False
     failed: BaseException | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
+
+
+def _ignore(global_id: GlobalId, since: Timestamp) -> None:
+    """Nobody asks what a view cannot be read at but for its shard."""
 
 
 class Worker:
@@ -63,23 +68,28 @@ class Worker:
         *,
         on_progress: Progress,
         on_fatal: Fatal,
+        on_unreadable: Unreadable = _ignore,
         name: str = "replica",
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         """`on_progress` is called in the worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
+        `on_unreadable` is called before a view is complete beyond times that were left out of it,
+        with the first time that is in it again.
         `name` is part of the names of its temporary views; `clock_ms` only measures pauses.
         """
         self._shards = shards
         self._engine = engine
         self._on_progress = on_progress
         self._on_fatal = on_fatal
+        self._on_unreadable = on_unreadable
         self._name = name
         self._clock_ms = clock_ms
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
         self._queries: dict[GlobalId, tuple[Dataflow, TickQueries]] = {}
+        self._tick_began_ms: int | None = None
 
     # Any thread
 
@@ -150,6 +160,11 @@ class Worker:
             trouble = self._shared.troubles.get(global_id)
             return None if trouble is None else trouble.error
 
+    def busy_ms(self) -> int | None:
+        """For how long the current tick has been reading files of parts; None between ticks."""
+        began_ms = self._tick_began_ms
+        return None if began_ms is None else self._clock_ms() - began_ms
+
     # With the condition held
 
     def _raise_trouble(self, global_id: GlobalId) -> None:
@@ -208,7 +223,7 @@ class Worker:
             ticks, moved = self._begin(flows, flows)
             while ticks:
                 tick = ticks.popleft()
-                moved = self._tick(flows[tick.global_id], tick) or moved
+                moved = self._timed_tick(flows[tick.global_id], tick) or moved
                 with self._shared.changed:
                     if self._shared.stopping:
                         return False
@@ -286,6 +301,13 @@ class Worker:
         self._report(planned.advances)
         return True
 
+    def _timed_tick(self, flow: Dataflow, tick: Tick) -> bool:
+        self._tick_began_ms = self._clock_ms()
+        try:
+            return self._tick(flow, tick)
+        finally:
+            self._tick_began_ms = None
+
     def _tick(self, flow: Dataflow, tick: Tick) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""
         try:
@@ -322,6 +344,7 @@ class Worker:
         """
         since = max(exact, readable_from(flow, self._shards, begin))
         if since > begin:
+            self._on_unreadable(flow.global_id, since)
             self._shards.set_since({flow.output_shard: since})
 
     def _queries_of(self, flow: Dataflow) -> TickQueries:

@@ -28,7 +28,7 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
 from slackwater.adapter.table_log import Step
 from slackwater.persist.metastore import metadata
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_user, user_id
 
 _ID_RESERVATION = 64
@@ -119,16 +119,22 @@ and put their ids into the items. It may run again if the transaction is retried
 another one, so the ids of its items are allocated before."""
 
 
+class Publish(Protocol):
+    def __call__(
+        self, on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None
+    ) -> tuple[CatalogState, CatalogDiff]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StagedChange:
     """A change that is ready to be written; see `DurableCatalog.stage`.
 
-    Run `step` in a transaction; when that has committed, `publish` makes the change visible and
-    returns the new snapshot and what changed.
+    Run `step` in a transaction; when that has committed, `publish` calls what it is given, makes
+    the change visible and returns the new snapshot and what changed.
     """
 
     step: Step
-    publish: Callable[[], tuple[CatalogState, CatalogDiff]]
+    publish: Publish
 
 
 class DurableCatalog:
@@ -148,6 +154,7 @@ class DurableCatalog:
         self._changing = threading.Lock()
         self._allocating = threading.Lock()
         self._free_ids: list[int] = []
+        self._uncertain = False
 
     @staticmethod
     def open(
@@ -211,15 +218,17 @@ class DurableCatalog:
         steps: Sequence[Step] = (),
         user: str | None = None,
         expected_revision: int | None = None,
+        on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
     ) -> tuple[CatalogState, CatalogDiff]:
         """Applies `ops` and runs `steps` in one transaction, all or nothing.
 
-        `expected_revision` is the revision that a plan was made against. Raises what `apply`
-        raises, and SLACKWATER_CONCURRENT_CHANGE if the catalog has changed since.
+        `expected_revision` is the revision that a plan was made against. `on_durable` is called
+        when the change is durable and nobody can see it yet. Raises what `apply` raises, and
+        SLACKWATER_CONCURRENT_CHANGE if the catalog has changed since.
         """
         with self.stage(ops, user=user, expected_revision=expected_revision) as change:
             self._transactor.transact(change.step, *steps)
-            return change.publish()
+            return change.publish(on_durable)
 
     @contextmanager
     def stage(
@@ -228,8 +237,10 @@ class DurableCatalog:
         """A change whose `step` runs in a transaction of the caller's, e.g. that of a write.
 
         Other changes wait until the block ends. If it ends without `publish`, nothing changes.
+        Raises what `resolve` raises.
         """
-        with self._changing:
+        with self._changing, self._noticing():
+            self._resolve()
             before = self._state
             _check_revision(before, expected_revision)
             outcome: list[tuple[CatalogState, CatalogDiff]] = []
@@ -243,13 +254,46 @@ class DurableCatalog:
                 self._write_audit(conn, diff, first_event, user)
                 outcome.append((after, diff))
 
-            def publish() -> tuple[CatalogState, CatalogDiff]:
+            def publish(
+                on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
+            ) -> tuple[CatalogState, CatalogDiff]:
                 if not outcome:
                     raise FatalError("a catalog change was published before its transaction ran")
+                if on_durable is not None:
+                    on_durable(*outcome[0])
                 self._state = outcome[0][0]
                 return outcome[0]
 
             yield StagedChange(step, publish)
+
+    def resolve(self) -> None:
+        """Finds out what became of a change whose outcome the metastore could not tell.
+
+        Without such a change it asks nobody. Raises `FatalError` if the change happened: what
+        follows from it has not been done, and a restart begins with the whole catalog.
+        """
+        with self._changing:
+            self._resolve()
+
+    def _resolve(self) -> None:
+        if not self._uncertain:
+            return
+        found: list[int] = []
+        statement = sa.select(self._tables.counters.c.revision)
+        self._transactor.transact(lambda conn: found.append(conn.execute(statement).scalar_one()))
+        if found[-1] != self._state.revision:
+            raise FatalError("a change of the catalog happened whose answer was lost")
+        self._uncertain = False
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Remembers that the outcome of a change may be unknown."""
+        try:
+            yield
+        except SlackwaterError as error:
+            if error.condition == "SLACKWATER_METASTORE_UNAVAILABLE":
+                self._uncertain = True
+            raise
 
     def audit_events(self) -> tuple[AuditEvent, ...]:
         """All audit events, oldest first."""

@@ -6,7 +6,7 @@ which equals the dependent's since; each read hold has one.
 
 Collections that share the tables upper are brought up to date when somebody looks: a tick moves one
 number, whatever the number of collections. What can be observed is what the formulas say, because
-every look, and every change, settles the collection and its dependents first.
+every look, and every change, settles the collection and its dependents.
 
 Source: spec controllers 1.5 to 1.8, 2.2.
 """
@@ -23,7 +23,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import DROPPED, STEP_BACK, NoPolicy, ReadPolicy, followed
 from slackwater.storage.controller.descriptions import CollectionDescription, CollectionMetadata
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import HeldCollection, Holder, HoldKind, ReadHold
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(slots=True)
@@ -168,20 +168,14 @@ class Capabilities:
     # The engine
 
     def settle(self, state: CollectionState) -> None:
-        """Brings the collection, and before it all dependents, to their present uppers."""
-        if not state.dependents:
-            self._evaluate(state)
-            return
-        ordered: list[CollectionState] = []
-        stack, seen = [state], {state.id}
-        while stack:
-            current = stack.pop()
-            ordered.append(current)
-            for each in sorted(current.dependents - seen):
-                seen.add(each)
-                stack.append(self.collections[each])
-        for current in reversed(ordered):
+        """Brings the collection, and all that depends on it, to their present uppers."""
+        pending, seen = [state], {state.id}
+        while pending:
+            current = pending.pop()
             self._evaluate(current)
+            for each in current.dependents - seen:
+                seen.add(each)
+                pending.append(self.collections[each])
 
     def _evaluate(self, state: CollectionState) -> None:
         if state.metadata.shares_tables_upper:
@@ -315,11 +309,9 @@ class Capabilities:
         self.apply(dict.fromkeys(current.ids, entry))
         return True
 
-    def held(self) -> Iterator[HeldCollection]:
+    def holds(self) -> Iterator[ReadHold]:
         """Who holds what, by age of the holds."""
-        for hold in self._holds.values():
-            for global_id in sorted(hold.ids):
-                yield HeldCollection(global_id, Frontier(hold.since), hold.holder)
+        return iter(list(self._holds.values()))
 
     def oldest_hold(self) -> Timestamp | None:
         """The oldest time that any hold keeps."""

@@ -36,7 +36,7 @@ from slackwater.storage.controller.effects import (
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports, ExportState
-from slackwater.storage.controller.holds import HeldCollection, Holder, ReadHold
+from slackwater.storage.controller.holds import Holder, ReadHold
 from slackwater.storage.controller.instance import Instance
 from slackwater.storage.controller.protocol import (
     AllowCompaction,
@@ -213,7 +213,7 @@ class StorageController:
             description, found = new[global_id], metadata[global_id]
             dependencies = self._dependencies(description, new)
             self._capabilities.add(global_id, description, found, dependencies)
-            self._shards.opened(_shards_of(found))
+            self._shards.opened(found.shards)
             self._announced[found.shard_id] = found.since
             if found.shares_tables_upper or found.state_shards:
                 self._stale[global_id] = None
@@ -456,9 +456,9 @@ class StorageController:
         """Ends the hold. False, and no effect, when it had been released before."""
         return self._capabilities.release(hold)
 
-    def read_holds(self) -> Iterator[HeldCollection]:
-        """Who holds what."""
-        return self._capabilities.held()
+    def read_holds(self) -> Iterator[ReadHold]:
+        """Who holds what, by age of the holds."""
+        return self._capabilities.holds()
 
     def oldest_read_hold(self) -> Timestamp | None:
         """The oldest time that any hold keeps."""
@@ -492,10 +492,12 @@ class StorageController:
         effects, self._effects = self._effects, []
         return tuple(effects)
 
-    def maintain(self, limit: int) -> tuple[Effect, ...]:
+    def maintain(
+        self, limit: int, finalized_at_once: int = FINALIZED_AT_ONCE
+    ) -> tuple[Effect, ...]:
         """What has time: durable sinces and compactions of at most `limit` collections, and the
 
-        finalization of a few shards. Whatever the limit, every collection gets its turn.
+        finalization of a few shards. Whatever the limits, each gets its turn.
         """
         for global_id in list(self._stale)[:limit]:
             del self._stale[global_id]
@@ -506,7 +508,7 @@ class StorageController:
         for state in list(self._capabilities.moved.values())[:limit]:
             self._announce(state)
         if self._parameters.get("finalize_shards") != "off":
-            self._effects += self._shards.finalize(FINALIZED_AT_ONCE)
+            self._effects += self._shards.finalize(finalized_at_once)
         return self.process()
 
     def announce_since(self, global_id: GlobalId) -> None:
@@ -589,7 +591,7 @@ class StorageController:
         if missing:
             raise StorageError(Variant.IDENTIFIER_MISSING, missing, "no shard is mapped to it")
         for global_id in new:
-            for shard in _shards_of(metadata[global_id]):
+            for shard in metadata[global_id].shards:
                 owner = self._shards.durable_mappings.get(shard)
                 if owner != global_id or self._shards.is_in_use(shard):
                     raise StorageError(Variant.SHARD_ALREADY_IN_USE, [global_id])
@@ -735,6 +737,8 @@ class StorageController:
         self._capabilities.moved.pop(state.id, None)
         metadata = state.metadata
         moved = self._downgrade(metadata.shard_id, state.since)
+        for shard in metadata.beside:
+            self._downgrade(shard, state.since)
         for shard in metadata.state_shards:
             self._downgrade(shard, STEP_BACK.frontier(state.upper))
         instance = self._writer(state)
@@ -762,13 +766,9 @@ class StorageController:
     def _close_collections(self) -> None:
         closed, self._capabilities.closed = self._capabilities.closed, []
         for state in closed:
-            shards = _shards_of(state.metadata)
+            shards = state.metadata.shards
             for shard in shards:
                 self._announced.pop(shard, None)
                 self._effects.append(DowngradeSince(shard, EMPTY_FRONTIER))
             self._stale.pop(state.id, None)
             self._shards.closed(shards)
-
-
-def _shards_of(metadata: CollectionMetadata) -> tuple[int, ...]:
-    return (metadata.shard_id, *metadata.state_shards)

@@ -135,17 +135,20 @@ def reconcile(old: ReplicaState, commands: Iterable[Command]) -> Reconciled:
 
 @dataclass(slots=True)
 class CommandHistory:
-    """The commands of one instance; never more than twice the shortest form and one."""
+    """The commands of one instance, never more than twice as many as after the last reduction.
+
+    `reduced_length` is how many those were.
+    """
 
     commands: list[Command] = field(default_factory=list)
-    _reduced_length: int = 0
+    reduced_length: int = 0
 
     def push(self, command: Command) -> None:
         """Remembers a command, and forgets what it makes superfluous when there is much of it."""
         self.commands.append(command)
-        if len(self.commands) > 2 * self._reduced_length:
+        if len(self.commands) > 2 * self.reduced_length:
             self.reduce()
 
     def reduce(self) -> None:
         self.commands = list(reduce(self.commands))
-        self._reduced_length = len(self.commands)
+        self.reduced_length = len(self.commands)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 
 
@@ -44,13 +44,4 @@ class ReadHold:
     hold_id: int
     ids: frozenset[GlobalId]
     since: Timestamp
-    holder: Holder
-
-
-@dataclass(frozen=True, slots=True)
-class HeldCollection:
-    """One row of the introspection: `id` is held at `since` by `holder`."""
-
-    id: GlobalId
-    since: Frontier
     holder: Holder

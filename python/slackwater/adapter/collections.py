@@ -1,0 +1,235 @@
+"""The stored objects of the catalog, as collections and exports of the storage controller.
+
+Source: spec controllers 2.8, 2.9; coordinator 2.10 (how much history is kept).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
+from slackwater.persist.client import PersistClient
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.read_policy import STEP_BACK, LagWriteFrontier
+from slackwater.storage.controller.core import StorageController
+from slackwater.storage.controller.descriptions import (
+    CollectionDescription,
+    CollectionMetadata,
+    DurableState,
+    ExportDescription,
+    Other,
+    SinkAsOf,
+    Table,
+)
+from slackwater.storage.controller.exports import CreateExportToken
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.storage.controller.shell import Storage
+
+DEFAULT_RETAIN_MS = 1000
+INSTANCE = "quickstart"
+REPLICA = "r1"
+
+
+def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
+    """The controller of an environment whose catalog is `state`, as yet without collections."""
+    items = state.items.values()
+    mappings = {shard: item.id for item in items for shard in shards_of(item)}
+    controller = StorageController(
+        DurableState(
+            mappings=mappings,
+            unfinalized=frozenset(persist.unfinalized()),
+            unclaimed=frozenset(persist.shard_ids()) - mappings.keys(),
+            exports={i.id: SinkAsOf(_begin(i)) for i in items if i.kind is ItemKind.SINK},
+        ),
+        Frontier(persist.tables_upper()),
+    )
+    controller.create_instance(INSTANCE)
+    return controller
+
+
+def retention(item: CatalogItem) -> LagWriteFrontier:
+    """RETAIN HISTORY as a read policy: so much can be read before the last complete time."""
+    kept = item.details.get("retain_history_ms")
+    return LagWriteFrontier((DEFAULT_RETAIN_MS if kept is None else int(kept)) + 1)
+
+
+def export_description(item: CatalogItem) -> ExportDescription:
+    """What the controller knows of a sink."""
+    snapshot = bool(item.details["config"]["snapshot"])
+    return ExportDescription(item.depends_on[0], INSTANCE, "files", _begin(item), snapshot)
+
+
+def _begin(sink: CatalogItem) -> Frontier:
+    return Frontier(int(sink.details["as_of"]))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderShards:
+    """The shards, as the effects of the controller need them."""
+
+    persist: PersistClient
+
+    def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
+        self.persist.set_since(sinces)
+
+    def drop_shards(self, shard_ids: Sequence[int]) -> None:
+        """Drops the shards in one transaction."""
+
+        def drop(conn: Connection) -> None:
+            for shard_id in shard_ids:
+                self.persist.drop_shard(conn, shard_id)
+
+        self.persist.transact(drop)
+
+
+@dataclass(slots=True)
+class Collections:
+    """Makes and drops collections as the catalog changes. Used with the ddl lock held, but for
+
+    `report`, which any thread may call.
+    """
+
+    storage: Storage
+    persist: PersistClient
+    state: Callable[[], CatalogState]
+    _lock: Lock = field(default_factory=Lock)
+    _views: dict[GlobalId, ReadHold] = field(default_factory=dict)
+    _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
+
+    def open(self) -> None:
+        """Everything that the catalog has, when a leader begins.
+
+        Views and sinks take their holds before any policy moves a since.
+        """
+        items = self.state().topological()
+        stored = [item for item in items if _is_stored(item)]
+        self.storage.create([self._collection(item) for item in stored], ())
+        for item in stored:
+            self._hold_inputs(item, self.state())
+        for item in items:
+            if item.kind is ItemKind.SINK:
+                self.create_export(item)
+        self.storage.set_policies([(item.id, retention(item)) for item in stored])
+        self.storage.reconcile([item.id for item in items])
+
+    def create(self, items: Iterable[CatalogItem], after: CatalogState) -> None:
+        """Collections of items that were created durably; `after` is the catalog with them."""
+        stored = [item for item in items if _is_stored(item)]
+        self.storage.create(
+            [self._collection(item) for item in stored],
+            [(item.id, retention(item)) for item in stored],
+        )
+        for item in stored:
+            self._hold_inputs(item, after)
+
+    def alter(self, before: CatalogItem, after: CatalogItem) -> None:
+        """RETAIN HISTORY may have changed, or what a sink reads. History does not come back."""
+        if after.kind is ItemKind.SINK and before.depends_on != after.depends_on:
+            self.alter_export(after)
+        if _is_stored(after) and retention(before) != retention(after):
+            self.storage.set_policy(after.id, retention(after))
+
+    def drop(self, items: Sequence[CatalogItem]) -> None:
+        """Gives up what was dropped durably."""
+        with self._lock:
+            holds = [self._views.pop(item.id, None) for item in items]
+        for hold in holds:
+            if hold is not None:
+                self.storage.release(hold)
+        self.storage.drop(
+            [item.id for item in items if _is_stored(item)],
+            [item.id for item in items if item.kind is ItemKind.SINK],
+        )
+
+    def prepare_export(self, global_id: GlobalId, from_id: GlobalId) -> None:
+        """Holds the input of a sink to come, so that its as-of can be chosen."""
+        self._prepared[global_id] = self.storage.prepare_export(global_id, from_id)
+
+    def cancel_export(self, global_id: GlobalId) -> None:
+        """The sink does not come. After its creation this has no effect."""
+        token = self._prepared.pop(global_id, None)
+        if token is not None:
+            self.storage.cancel_prepare_export(token)
+
+    def create_export(self, item: CatalogItem) -> None:
+        """Runs a sink that is in the catalog."""
+        token = self._prepared.pop(item.id, None)
+        if token is None:
+            token = self.storage.prepare_export(item.id, item.depends_on[0])
+        self.storage.create_export(token, export_description(item), shards_of(item))
+        self._report_progress(item)
+
+    def alter_export(self, item: CatalogItem) -> None:
+        """A sink goes on with another input, which is held where the sink needs it."""
+        self._report_progress(item)
+        self.storage.alter_export(item.id, export_description(item))
+
+    def _report_progress(self, item: CatalogItem) -> None:
+        """What the sink still needs: its as-of before it has begun, then what follows its files.
+
+        An export needs its input from one step before what is reported of it.
+        """
+        begun = Frontier(_begin(item).value + 1)
+        if item.progress_shard is not None:
+            begun = max(begun, Frontier(self.persist.upper(item.progress_shard)))
+        self.storage.report([(item.id, begun)])
+
+    def report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
+        """Views were written up to here: what they still need of their inputs moves with them."""
+        self.storage.report([(each, Frontier(upper)) for each, upper in uppers.items()])
+        with self._lock:
+            for global_id, upper in uppers.items():
+                hold = self._views.get(global_id)
+                behind = STEP_BACK.frontier(Frontier(upper))
+                if hold is not None and behind.value > hold.since:
+                    self._views[global_id] = self.storage.downgrade(hold, Timestamp(behind.value))
+
+    def _collection(
+        self, item: CatalogItem
+    ) -> tuple[GlobalId, CollectionDescription, CollectionMetadata]:
+        if item.shard_id is None:
+            raise AssertionError(f"{item.id} is not stored")
+        found = self.persist.state(item.shard_id)
+        source = Other() if item.kind is ItemKind.MATERIALIZED_VIEW else Table()
+        metadata = CollectionMetadata(
+            shard_id=item.shard_id,
+            since=Frontier(found.since),
+            upper=Frontier(found.upper),
+            shares_tables_upper=found.grouped,
+            state_shards=tuple(int(each) for each in item.details.get("states") or ()),
+            beside=() if item.errors_shard is None else (item.errors_shard,),
+        )
+        return item.id, CollectionDescription(source), metadata
+
+    def _hold_inputs(self, item: CatalogItem, state: CatalogState) -> None:
+        """A view still needs its inputs at the last time before its own upper."""
+        if item.kind is not ItemKind.MATERIALIZED_VIEW:
+            return
+        inputs = list(dict.fromkeys(_stored_inputs(item, state)))
+        if not inputs:
+            return
+        sinces = [self.storage.since(each) for each in inputs]
+        behind = max(STEP_BACK.frontier(self.storage.upper(item.id)), *sinces)
+        holder = Holder(HoldKind.VIEW, item.id)
+        hold = self.storage.acquire(inputs, holder, Timestamp(behind.value))
+        with self._lock:
+            self._views[item.id] = hold
+
+
+def _is_stored(item: CatalogItem) -> bool:
+    return item.shard_id is not None and item.kind is not ItemKind.SINK
+
+
+def _stored_inputs(item: CatalogItem, state: CatalogState) -> Iterator[GlobalId]:
+    """The collections that a view reads, through views that are not stored."""
+    for global_id in item.depends_on:
+        used = state.item(global_id)
+        if used.shard_id is not None:
+            yield global_id
+        elif used.kind is ItemKind.VIEW:
+            yield from _stored_inputs(used, state)

@@ -1,0 +1,297 @@
+"""The storage controller for the threads of a process: one lock, and somebody who does the work.
+
+Every call goes to the core under the lock; the effects are carried out after it was given back, in
+the thread that caused them. Definitions are serialised by their caller, so what they cause comes
+in their order; a durable since only moves forward, so the order of downgrades is of no importance.
+
+Here the race between a new hold and a since that moves is decided (I12, I24): both happen under
+the lock, so either the hold was first and the since stops at it, or the hold is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Protocol, TypeVar
+
+import structlog
+
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.read_policy import STEP_BACK, ReadPolicy
+from slackwater.storage.controller import effects as ef
+from slackwater.storage.controller.core import StorageController
+from slackwater.storage.controller.descriptions import (
+    CollectionDescription,
+    CollectionMetadata,
+    ExportDescription,
+)
+from slackwater.storage.controller.exports import CreateExportToken
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.storage.controller.protocol import Command, Response, ShardFinalized
+
+T = TypeVar("T")
+
+_READS_FILES = frozenset(
+    {HoldKind.STATEMENT, HoldKind.TRANSACTION, HoldKind.SUBSCRIPTION, HoldKind.SNAPSHOT}
+)
+_log = structlog.get_logger("storage")
+
+
+class ShardStore(Protocol):
+    """What effects need of durable shards."""
+
+    def set_since(self, sinces: Mapping[int, Timestamp]) -> None: ...
+
+    def drop_shards(self, shard_ids: Sequence[int]) -> None: ...
+
+
+class Storage:
+    """Collections, exports and read holds. Thread-safe.
+
+    `replica` is told what to run and what to stop, in the thread of the definition. `clock_ms`
+    never goes back; it dates the holds.
+    """
+
+    def __init__(
+        self,
+        core: StorageController,
+        store: ShardStore,
+        clock_ms: Callable[[], int],
+        replica: Callable[[Command], None],
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._clock_ms = clock_ms
+        self._replica = replica
+        self._lock = Lock()
+        self._opened_ms: dict[int, int] = {}
+
+    # Definitions
+
+    def create(
+        self,
+        collections: Sequence[tuple[GlobalId, CollectionDescription, CollectionMetadata]],
+        policies: Sequence[tuple[GlobalId, ReadPolicy]],
+    ) -> None:
+        """Collections whose shards were made by a transaction that is durable."""
+
+        def create(core: StorageController) -> None:
+            mapped = [(i, shard) for i, _, found in collections for shard in found.shards]
+            core.state_prepared(core.prepare_state(register=mapped), {})
+            core.create_collections(
+                [(i, description) for i, description, _ in collections],
+                {i: found for i, _, found in collections},
+            )
+            core.set_read_policy(policies)
+
+        self._do(create)
+
+    def set_policy(self, global_id: GlobalId, policy: ReadPolicy) -> None:
+        """A new policy. The since that was reached stays, also after a restart."""
+
+        def change(core: StorageController) -> None:
+            core.announce_since(global_id)
+            core.set_read_policy([(global_id, policy)])
+
+        self._do(change)
+
+    def set_policies(self, policies: Sequence[tuple[GlobalId, ReadPolicy]]) -> None:
+        """See `StorageController.set_read_policy`."""
+        self._do(lambda core: core.set_read_policy(policies))
+
+    def connect_replica(self, instance_id: str, replica: str) -> None:
+        """Lets the replica of this process run what there is, from now on."""
+
+        def connect(core: StorageController) -> None:
+            core.connect_replica(instance_id, replica, "this process")
+            core.initialization_complete()
+
+        self._do(connect)
+
+    def drop(self, collections: Sequence[GlobalId], exports: Sequence[GlobalId]) -> None:
+        """Objects that a transaction, which is durable, took out of the catalog."""
+
+        def drop(core: StorageController) -> None:
+            core.state_prepared(core.prepare_state(drop=[*collections, *exports]), {})
+            core.drop_sinks_unvalidated(exports)
+            core.drop_sources_unvalidated(collections)
+
+        self._do(drop)
+
+    def prepare_export(self, global_id: GlobalId, from_id: GlobalId) -> CreateExportToken:
+        """See `StorageController.prepare_export`."""
+        return self._do(lambda core: core.prepare_export(global_id, from_id))
+
+    def cancel_prepare_export(self, token: CreateExportToken) -> None:
+        """See `StorageController.cancel_prepare_export`."""
+        self._do(lambda core: core.cancel_prepare_export(token))
+
+    def create_export(
+        self, token: CreateExportToken, description: ExportDescription, shards: Sequence[int]
+    ) -> None:
+        """See `StorageController.create_exports`. `shards` belong to the export, durably."""
+
+        def create(core: StorageController) -> None:
+            mapped = [(token.id, shard) for shard in shards]
+            core.state_prepared(core.prepare_state(register=mapped), {})
+            core.create_exports([(token, description)])
+
+        self._do(create)
+
+    def alter_export(self, global_id: GlobalId, description: ExportDescription) -> None:
+        """See `StorageController.alter_export`."""
+        self._do(lambda core: core.alter_export(global_id, description))
+
+    def reconcile(self, catalog_ids: Iterable[GlobalId]) -> None:
+        """See `StorageController.reconcile_state`."""
+        self._do(lambda core: core.reconcile_state(catalog_ids))
+
+    # Frontiers
+
+    def since(self, global_id: GlobalId) -> Frontier:
+        """From where on the collection can be read and held. Raises IDENTIFIER_MISSING."""
+        return self.frontiers(global_id)[0]
+
+    def upper(self, global_id: GlobalId) -> Frontier:
+        """How far the collection is complete. Raises IDENTIFIER_MISSING."""
+        return self.frontiers(global_id)[1]
+
+    def frontiers(self, global_id: GlobalId) -> tuple[Frontier, Frontier]:
+        """Since and upper at one moment. Raises IDENTIFIER_MISSING."""
+        with self._lock:
+            state = self._core.collection(global_id)
+            return state.since, state.upper
+
+    def compactable(self, global_id: GlobalId, shard_id: int) -> Frontier:
+        """Up to where times of the collection's shard may be compacted away, now and for ever.
+
+        The shards of its writer's state are read at its last complete time. Raises
+        IDENTIFIER_MISSING.
+        """
+        with self._lock:
+            state = self._core.collection(global_id)
+            if shard_id in state.metadata.state_shards:
+                return STEP_BACK.frontier(state.upper)
+            return state.since
+
+    def advance_tables(self, upper: Frontier) -> None:
+        """Tables and sources are complete before `upper`. Quick for any number of them."""
+        with self._lock:
+            self._core.advance_tables(upper)
+
+    def report(self, uppers: Iterable[tuple[GlobalId, Frontier]]) -> None:
+        """See `StorageController.update_write_frontiers`."""
+        self._do(lambda core: core.update_write_frontiers(uppers))
+
+    def leave_unreadable(self, global_id: GlobalId, since: Frontier) -> None:
+        """See `StorageController.leave_unreadable`."""
+        with self._lock:
+            self._core.leave_unreadable(global_id, since)
+
+    # Holds
+
+    def acquire(
+        self, ids: Iterable[GlobalId], holder: Holder, at: Timestamp | None = None
+    ) -> ReadHold:
+        """See `StorageController.acquire_read_hold`."""
+        with self._lock:
+            hold = self._core.acquire_read_hold(ids, holder, at)
+            self._opened_ms[hold.hold_id] = self._clock_ms()
+            return hold
+
+    def downgrade(self, hold: ReadHold, time: Timestamp) -> ReadHold:
+        """Moves the hold forward; its reader uses no names of files that it got before.
+
+        Raises ValueError when that would be backward, INVALID_USAGE when it was released.
+        """
+        with self._lock:
+            moved = self._core.downgrade_read_hold(hold, Frontier(time))
+            self._opened_ms[hold.hold_id] = self._clock_ms()
+            return moved
+
+    def release(self, hold: ReadHold) -> bool:
+        """Ends the hold. False, and no effect, when it had been released before."""
+        with self._lock:
+            self._opened_ms.pop(hold.hold_id, None)
+        return self._do(lambda core: core.release_read_hold(hold))
+
+    def holds(self) -> tuple[ReadHold, ...]:
+        """Who holds what, by age of the holds."""
+        with self._lock:
+            return tuple(self._core.read_holds())
+
+    def oldest_hold(self) -> Timestamp | None:
+        """The oldest time that any hold keeps."""
+        with self._lock:
+            return self._core.oldest_read_hold()
+
+    def opened_ms(self) -> Mapping[int, int]:
+        """For each shard that readers hold, when the one who reads longest got names of its files.
+
+        Files that were replaced before that time are in use by none of them.
+        """
+        found: dict[int, int] = {}
+        with self._lock:
+            for hold in self._core.read_holds():
+                opened = self._opened_ms.get(hold.hold_id)
+                if opened is None or hold.holder.kind not in _READS_FILES:
+                    continue
+                for global_id in hold.ids:
+                    metadata = self._core.collection(global_id).metadata
+                    for shard in (metadata.shard_id, *metadata.beside):
+                        found[shard] = min(opened, found.get(shard, opened))
+        return found
+
+    # Finalization
+
+    def finalizable(self, limit: int) -> tuple[int, ...]:
+        """At most `limit` shards that no object has and nobody can read any more."""
+        with self._lock:
+            effects = self._core.maintain(0, limit)
+        others = [each for each in effects if not isinstance(each, ef.FinalizeShard)]
+        self._carry_out(others)
+        return tuple(each.shard_id for each in effects if isinstance(each, ef.FinalizeShard))
+
+    def finalized(self, shard_id: int) -> None:
+        """The shard is a tombstone."""
+        self.respond(ShardFinalized(shard_id))
+
+    def respond(self, response: Response) -> None:
+        """What a replica, or whoever carried out an effect, has to say."""
+        self._do(lambda core: core.respond(response))
+
+    # Effects
+
+    def _do(self, action: Callable[[StorageController], T]) -> T:
+        with self._lock:
+            result = action(self._core)
+            effects = self._core.process()
+        self._carry_out(effects)
+        return result
+
+    def _carry_out(self, effects: Iterable[ef.Effect]) -> None:
+        sinces: dict[int, Timestamp] = {}
+        for effect in effects:
+            match effect:
+                case ef.SendToReplica(_, command):
+                    self._replica(command)
+                case ef.DowngradeSince(shard, since):
+                    # The last downgrade comes with the tombstone, in its transaction.
+                    if not since.is_empty:
+                        sinces[shard] = Timestamp(since.value)
+                case ef.RegisterFinalization(shards):
+                    self._store.drop_shards(shards)
+                case ef.WriteStatus(global_id, status, error):
+                    _log.info("status", object=global_id, status=status, error=error)
+                case ef.ConnectReplica() | ef.DisconnectReplica():
+                    # The only replica is in this process.
+                    pass
+                case ef.InsertExport() | ef.DeleteExport():
+                    # The catalog's entry of the sink says where it began, and goes with it.
+                    pass
+                case _:
+                    raise FatalError(f"nobody asked for {type(effect).__name__}")
+        if sinces:
+            self._store.set_since(sinces)

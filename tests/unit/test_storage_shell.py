@@ -1,0 +1,171 @@
+"""The storage controller behind its lock: what it carries out, and what readers race against."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
+from slackwater.storage.controller.core import StorageController
+from slackwater.storage.controller.descriptions import (
+    CollectionDescription,
+    CollectionMetadata,
+    DurableState,
+    ExportDescription,
+    Other,
+    SinkAsOf,
+)
+from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.holds import Holder, HoldKind
+from slackwater.storage.controller.protocol import AllowCompaction, RunSink
+from slackwater.storage.controller.shell import Storage
+
+READER = Holder(HoldKind.STATEMENT, "app/1")
+NAMES = ("u1", "u2", "u3")
+
+
+@dataclass
+class Outside:
+    """Everything that the shell acts on."""
+
+    now_ms: int = 100
+    sinces: dict = field(default_factory=dict)
+    dropped: list = field(default_factory=list)
+    commands: list = field(default_factory=list)
+
+    def set_since(self, sinces):
+        self.sinces.update(sinces)
+
+    def drop_shards(self, shards):
+        self.dropped.extend(shards)
+
+
+@pytest.fixture
+def outside():
+    return Outside()
+
+
+def opened(outside, durable=None):
+    core = StorageController(durable or DurableState(), Frontier(0))
+    core.create_instance("i")
+    return Storage(core, outside, lambda: outside.now_ms, outside.commands.append)
+
+
+@pytest.fixture
+def storage(outside):
+    storage = opened(outside)
+    storage.create(
+        [
+            (
+                name,
+                CollectionDescription(Other()),
+                CollectionMetadata(number, Frontier(5), Frontier(20), state_shards=(number + 10,)),
+            )
+            for number, name in enumerate(NAMES, start=1)
+        ],
+        [(name, LagWriteFrontier(10)) for name in NAMES],
+    )
+    return storage
+
+
+def test_a_since_stops_at_a_hold_and_a_hold_at_a_since(storage):
+    hold = storage.acquire(NAMES[:2], READER)
+    assert hold.since == 10
+    storage.report([("u1", Frontier(40))])
+    assert storage.compactable("u1", 1) == Frontier(10)
+    assert storage.compactable("u1", 11) == Frontier(39)
+    assert storage.frontiers("u1") == (Frontier(10), Frontier(40))
+    with pytest.raises(StorageError) as caught:
+        storage.acquire(NAMES[:2], READER, Timestamp(9))
+    assert (caught.value.variant, caught.value.ids) == (Variant.READ_BEFORE_SINCE, ("u1", "u2"))
+    hold = storage.downgrade(hold, Timestamp(15))
+    assert storage.since("u1") == Frontier(15)
+    assert storage.release(hold)
+    assert not storage.release(hold)
+    assert storage.since("u1") == Frontier(30)
+
+
+def test_a_shard_that_is_held_is_not_finalized(storage, outside):
+    hold = storage.acquire(["u1"], READER)
+    storage.drop(["u1", "u2"], [])
+    assert storage.finalizable(10) == (2, 12)
+    storage.finalized(2)
+    assert storage.finalizable(10) == (12,)
+    storage.release(hold)
+    assert set(storage.finalizable(10)) == {1, 11, 12}
+    with pytest.raises(StorageError):
+        storage.acquire(["u1"], READER)
+    assert outside.sinces == {}
+
+
+def test_readers_know_since_when_they_may_use_files(storage, outside):
+    first = storage.acquire(["u1", "u2"], READER)
+    outside.now_ms = 200
+    second = storage.acquire(["u2", "u3"], READER)
+    view = storage.acquire(["u3"], Holder(HoldKind.VIEW, "u9"))
+    assert storage.opened_ms() == {1: 100, 2: 100, 3: 200}
+    outside.now_ms = 300
+    first = storage.downgrade(first, Timestamp(11))
+    assert storage.opened_ms() == {1: 300, 2: 200, 3: 200}
+    storage.release(second)
+    assert storage.opened_ms() == {1: 300, 2: 300}
+    assert [hold.holder for hold in storage.holds()] == [READER, view.holder]
+    assert storage.oldest_hold() == 10
+
+
+def test_another_policy_keeps_durably_what_was_reached(storage, outside):
+    storage.set_policy("u1", ValidFrom(Frontier(0)))
+    assert outside.sinces == {1: 10, 11: 19}
+    assert storage.since("u1") == Frontier(10)
+
+
+def test_sinks_run_where_they_are_told_to(storage, outside):
+    token = storage.prepare_export("u8", "u1")
+    given_up = storage.prepare_export("u9", "u1")
+    storage.cancel_prepare_export(given_up)
+    description = ExportDescription("u1", "i", "files", Frontier(12))
+    storage.create_export(token, description, [77])
+    assert outside.commands == []
+    storage.connect_replica("i", "r1")
+    run = RunSink("u8", description, SinkAsOf(Frontier(12)))
+    assert run in outside.commands
+    storage.report([("u8", Frontier(16))])
+    storage.report([("u1", Frontier(90))])
+    assert storage.since("u1") == Frontier(15)
+    storage.drop([], ["u8"])
+    assert outside.commands[-1] == AllowCompaction("u8", EMPTY_FRONTIER)
+    assert storage.since("u1") == Frontier(80)
+    assert storage.finalizable(10) == (77,)
+
+
+def test_shards_that_nobody_claims_are_dropped(outside):
+    storage = opened(outside, DurableState(unclaimed=frozenset({7}), unfinalized=frozenset({8})))
+    storage.reconcile([])
+    storage.reconcile([])
+    assert outside.dropped == [7]
+    assert set(storage.finalizable(10)) == {7, 8}
+    leaked = opened(outside, DurableState(mappings={7: "u9"}))
+    with pytest.raises(FatalError, match="DeleteMappings"):
+        leaked.reconcile([])
+
+
+def test_many_threads_leave_exact_counts(storage):
+    def work():
+        for _ in range(200):
+            hold = storage.acquire(["u1", "u2"], READER)
+            storage.report([("u1", Frontier(storage.upper("u1").value + 1))])
+            storage.release(storage.downgrade(hold, Timestamp(max(hold.since, 12))))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert storage.holds() == ()
+    assert storage.upper("u1").value <= 20 + 800
+    assert storage.since("u1").value == storage.upper("u1").value - 10
+    assert storage.since("u2") == Frontier(10)
