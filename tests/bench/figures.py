@@ -11,11 +11,12 @@ import sqlite3
 import statistics
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from tests.bench import persist_figures
+from tests.bench.figure import Figure
 from tests.product.application import Application, coordinators
 
 from slackwater.repr.frontier import Frontier
@@ -37,21 +38,6 @@ IDLE_S = 30
 COLLECTIONS = 10_000
 HOLDER = Holder(HoldKind.STATEMENT, "bench/1")
 MASTER = "local[2]"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured number. The smaller the better."""
-
-    name: str
-    what: str
-    unit: str
-    target: float
-    measured: float
-
-    @property
-    def passed(self):
-        return self.measured <= self.target
 
 
 class Coordinator:
@@ -280,6 +266,9 @@ FIGURES = {
     "visible": visible,
     "idle": idle,
     "start": start,
+    "commits": persist_figures.commits,
+    "appends": persist_figures.appends,
+    "compaction": persist_figures.compaction,
     "controller_core": controller_core,
 }
 

@@ -33,14 +33,26 @@ from slackwater.persist.client import (
     WriteResult,
 )
 from slackwater.persist.compaction import choose, compact
-from slackwater.persist.holds import HoldRegistry, SinceAdvanced
+from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import FileBody
-from slackwater.repr.frontier import TIMESTAMP_MAX
+from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier
+from slackwater.repr.read_policy import ValidFrom
+from slackwater.storage.controller.core import StorageController
+from slackwater.storage.controller.descriptions import (
+    CollectionDescription,
+    CollectionMetadata,
+    DurableState,
+    Other,
+)
+from slackwater.storage.controller.errors import StorageError
+from slackwater.storage.controller.holds import Holder, HoldKind
+from slackwater.storage.controller.shell import Storage
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
 KEYS = st.integers(0, 2)
 TRUTH = st.booleans()
+READER = Holder(HoldKind.SUBSCRIPTION, "app/1")
 COMMITS = st.lists(
     st.tuples(st.lists(st.tuples(KEYS, st.just(0), TRUTH), max_size=3), TRUTH),
     min_size=3,
@@ -86,6 +98,55 @@ class Listener:
     parts: tuple
 
 
+class Holds:
+    """The storage controller, by shard."""
+
+    def __init__(self, clock_ms):
+        core = StorageController(DurableState(), Frontier(0))
+        self.storage = Storage(core, self, clock_ms, lambda command: None)
+        self.dropped = set()
+
+    def set_since(self, sinces):
+        raise AssertionError("only compaction moves durable sinces")
+
+    def drop_shards(self, shards):
+        raise AssertionError("only definitions drop shards")
+
+    def add(self, shard, since):
+        metadata = CollectionMetadata(shard, Frontier(since), Frontier(0))
+        self.storage.create([(f"u{shard}", CollectionDescription(Other()), metadata)], ())
+
+    def retire(self, shard):
+        """Drops the shard's collection; whether nobody can read the shard any more."""
+        self.dropped.add(shard)
+        self.storage.drop([f"u{shard}"], [])
+        return shard in self.storage.finalizable(10**6)
+
+    def since(self, shard):
+        try:
+            return self.storage.since(f"u{shard}").value
+        except StorageError:
+            return 0
+
+    def advance_since(self, shard, to):
+        if shard in self.dropped:
+            return self.since(shard) or to
+        self.storage.set_policies([(f"u{shard}", ValidFrom(Frontier(to)))])
+        return self.since(shard)
+
+    def acquire(self, shard, as_of):
+        return self.storage.acquire([f"u{shard}"], READER, as_of)
+
+    def downgrade(self, hold, time):
+        return self.storage.downgrade(hold, time)
+
+    def release(self, hold):
+        return self.storage.release(hold)
+
+    def opened_ms(self):
+        return self.storage.opened_ms()
+
+
 class Shards(RuleBasedStateMachine):
     shards = Bundle("shards")
     spare = Bundle("spare")
@@ -98,7 +159,7 @@ class Shards(RuleBasedStateMachine):
         self.now_ms = 1_000
         self.epoch = 1
         self.client = self.env.lead(clock=lambda: self.now_ms)
-        self.registry = HoldRegistry(lambda: self.now_ms)
+        self.registry = Holds(lambda: self.now_ms)
         self.former = []
         self.model: dict[int, Model] = {}
         self.tables_upper = 0
@@ -131,6 +192,7 @@ class Shards(RuleBasedStateMachine):
         shard = new_shard(self.client, DESC, upper, grouped=grouped)
         assert shard not in self.model
         self.model[shard] = Model(grouped, upper=self.tables_upper if grouped else 0)
+        self.registry.add(shard, 0)
         return shard
 
     @rule(shard=spare)
@@ -250,15 +312,14 @@ class Shards(RuleBasedStateMachine):
     @rule(target=listeners, shard=shards | spare, back=st.integers(0, 6))
     def listen(self, shard, back):
         """I12, I24: a hold is given from the since on, and keeps its time readable."""
-        model = self.model[shard]
         if not self.upper(shard):
             return None
         as_of = max(0, min(self.upper(shard), 10**6) - 1 - back)
-        if as_of < self.registry.since(shard) or model.tombstone:
-            with pytest.raises(SinceAdvanced):
-                self.registry.acquire({shard}, min(as_of, TIMESTAMP_MAX - 1))
+        if as_of < self.registry.since(shard) or shard in self.registry.dropped:
+            with pytest.raises(StorageError):
+                self.registry.acquire(shard, as_of)
             return None
-        hold = self.registry.acquire({shard}, as_of)
+        hold = self.registry.acquire(shard, as_of)
         found = Counter(self.client.snapshot(shard, as_of)["k"].to_pylist())
         parts = self.client.parts_at(shard, as_of)
         listener = Listener(shard, as_of, as_of + 1, found, hold, parts)
@@ -312,7 +373,8 @@ class Shards(RuleBasedStateMachine):
             assert done == (not model.dropped)
             if done:
                 model.since = max(model.since, since)
-        assert self.client.state(shard).since <= self.registry.since(shard)
+        if shard not in self.registry.dropped:
+            assert self.client.state(shard).since <= self.registry.since(shard)
 
     @rule(shard=shards, since=st.integers(0, 12))
     def set_since(self, shard, since):
@@ -344,9 +406,10 @@ class Shards(RuleBasedStateMachine):
         self.former = [self.client]
         self.client = self.env.lead(expected_epoch=self.epoch, clock=lambda: self.now_ms)
         self.epoch += 1
-        self.registry = HoldRegistry(lambda: self.now_ms)
+        self.registry = Holds(lambda: self.now_ms)
         for shard, model in self.model.items():
-            self.registry.advance_since(shard, model.since)
+            if not model.tombstone:
+                self.registry.add(shard, model.since)
         self.open = []
 
     @rule(shard=shards)

@@ -21,7 +21,7 @@ from slackwater.adapter.catalog.ops import (
     apply,
 )
 from slackwater.adapter.system_relations import system_items, system_schemas
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, user_id
 from slackwater.repr.relation import RelationDesc
 
@@ -320,6 +320,41 @@ def test_a_staged_change_is_seen_when_it_is_published(store):
     assert catalog.state.get("default", "t") == diff.created[0]
     with pytest.raises(FatalError), catalog.stage([DropItem(user_id(10))]) as change:
         change.publish()
+
+
+class Forgetful:
+    """Loses the answer of the next transaction, which happens or not."""
+
+    def __init__(self, transactor):
+        self._transactor = transactor
+        self.happens: bool | None = None
+
+    def transact(self, *steps):
+        happens, self.happens = self.happens, None
+        if happens is None or happens:
+            self._transactor.transact(*steps)
+        if happens is not None:
+            raise user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="lost")
+
+
+@pytest.mark.parametrize("happens", [True, False])
+def test_a_change_whose_answer_was_lost_is_found_out(store, happens):
+    transactor, tables = store
+    forgetful = Forgetful(transactor)
+    catalog = reopen((forgetful, tables))
+    catalog.resolve()
+    forgetful.happens = happens
+    with refused("SLACKWATER_METASTORE_UNAVAILABLE", "08006"):
+        catalog.transact([CreateItem(item(10, "t"))])
+    if happens:
+        for attempt in (catalog.resolve, lambda: catalog.transact([CreateItem(item(11, "u"))])):
+            with pytest.raises(FatalError, match="happened"):
+                attempt()
+        assert reopen(store).state.get("default", "t").id == user_id(10)
+    else:
+        catalog.resolve()
+        catalog.transact([CreateItem(item(10, "t"))])
+        assert reopen(store).state.revision == catalog.state.revision == 1
 
 
 def test_ids_are_never_reused(store):

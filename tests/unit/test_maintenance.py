@@ -17,14 +17,15 @@ from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.persist import garbage, holds
-from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.blobs import LocalBlobs, file_part
+from slackwater.persist.client import PersistClient
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.leadership import Fenced, acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.persist.tables import garbage as garbage_table
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -80,6 +81,11 @@ class Leader:
         body = {**self.context(), "name": name, "schema": DESC.to_json(), "properties": properties}
         self.calls["/v1/catalog/create_table"](body)
         return self.env.state.get("default", name)
+
+    def add_column(self, table: str, **rest):
+        added = {"type": "string", "nullable": True, **rest}
+        body = {**self.context(), "name": table, "changes": [{"add_column": added}]}
+        return self.calls["/v1/catalog/alter_table"](body)
 
     def drop(self, name: str) -> None:
         self.calls["/v1/catalog/drop_table"]({**self.context(), "name": name})
@@ -288,6 +294,77 @@ def test_files_are_deleted_when_lease_and_holds_have_passed(leader):
     leader.release(elsewhere)
 
 
+def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+
+    def filled(*keys):
+        for key in keys:
+            leader.insert(table, key)
+        leader.pass_time(5_000)
+        maintenance.turn()
+
+    filled(1, 2, 3)
+    first = leader.files(table)
+    filled(4, 5, 6)
+    monkeypatch.setattr(leader.env.worker, "_clock_ms", leader.clock)
+    leader.env.worker._tick_began_ms = leader.clock.now_ms - 60_000
+    leader.pass_time(10 * garbage.LEASE_MS)
+    maintenance.turn()
+    assert first <= leader.files(table)
+    leader.env.worker._tick_began_ms = None
+    maintenance.turn()
+    assert not first & leader.files(table)
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_other(leader, monkeypatch):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    for keys in ((1, 2, 3), (4, 5, 6), (7, 8, 9)):
+        for key in keys:
+            leader.insert(table, key)
+        leader.pass_time(5_000)
+        maintenance.turn()
+    waiting = garbage_of(leader)
+    assert len(waiting) == 2
+    stuck = min(waiting)
+    delete = LocalBlobs.delete
+
+    def partly(blobs, uri):
+        if uri == stuck:
+            raise user_error("SLACKWATER_STORAGE_UNAVAILABLE", what=uri, reason="no")
+        delete(blobs, uri)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalBlobs, "delete", partly)
+        leader.pass_time(2 * garbage.LEASE_MS)
+        maintenance.turn()
+        assert garbage_of(leader) == {stuck}
+    maintenance.turn()
+    assert garbage_of(leader) == set()
+
+
+def test_a_shard_that_cannot_be_merged_keeps_no_other(leader, monkeypatch):
+    tables = [leader.create(f"t{number}") for number in range(2)]
+    maintenance = leader.maintenance()
+    for table in tables:
+        for key in (1, 2, 3):
+            leader.insert(table, key)
+    leader.pass_time(5_000)
+    with monkeypatch.context() as patched:
+
+        def full(self, updates, directory):
+            if directory.endswith(f"/{tables[0].shard_id}"):
+                raise user_error("SLACKWATER_NO_SPACE", what="a data file", path=directory)
+            return file_part(self.blobs, updates, directory)
+
+        patched.setattr(PersistClient, "file_part", full)
+        maintenance.turn()
+    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [3, 1]
+    maintenance.turn()
+    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [1, 1]
+
+
 def test_the_lease_of_an_earlier_leader_keeps_files_and_times(leader, engine, tmp_path, clock):
     table = leader.create("t")
     maintenance = leader.maintenance(lease_ms=3 * garbage.LEASE_MS)
@@ -407,6 +484,46 @@ def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
     assert leader.files(table) == named
     assert elsewhere.exists()
     assert leader.keys(table) == [1, 2, 3]
+
+
+def test_a_column_is_added_to_what_is_there(leader):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    leader.insert(table, 1)
+    leader.insert(table, 2)
+    wide = leader.add_column("t", name=["note"])
+    assert wide["schema"]["fields"][1]["name"] == "note"
+    # A statement that was planned before names no such column.
+    leader.insert(table, 3)
+    leader.pass_time(5_000)
+    maintenance.turn()
+    (item,) = [leader.env.state.get("default", "t")]
+    assert len(leader.env.persist.parts(table.shard_id)) == 1
+    bound = leader.bind(item)
+    rows = leader.env.persist.snapshot(table.shard_id, bound["timestamp"]).to_pylist()
+    leader.release(bound)
+    assert sorted(row["k"] for row in rows) == [1, 2, 3]
+    assert {row["note"] for row in rows} == {None}
+    assert leader.env.persist.state(table.shard_id).desc == item.desc
+    assert item.create_sql.endswith("(`k` INT, `note` STRING)")
+
+
+@pytest.mark.parametrize(
+    ("change", "condition"),
+    [
+        ({"name": ["K"]}, "SLACKWATER_DUPLICATE_COLUMN"),
+        ({"name": ["s", "x"]}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "nullable": False}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "default": "1"}, "SLACKWATER_UNSUPPORTED"),
+        ({"name": ["n"], "type": "variant"}, "SLACKWATER_UNSUPPORTED_TYPE"),
+    ],
+)
+def test_columns_that_cannot_be_added(leader, change, condition):
+    table = leader.create("t")
+    with pytest.raises(SlackwaterError) as caught:
+        leader.add_column("t", **change)
+    assert caught.value.condition == condition
+    assert leader.env.persist.state(table.shard_id).desc == DESC
 
 
 def test_a_turn_is_bounded_and_the_next_one_goes_on(leader):

@@ -184,6 +184,23 @@ def test_usage_counts_each_file_once(env):
     assert gone.garbage_bytes == found[dropped].size_bytes
 
 
+def test_a_checksum_goes_with_its_file(env):
+    client = env.lead()
+    shard = own_shard(client)
+    uri = file_append(client, shard, 0)
+    path = path_of(uri)
+    checksum = path.with_name(f".{path.name}.crc")
+    checksum.write_bytes(b"crc")
+    left = path.with_name(".other.parquet.crc")
+    files = [GarbageFile(each.as_uri(), shard, 3, 0) for each in (path, checksum, left)]
+    client.transact(lambda conn: garbage.adopt_orphans(conn, files, NOW_MS))
+    assert listed(env) == [(left.as_uri(), False)]
+    for _ in range(2):
+        client.blobs.delete(uri)
+    assert not path.exists()
+    assert not checksum.exists()
+
+
 # Tombstones
 
 

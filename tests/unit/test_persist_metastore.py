@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import pytest
 from sqlalchemy import event, select, text, update
 from sqlalchemy.exc import OperationalError
-from tests.persistence import contents, new_environment, own_shard, updates
+from tests.persistence import EAGER, compacted, contents, new_environment, own_shard, updates
 
 from slackwater.persist import holds
-from slackwater.persist.client import Append
+from slackwater.persist.blobs import local_path
+from slackwater.persist.client import Append, WriteResult
 from slackwater.persist.leadership import Fenced, acquire, check_epoch, current_leader
 from slackwater.persist.metastore import (
     Patience,
@@ -242,27 +244,73 @@ def test_a_lost_commit_is_resolved_after_a_takeover(env, after):
     assert len(contents(env.lead(expected_epoch=2), shard, 0)) == int(after)
 
 
-@pytest.mark.parametrize("after", [True, False])
-def test_an_unknown_outcome_is_said_and_read_again(env, after):
-    clock = Clock()
-    client = env.lead(patience=clock.patience())
-    shard = own_shard(client)
-    break_next_commit(env.engine, after=after)
-    away = []
+@contextmanager
+def metastore_away(engine):
+    """The next commit breaks; from its last step on nothing can begin until the block ends."""
+    away: list[int] = []
 
     def refuse(*arguments):
-        if not away:
-            return
-        raise OperationalError("BEGIN", {}, Gone("away"), connection_invalidated=True)
+        if away:
+            raise OperationalError("BEGIN", {}, Gone("away"), connection_invalidated=True)
 
-    event.listen(env.engine, "begin", refuse)
-    part = client.inline_part(updates((1, "a", 0, 1)))
-    with pytest.raises(SlackwaterError, match="not known"):
-        client.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: away.append(1)])
+    event.listen(engine, "begin", refuse)
+    yield away
     away.clear()
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_an_unknown_outcome_is_said_and_read_again(env, after):
+    client = env.lead(patience=Clock().patience())
+    shard = own_shard(client)
+    break_next_commit(env.engine, after=after)
+    part = client.inline_part(updates((1, "a", 0, 1)))
+    with metastore_away(env.engine) as away, pytest.raises(SlackwaterError, match="not known"):
+        client.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: away.append(1)])
     client.advance({shard: 1})
     assert client.state(shard).upper == 1
     assert len(contents(client, shard, 0)) == int(after)
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("asked", [True, False])
+def test_i8_an_unknown_outcome_is_resolved_by_its_write_id(env, after, asked):
+    client = env.lead(patience=Clock().patience())
+    shard = own_shard(client)
+    break_next_commit(env.engine, after=after)
+    append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
+    write = {"w": WriteResult(0, 1, 0)}
+    with metastore_away(env.engine) as away, pytest.raises(SlackwaterError, match="not known"):
+        client.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
+    if asked:
+        assert client.written("w") == (write["w"] if after else None)
+        assert client.state(shard).upper == int(after)
+    assert client.commit([append], write_ids=write) is not after
+    assert contents(client, shard, 0) == [(1, "a")]
+    assert client.written("w") == write["w"]
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_merge_whose_outcome_was_unknown_loses_nothing(env, after):
+    client = env.lead(patience=Clock().patience())
+    shard = own_shard(client)
+    for time in range(3):
+        part = client.file_part(updates((time, "a", time, 1)), client.shard_directory(shard))
+        client.commit([Append(shard, time, time + 1, (part,))])
+    with metastore_away(env.engine) as away:
+
+        def leave(*_):
+            away.append(1)
+
+        event.listen(env.engine, "commit", leave)
+        break_next_commit(env.engine, after=after)
+        with pytest.raises(SlackwaterError, match="not known"):
+            compacted(client, shard, 2, replace(EAGER, inline_bytes=0))
+        event.remove(env.engine, "commit", leave)
+    client.advance({shard: 3})
+    assert len(client.parts(shard)) == (1 if after else 3)
+    assert contents(client, shard, 2) == [(0, "a"), (1, "a"), (2, "a")]
+    for part in client.parts(shard):
+        assert local_path(part.body.uri).exists()
 
 
 def test_leases(env):

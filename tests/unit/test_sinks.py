@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from tests.coordination import Place
 
+from slackwater.adapter.coordinator import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Frontier
 
 
 @pytest.fixture
@@ -131,10 +133,10 @@ def test_a_relation_that_does_not_fit_is_refused(place, out):
     place.sql("ALTER SINK IF EXISTS other SET FROM t")
     assert "no sink" in place.notices[0]["message"]
     # A relation that begins behind what the sink has still to read.
-    shard = place.item("u").shard_id
-    place.env.persist.set_since({shard: place.env.persist.tables_upper() + 60_000})
+    begins = Frontier(place.env.persist.tables_upper() + 60_000)
+    place.env.storage.leave_unreadable(place.item("u").id, begins)
     assert refused(place, "ALTER SINK s SET FROM u") == "SLACKWATER_NO_VALID_TIMESTAMP"
-    assert place.env.holds.oldest(shard) is None
+    assert not any(place.item("u").id in hold.ids for hold in place.env.storage.holds())
 
 
 def test_a_sink_that_cannot_write_is_not_redirected(place, out):
@@ -151,3 +153,42 @@ def test_a_sink_that_cannot_write_is_not_redirected(place, out):
     place.sql("ALTER SINK s SET FROM u")
     caught_up(place, out, place.write("u", row(3, "b")))
     assert written(out) == {(1, "a", 1): 1, (2, "a", 1): 1, (3, "b", 1): 1}
+
+
+class Clock:
+    """The wall clock, and what a test adds to it."""
+
+    def __init__(self):
+        self.ahead_ms = 0
+
+    def __call__(self):
+        return wall_clock_ms() + self.ahead_ms
+
+
+def test_a_sink_that_stands_still_keeps_its_input_readable_after_a_restart_too(env, out):
+    """Its hold is durable: nothing that it has still to write may be compacted away."""
+    clock = Clock()
+    place = Place(env, clock=clock)
+    place.table("t", k="long", v="string")
+    create(place, out)
+    caught_up(place, out, place.write("t", row(1, "a")))
+    hidden = out.rename(out.with_name("hidden"))
+    out.write_text("in the way")
+    for number in (2, 3):
+        place.write("t", row(number, "a"))
+        clock.ahead_ms += 3_600_000
+        place.env.committer.flush()
+        needed = place.env.persist.upper(place.item("s").progress_shard) - 1
+        assert place.env.since(place.item("t")).value <= needed
+        assert needed < place.env.upper(place.item("t")).value - 1_000_000
+        place.restart()
+        assert place.env.since(place.item("t")).value <= needed
+    out.unlink()
+    hidden.rename(out)
+    caught_up(place, out, place.write("t", row(4, "a")))
+    assert written(out) == {(k, "a", 1): 1 for k in range(1, 5)}
+    place.wait(lambda: place.env.since(place.item("t")).value > needed)
+    progress = place.item("s").progress_shard
+    place.sql("DROP SINK s")
+    assert progress not in place.env.persist.shard_ids()
+    place.close()

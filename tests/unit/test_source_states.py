@@ -10,7 +10,7 @@ from tests.persistence import new_shard
 from slackwater.adapter.group_commit import CommitSettings, GroupCommitter
 from slackwater.adapter.oracle import TimestampOracle
 from slackwater.adapter.persist_log import PersistTableLog
-from slackwater.adapter.source_states import SourceStates
+from slackwater.adapter.source_states import SourceStates, create_state
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -61,7 +61,7 @@ class World:
         )
         self.committer.start()
         self.states = SourceStates(self.client, self.committer)
-        self.client.transact(lambda conn: self.states.create(conn, SOURCE))
+        self.client.transact(lambda conn: create_state(conn, SOURCE))
         self.changed = threading.Condition()
         self.outcomes = []
         self.runner = IngestionRunner(self.commit, self.states.record, clock)

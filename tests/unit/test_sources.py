@@ -8,6 +8,7 @@ from tests.coordination import Place
 
 from slackwater.adapter.group_commit import Write
 from slackwater.adapter.source_states import HISTORY_KEPT, source_states, source_status_history
+from slackwater.persist.parts import Uniform
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.ingestion import SourceStatus, StatusChange
 
@@ -118,6 +119,17 @@ def test_tpch_has_its_tables_beside_it_and_goes_on_after_a_restart(place):
     assert keys == {row["o_orderkey"] for row in first} == set(range(1, 151))
     assert {row["l_orderkey"] for row in place.rows("lineitem", upper)} == keys
     assert place.rows("orders", upper) != first
+
+
+def test_a_large_snapshot_is_in_files_that_the_commit_only_registers(place):
+    place.sql("CREATE SOURCE shop FROM LOAD GENERATOR TPCH (SCALE FACTOR 0.01) FOR ALL TABLES")
+    shard = place.item("lineitem").shard_id
+    (part,) = place.env.persist.parts_at(shard, place.env.persist.tables_upper() - 1)
+    (row,) = place.rows("shop_progress")
+    assert row == {"offset": 1}
+    (bound,) = place.updates("shop_progress")
+    assert part.body.uniform == Uniform(bound["__time"], 1)
+    assert part.rows == len(place.rows("lineitem")) > 50_000
 
 
 def test_statistics_and_history_outlive_the_process(place):

@@ -128,18 +128,18 @@ def test_sinks_run_where_they_are_told_to(storage, outside):
     given_up = storage.prepare_export("u9", "u1")
     storage.cancel_prepare_export(given_up)
     description = ExportDescription("u1", "i", "files", Frontier(12))
-    storage.create_export(token, description)
+    storage.create_export(token, description, [77])
     assert outside.commands == []
     storage.connect_replica("i", "r1")
     run = RunSink("u8", description, SinkAsOf(Frontier(12)))
     assert run in outside.commands
     storage.report([("u8", Frontier(16))])
     storage.report([("u1", Frontier(90))])
-    assert storage.export_frontier("u8") == Frontier(16)
     assert storage.since("u1") == Frontier(15)
     storage.drop([], ["u8"])
     assert outside.commands[-1] == AllowCompaction("u8", EMPTY_FRONTIER)
     assert storage.since("u1") == Frontier(80)
+    assert storage.finalizable(10) == (77,)
 
 
 def test_shards_that_nobody_claims_are_dropped(outside):

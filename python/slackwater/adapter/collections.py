@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -31,12 +33,6 @@ from slackwater.storage.controller.shell import Storage
 DEFAULT_RETAIN_MS = 1000
 INSTANCE = "quickstart"
 REPLICA = "r1"
-
-
-def shards_of(item: CatalogItem) -> tuple[int, ...]:
-    """The durable shards of an item: its own and its internal ones."""
-    own = () if item.shard_id is None else (item.shard_id,)
-    return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
 
 
 def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
@@ -70,6 +66,25 @@ def export_description(item: CatalogItem) -> ExportDescription:
 
 def _begin(sink: CatalogItem) -> Frontier:
     return Frontier(int(sink.details["as_of"]))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderShards:
+    """The shards, as the effects of the controller need them."""
+
+    persist: PersistClient
+
+    def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
+        self.persist.set_since(sinces)
+
+    def drop_shards(self, shard_ids: Sequence[int]) -> None:
+        """Drops the shards in one transaction."""
+
+        def drop(conn: Connection) -> None:
+            for shard_id in shard_ids:
+                self.persist.drop_shard(conn, shard_id)
+
+        self.persist.transact(drop)
 
 
 @dataclass(slots=True)
@@ -113,7 +128,9 @@ class Collections:
             self._hold_inputs(item, after)
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
-        """RETAIN HISTORY may have changed. What is gone does not come back."""
+        """RETAIN HISTORY may have changed, or what a sink reads. History does not come back."""
+        if after.kind is ItemKind.SINK and before.depends_on != after.depends_on:
+            self.alter_export(after)
         if _is_stored(after) and retention(before) != retention(after):
             self.storage.set_policy(after.id, retention(after))
 
@@ -144,7 +161,23 @@ class Collections:
         token = self._prepared.pop(item.id, None)
         if token is None:
             token = self.storage.prepare_export(item.id, item.depends_on[0])
-        self.storage.create_export(token, export_description(item))
+        self.storage.create_export(token, export_description(item), shards_of(item))
+        self._report_progress(item)
+
+    def alter_export(self, item: CatalogItem) -> None:
+        """A sink goes on with another input, which is held where the sink needs it."""
+        self._report_progress(item)
+        self.storage.alter_export(item.id, export_description(item))
+
+    def _report_progress(self, item: CatalogItem) -> None:
+        """What the sink still needs: its as-of before it has begun, then what follows its files.
+
+        An export needs its input from one step before what is reported of it.
+        """
+        begun = Frontier(_begin(item).value + 1)
+        if item.progress_shard is not None:
+            begun = max(begun, Frontier(self.persist.upper(item.progress_shard)))
+        self.storage.report([(item.id, begun)])
 
     def report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
         """Views were written up to here: what they still need of their inputs moves with them."""
@@ -159,15 +192,17 @@ class Collections:
     def _collection(
         self, item: CatalogItem
     ) -> tuple[GlobalId, CollectionDescription, CollectionMetadata]:
-        shard, *states = shards_of(item)
-        found = self.persist.state(shard)
+        if item.shard_id is None:
+            raise AssertionError(f"{item.id} is not stored")
+        found = self.persist.state(item.shard_id)
         source = Other() if item.kind is ItemKind.MATERIALIZED_VIEW else Table()
         metadata = CollectionMetadata(
-            shard_id=shard,
+            shard_id=item.shard_id,
             since=Frontier(found.since),
             upper=Frontier(found.upper),
             shares_tables_upper=found.grouped,
-            state_shards=tuple(states),
+            state_shards=tuple(int(each) for each in item.details.get("states") or ()),
+            beside=() if item.errors_shard is None else (item.errors_shard,),
         )
         return item.id, CollectionDescription(source), metadata
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.collections import INSTANCE, REPLICA, Collections, recovered
+from slackwater.adapter.collections import INSTANCE, REPLICA, Collections, LeaderShards, recovered
 from slackwater.adapter.definitions import Definitions, object_json
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
@@ -34,6 +34,7 @@ from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
 from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
+from slackwater.adapter.upgrade import upgrade
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writes import Writes
@@ -43,7 +44,8 @@ from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
-from slackwater.repr.errors import user_error
+from slackwater.persist.leadership import Fenced
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -88,9 +90,7 @@ class Coordinator:
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._sources)
-        self._definitions = Definitions(
-            env, self._views, self._sources, self._sinks, self._implications
-        )
+        self._definitions = Definitions(env, self._views, self._sources, self._implications)
         self._statements = Statements(
             env,
             self._reads,
@@ -126,12 +126,13 @@ class Coordinator:
             system_schemas=system_schemas(),
             system_items=system_items(),
         )
+        upgrade(persist, catalog)
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
         watch = FrontierWatch()
         holder: list[Coordinator] = []
         storage = Storage(
             recovered(persist, catalog.state),
-            persist,
+            LeaderShards(persist),
             steady_ms,
             lambda command: holder[0].obey(command),
         )
@@ -462,8 +463,22 @@ class Coordinator:
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING_INTERVAL_S):
             self._end_idle_sessions()
+            if not self._catalog_is_certain():
+                return
             with self._env.ddl:
                 self._implications.retry()
+
+    def _catalog_is_certain(self) -> bool:
+        """False: the coordinator has to start again, with the catalog as it is."""
+        try:
+            self._env.catalog.resolve()
+        except FatalError as error:
+            self._on_fatal(str(error))
+            return False
+        except (SlackwaterError, Fenced):
+            # The metastore is still away, or the committer ends the coordinator anyway.
+            return True
+        return True
 
     def _end_idle_sessions(self) -> None:
         oldest_ms = self._env.now() - IDLE_SESSION_MS

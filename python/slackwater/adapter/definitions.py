@@ -32,25 +32,28 @@ from slackwater.adapter.catalog.ops import (
     RenameItem,
     apply,
 )
-from slackwater.adapter.collections import shards_of
+from slackwater.adapter.columns import refuse_new_column, with_column
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
 from slackwater.adapter.render import create_table_sql
 from slackwater.adapter.sessions import Context, Session
-from slackwater.adapter.sinks import SinkRunner
+from slackwater.adapter.sinks import PROGRESS
 from slackwater.adapter.source_drafts import Drafts, propagates_errors
+from slackwater.adapter.source_states import create_state
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.views import Views
 from slackwater.adapter.watch import Cancellation
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import statements as st
 from slackwater.sql import variables
 from slackwater.sql.canonical import to_sql
 from slackwater.sql.durations import parse_duration
 from slackwater.sql.names import QualifiedName, resolve, resolve_schema
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 RETAIN_HISTORY = "retain_history"
 _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
@@ -64,13 +67,11 @@ class Definitions:
         env: Environment,
         views: Views,
         sources: Sources,
-        sinks: SinkRunner,
         implications: Implications,
     ) -> None:
         self._env = env
         self._views = views
         self._sources = sources
-        self._sinks = sinks
         self._drafts = Drafts(env)
         self._implications = implications
 
@@ -158,14 +159,20 @@ class Definitions:
     def alter_table(
         self, context: Context, schema_name: str, name: str, changes: Sequence[Mapping[str, Any]]
     ) -> CatalogItem:
-        """Applies property and comment changes; others are refused with SLACKWATER_UNSUPPORTED."""
+        """Adds columns, applies property and comment changes; others are SLACKWATER_UNSUPPORTED.
+
+        Raises what `slackwater.adapter.columns` raises.
+        """
         with self._env.ddl:
             item = self._env.state.get(schema_name, name)
             details = dict(item.details)
             properties = dict(details.get("properties") or {})
-            comment = item.comment
+            comment, desc = item.comment, item.desc
             for change in changes:
                 match change:
+                    case {"add_column": {"name": _} as added} if desc is not None:
+                        refuse_new_column(item, self._env.state)
+                        desc = with_column(item, desc, added)
                     case {"set_property": {"name": str(key), "value": str(value)}}:
                         if key == RETAIN_HISTORY:
                             details["retain_history_ms"] = _retain(value)
@@ -182,8 +189,25 @@ class Definitions:
                     case _:
                         raise _unsupported_alter(next(iter(change)), item)
             details["properties"] = properties
-            self._change([AlterItem(item.id, details=details, comment=comment)], context.user)
+            altered = AlterItem(item.id, details=details, comment=comment)
+            self._change(self._with_columns(item, desc, altered), context.user)
             return self._env.state.item(item.id)
+
+    def _with_columns(
+        self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
+    ) -> Callable[[Connection], Sequence[CatalogOp]]:
+        """The alteration, and with it the columns of the item and of its shard."""
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            before, shard_id = item.desc, item.shard_id
+            if desc is None or before is None or desc == before or shard_id is None:
+                return [altered]
+            self._env.persist.set_desc(conn, shard_id, desc, before)
+            retain_ms = item.details.get("retain_history_ms")
+            sql = create_table_sql(item.full_name, desc, retain_ms, altered.comment)
+            return [replace(altered, desc=desc, create_sql=sql)]
+
+        return make
 
     def rename(self, context: Context, item: CatalogItem, schema_name: str, name: str) -> None:
         with self._env.ddl:
@@ -325,7 +349,16 @@ class Definitions:
                 self._env.collections.prepare_export(item_id, written.id)
             try:
                 item = self._drafts.draft_sink(item_id, schema, name, context, statement, written)
-                self._change([CreateItem(item)], context.user)
+
+                def make(conn: Connection) -> Sequence[CatalogOp]:
+                    as_of = Timestamp(int(item.details["as_of"]))
+                    shard_id = self._env.persist.create_shard(
+                        conn, PROGRESS, since=as_of, upper=as_of, grouped=False
+                    )
+                    details = {**item.details, "progress_shard": shard_id}
+                    return [CreateItem(replace(item, details=details))]
+
+                self._change(make, context.user)
             finally:
                 self._env.collections.cancel_export(item_id)
 
@@ -345,26 +378,29 @@ class Definitions:
         sink = self._env.state.get(schema, own, ItemKind.SINK)
         written = find_item(self._env.state, statement.from_name, context)
         self._drafts.redirect_sink(sink, written)
-        self._wait_until_out(session, sink, self._env.oracle.read_ts())
-        with self._env.ddl:
-            sink = self._env.state.item(sink.id)
-            written = self._env.state.item(written.id)
-            change = self._drafts.redirect_sink(sink, written)
-            if written.shard_id is None or change.depends_on == sink.depends_on:
-                return
-            self._sinks.prepare(sink, written.shard_id)
-            try:
-                self._check_readable(sink, written)
-                self._change([change], context.user)
-            except BaseException:
-                self._sinks.cancel(sink.id)
-                raise
+        time = self._env.oracle.read_ts()
+        # Held before the sink gets there, so that it can be read where the sink is then.
+        hold = self._env.hold([written], Holder(HoldKind.DEFINITION, sink.id))
+        try:
+            self._check_readable(sink, written, hold, time)
+            self._wait_until_out(session, sink, time)
+            with self._env.ddl:
+                sink = self._env.state.item(sink.id)
+                change = self._drafts.redirect_sink(sink, self._env.state.item(written.id))
+                if change.depends_on != sink.depends_on:
+                    self._change([change], context.user)
+        finally:
+            self._env.storage.release(hold)
 
     def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
-        """Returns when the sink has written everything up to `time`."""
+        """Returns when it is on record that the sink has written everything up to `time`."""
+
+        def out() -> Frontier:
+            return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
+
         timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
         if not self._env.watch.wait_until(
-            lambda: self._sinks.frontier(sink.id).value > time,
+            lambda: out().value > time,
             timeout_s or 10.0**9,
             Cancellation(),
         ):
@@ -373,16 +409,17 @@ class Definitions:
                 objectName=sink.full_name,
                 timestamp=str(time),
                 seconds=f"{timeout_s:g}",
-                complete=str(self._sinks.frontier(sink.id).last_complete()),
+                complete=str(out().last_complete()),
             )
 
-    def _check_readable(self, sink: CatalogItem, written: CatalogItem) -> None:
-        since, needed = self._env.since(written), self._sinks.reads_from(sink)
-        if since.value > needed:
+    def _check_readable(
+        self, sink: CatalogItem, written: CatalogItem, hold: ReadHold, time: Timestamp
+    ) -> None:
+        if hold.since > time:
             raise user_error(
                 "SLACKWATER_NO_VALID_TIMESTAMP",
-                details=f"the sink {sink.full_name} goes on from {needed}, "
-                f"and {written.full_name} can be read from {since.value} on",
+                details=f"the sink {sink.full_name} goes on from {time}, "
+                f"and {written.full_name} can be read from {hold.since} on",
             )
 
     def _drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
@@ -479,7 +516,7 @@ class Definitions:
             since = self._env.oracle.read_ts()
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
-                    self._sources.create(conn, item.id)
+                    create_state(conn, item.id)
             return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
 
         return make

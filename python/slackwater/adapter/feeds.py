@@ -178,9 +178,8 @@ class QueryFeed:
             if item.shard_id is None or item.desc is None:
                 continue
             parts = self._env.persist.parts_between(item.shard_id, lower, upper)
-            table = self._env.persist.read(
-                parts, item.desc, lower=lower, upper=upper, columns=(TIME_COLUMN,)
-            )
+            # No columns but the time and the diff, which are always read.
+            table = self._env.persist.read(parts, item.desc, lower=lower, upper=upper, columns=())
             times.update(Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist())
         return sorted(times)
 

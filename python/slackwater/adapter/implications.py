@@ -53,10 +53,6 @@ class Implications:
                 if item.kind is ItemKind.SINK:
                     self._env.collections.create_export(item)
                 self._start(item)
-            for change in diff.altered:
-                if change.before.depends_on != change.after.depends_on:
-                    self._stop(change.before)
-                    self._start(change.after)
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 

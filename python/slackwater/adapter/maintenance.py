@@ -32,7 +32,7 @@ from slackwater.persist.compaction import (
 from slackwater.persist.garbage import LEASE_MS, ORPHAN_AGE_MS, GarbageFile
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.tables import parts as parts_table
-from slackwater.repr.errors import FatalError
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.storage.controller.errors import StorageError
 
@@ -225,9 +225,17 @@ class Maintenance:
         owners = {s: item for item in self._env.state.items.values() for s in shards_of(item)}
         left = _Left(settings.merges_per_turn, settings.large_merges_per_turn)
         for position, shard_id in enumerate(taken):
-            if self._stopping.is_set() or not self._compact_shard(
-                shard_id, owners.get(shard_id), left
-            ):
+            try:
+                done = not self._stopping.is_set() and self._compact_shard(
+                    shard_id, owners.get(shard_id), left
+                )
+            except (FatalError, Fenced):
+                raise
+            except Exception:
+                _log.exception("compaction failed", shard=shard_id)
+                self._agenda.add([shard_id], self._clock_ms() + settings.revisit_ms)
+                continue
+            if not done:
                 self._agenda.add(taken[position:], self._clock_ms())
                 return
 
@@ -301,7 +309,7 @@ class Maintenance:
             # Asked anew for each: a hold that is taken later reads parts that are there now.
             until_ms = garbage.condemnable_until(
                 self._clock_ms(),
-                self._env.storage.opened_ms().get(shard_id),
+                self._opened_ms(shard_id),
                 bool(self._foreign_leases()),
                 self._settings.lease_ms,
             )
@@ -310,6 +318,12 @@ class Maintenance:
             if oldest_ms <= until_ms:
                 left -= self._condemn(shard_id, until_ms, left)
         self._delete()
+
+    def _opened_ms(self, shard_id: int) -> int | None:
+        """Since when somebody may have names of the shard's files: holds, or the view's tick."""
+        busy_ms, held_ms = self._env.worker.busy_ms(), self._env.storage.opened_ms().get(shard_id)
+        tick_ms = None if busy_ms is None else self._clock_ms() - busy_ms
+        return min((each for each in (held_ms, tick_ms) if each is not None), default=None)
 
     def _condemn(self, shard_id: int, until_ms: int, limit: int) -> int:
         dealt: list[int] = []
@@ -324,7 +338,11 @@ class Maintenance:
         for uri in persist.query(lambda conn: garbage.condemned(conn, limit)):
             if self._stopping.is_set():
                 break
-            persist.blobs.delete(uri)
+            try:
+                persist.blobs.delete(uri)
+            except SlackwaterError as error:
+                _log.warning("a file could not be deleted", uri=uri, error=str(error))
+                continue
             deleted.append(uri)
         if deleted:
             persist.transact(lambda conn: garbage.forget(conn, deleted))

@@ -12,12 +12,16 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.feeds import CollectionFeed
 from slackwater.adapter.watch import Cancellation
-from slackwater.persist.holds import Hold
+from slackwater.persist.client import UnknownShard
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.controller.protocol import AllowCompaction, Command, RunSink
 from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
+
+PROGRESS = RelationDesc.of(frontier="long")
+"""The columns of a sink's progress shard, which has no rows: its upper is the sink's frontier."""
 
 RETRY_S = 1.0
 IDLE_S = 1.0
@@ -49,12 +53,6 @@ def sink_config(item: CatalogItem) -> SinkConfig:
     )
 
 
-def _reads_from(item: CatalogItem, reached: Frontier | None) -> Timestamp:
-    if reached is None:
-        return Timestamp(int(item.details["as_of"]))
-    return Timestamp(max(0, reached.value - 1))
-
-
 class SinkRunner:
     """Runs the sinks of the environment. A failing sink retries and holds up no other."""
 
@@ -63,30 +61,6 @@ class SinkRunner:
         self._on_fatal = on_fatal
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
-        self._prepared: dict[GlobalId, Hold] = {}
-
-    def reads_from(self, item: CatalogItem) -> Timestamp:
-        """The earliest time at which the sink still has to read what it writes.
-
-        One before what is out, so that what is out can be told from what is not; before the sink
-        has begun, its as-of (spec controllers 2.5, trap 13).
-        """
-        running = self._running.get(item.id)
-        sink = None if running is None else running.sink
-        return _reads_from(item, None if sink is None else sink.frontier)
-
-    def prepare(self, item: CatalogItem, shard_id: int) -> None:
-        """Keeps the shard readable for the sink until it reads it, or `cancel`."""
-        hold = self._env.holds.acquire({shard_id}, self.reads_from(item))
-        with self._lock:
-            self._prepared[item.id] = hold
-
-    def cancel(self, global_id: GlobalId) -> None:
-        """Ends what `prepare` keeps; without it, does nothing."""
-        with self._lock:
-            hold = self._prepared.pop(global_id, None)
-        if hold is not None:
-            self._env.holds.release(hold)
 
     def obey(self, command: Command) -> None:
         """Runs and stops sinks as the storage controller says."""
@@ -171,12 +145,29 @@ class SinkRunner:
         # The export holds its input, also while it fails, one step behind what it has reported.
         feed = CollectionFeed(self._env, source, as_of, None)
         while not running.stop.flag.is_set():
-            if reached is not None:
-                self._env.storage.report([(item.id, reached)])
             reached = self._step(running.sink, feed, as_of, reached, running.stop)
+            self._record(item, running.sink)
             if running.error is not None:
                 running.error = None
                 running.changed_ms = self._env.now()
+
+    def _record(self, item: CatalogItem, sink: FilesSink) -> None:
+        """Makes known, durably, what is out: from then on it need not be readable any more.
+
+        The files are the authority; this may lag behind them, never the other way round.
+        """
+        shard_id = item.progress_shard
+        if shard_id is None or sink.frontier is None:
+            return
+        if sink.frontier.value <= self._env.persist.upper(shard_id):
+            return
+        try:
+            self._env.persist.advance({shard_id: Timestamp(sink.frontier.value)})
+        except UnknownShard:
+            # The sink was dropped meanwhile, and is about to be told to stop.
+            return
+        self._env.storage.report([(item.id, sink.frontier)])
+        self._env.watch.signal()
 
     def _step(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
@@ -67,30 +67,14 @@ class Drafts:
     ) -> CatalogItem:
         given = statement.expose_progress
         schema, name = (
-            (source.schema_name, self._free_name(source.schema_name, f"{source.name}_progress"))
+            (
+                source.schema_name,
+                free_name(self._env.state, source.schema_name, f"{source.name}_progress"),
+            )
             if given is None
             else resolve(given, context.catalog, context.namespace)
         )
-        return CatalogItem(
-            id=self._env.catalog.allocate_ids()[0],
-            kind=ItemKind.SOURCE,
-            schema_name=schema,
-            name=name,
-            create_sql=source.create_sql,
-            desc=ONE_PARTITION if partitions(source) == 1 else PARTITIONED,
-            owner=source.owner,
-            created_ms=source.created_ms,
-            details={
-                "parent": source.id,
-                "connector": PROGRESS,
-                "retain_history_ms": statement.retain_history_ms,
-            },
-        )
-
-    def _free_name(self, schema: str, wanted: str) -> str:
-        """`wanted`, or the first of ``wanted_1``, ``wanted_2``, ... that nothing has."""
-        names = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
-        return next(name for name in names if self._env.state.find(schema, name) is None)
+        return progress_item(self._env.catalog.allocate_ids()[0], source, schema, name)
 
     def draft_sink(
         self,
@@ -312,6 +296,31 @@ def _stored_columns(written: CatalogItem) -> RelationDesc:
             expectedKind="table, source or materialized view",
         )
     return written.desc
+
+
+def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str) -> CatalogItem:
+    """The progress relation of a source, which keeps as much history as the source."""
+    return CatalogItem(
+        id=item_id,
+        kind=ItemKind.SOURCE,
+        schema_name=schema,
+        name=name,
+        create_sql=source.create_sql,
+        desc=ONE_PARTITION if partitions(source) == 1 else PARTITIONED,
+        owner=source.owner,
+        created_ms=source.created_ms,
+        details={
+            "parent": source.id,
+            "connector": PROGRESS,
+            "retain_history_ms": source.details.get("retain_history_ms"),
+        },
+    )
+
+
+def free_name(state: CatalogState, schema: str, wanted: str) -> str:
+    """`wanted`, or the first of ``wanted_1``, ``wanted_2``, ... that nothing has."""
+    names = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
+    return next(name for name in names if state.find(schema, name) is None)
 
 
 def _interval_ms(connector: st.LoadGenerator) -> int | None:

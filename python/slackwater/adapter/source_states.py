@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Protocol, TypeVar
 
-import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from slackwater.adapter.group_commit import GroupCommitter, Write
+from slackwater.adapter.group_commit import GroupCommitter, Rows, Write
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
@@ -90,10 +89,6 @@ class SourceStates:
         self._metastore = metastore
         self._committer = committer
 
-    def create(self, conn: Connection, source_id: GlobalId) -> None:
-        """Begins the state of a new source, in the transaction that creates it."""
-        conn.execute(sa.insert(source_states).values(source_id=source_id, step=0, state=""))
-
     def forget(self, conn: Connection, source_id: GlobalId) -> None:
         """Removes all that is kept of a source, in the transaction that drops it."""
         for table in _TABLES:
@@ -120,7 +115,7 @@ class SourceStates:
         source_id: GlobalId,
         reached: Reached,
         step: IngestionStep,
-        appends: Mapping[int, pa.Table],
+        appends: Mapping[int, Rows],
     ) -> None:
         """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.
 
@@ -146,7 +141,7 @@ class SourceStates:
         write = Write(
             write_id=f"{source_id}-{uuid.uuid4().hex}",
             appends=appends,
-            inserted=sum(rows.num_rows for rows in appends.values()),
+            inserted=sum(rows.num_rows for rows in step.updates.values()),
             steps=(advance,),
         )
         self._committer.submit(write).result()
@@ -174,6 +169,12 @@ class SourceStates:
             )
             for row in rows
         )
+
+
+def create_state(conn: Connection, source_id: GlobalId) -> None:
+    """Begins the state of a source, in the transaction that creates it; one that exists stays."""
+    if _row(conn, source_states, source_id) is None:
+        conn.execute(sa.insert(source_states).values(source_id=source_id, step=0, state=""))
 
 
 def _row(conn: Connection, table: sa.Table, source_id: GlobalId) -> sa.Row[tuple[object]] | None:

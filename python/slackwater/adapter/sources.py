@@ -9,14 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.group_commit import Rows
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.source_drafts import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.source_states import SourceStates
+from slackwater.adapter.upgrade import frontier_of_state
+from slackwater.adapter.written_ahead import written_ahead
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -62,24 +64,21 @@ class Sources:
         """
         current = self._env.state
         item = current.item(source_id)
-        appends: dict[int, pa.Table] = {}
+        appends: dict[int, Rows] = {}
         for export, rows in step.updates.items():
             target = _target(current, item, export)
             if target is not None and target.shard_id is not None:
-                appends[target.shard_id] = rows
+                shard_id = target.shard_id
+                appends[shard_id] = written_ahead(self._env.persist, shard_id, rows)
         for export, rows in step.errors.items():
             target = _target(current, item, export)
-            shard_id = None if target is None else target.errors_shard
-            if shard_id is not None:
-                appends[shard_id] = rows
+            errors_shard = None if target is None else target.errors_shard
+            if errors_shard is not None:
+                appends[errors_shard] = rows
         if step.frontier != reached.frontier:
-            shard_id, desc = _remap(current, item)
-            appends[shard_id] = binding_rows(desc, reached.frontier, step.frontier)
+            remap_shard, desc = _remap(current, item)
+            appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
         self._states.commit(source_id, reached, step, appends)
-
-    def create(self, conn: Connection, source_id: GlobalId) -> None:
-        """Begins the durable state of a new source."""
-        self._states.create(conn, source_id)
 
     def forget(self, conn: Connection, source_id: GlobalId) -> None:
         """Removes the durable state of a dropped source."""
@@ -101,6 +100,10 @@ class Sources:
         """
         self._env.committer.flush()
         reached = replace(self._states.reached(item.id), frontier=self._source_upper(item))
+        if reached.frontier is None and reached.state is not None:
+            # Of the first version, which kept the frontier in the state; the next step binds it.
+            begun = replace(reached, frontier=frontier_of_state(reached.state))
+            return Resumed(self._ingestion(item, begun), reached)
         return Resumed(self._ingestion(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:

@@ -199,6 +199,10 @@ def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
         return target.empty_table()
     columns = []
     for column in desc.columns:
+        if column.name not in table.column_names and column.nullable:
+            # The statement was planned before the column was added.
+            columns.append(pa.nulls(table.num_rows, schema.field(column.name).type))
+            continue
         values = table.column(column.name)
         if not column.nullable and values.null_count:
             raise user_error(

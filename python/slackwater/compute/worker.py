@@ -89,6 +89,7 @@ class Worker:
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
         self._queries: dict[GlobalId, tuple[Dataflow, TickQueries]] = {}
+        self._tick_began_ms: int | None = None
 
     # Any thread
 
@@ -159,6 +160,11 @@ class Worker:
             trouble = self._shared.troubles.get(global_id)
             return None if trouble is None else trouble.error
 
+    def busy_ms(self) -> int | None:
+        """For how long the current tick has been reading files of parts; None between ticks."""
+        began_ms = self._tick_began_ms
+        return None if began_ms is None else self._clock_ms() - began_ms
+
     # With the condition held
 
     def _raise_trouble(self, global_id: GlobalId) -> None:
@@ -217,7 +223,7 @@ class Worker:
             ticks, moved = self._begin(flows, flows)
             while ticks:
                 tick = ticks.popleft()
-                moved = self._tick(flows[tick.global_id], tick) or moved
+                moved = self._timed_tick(flows[tick.global_id], tick) or moved
                 with self._shared.changed:
                     if self._shared.stopping:
                         return False
@@ -294,6 +300,13 @@ class Worker:
         self._shards.advance(uppers)
         self._report(planned.advances)
         return True
+
+    def _timed_tick(self, flow: Dataflow, tick: Tick) -> bool:
+        self._tick_began_ms = self._clock_ms()
+        try:
+            return self._tick(flow, tick)
+        finally:
+            self._tick_began_ms = None
 
     def _tick(self, flow: Dataflow, tick: Tick) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""

@@ -105,6 +105,11 @@ def local_path(uri: str) -> Path:
     )
 
 
+def _checksum_of(path: Path) -> Path:
+    """The file that Hadoop puts beside a local file that executors write."""
+    return path.with_name(f".{path.name}.crc")
+
+
 def file_uri(path: Path) -> str:
     """The absolute ``file:///`` URI of a path."""
     return path.absolute().as_uri()
@@ -159,6 +164,7 @@ class LocalBlobs:
         path = local_path(uri)
         try:
             path.unlink(missing_ok=True)
+            _checksum_of(path).unlink(missing_ok=True)
         except OSError as error:
             raise _storage_error(error, path.parent) from None
 

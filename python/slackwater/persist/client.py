@@ -398,15 +398,6 @@ class PersistClient:
             changed, self._changed = frozenset(self._changed), set()
             return changed
 
-    def drop_shards(self, shard_ids: Sequence[int]) -> None:
-        """Drops the shards in a transaction of its own; see `drop_shard`."""
-
-        def drop(conn: Connection) -> None:
-            for shard_id in shard_ids:
-                self.drop_shard(conn, shard_id)
-
-        self.transact(drop)
-
     def unfinalized(self) -> tuple[int, ...]:
         """The dropped shards that have not been finalized, also by earlier leaders."""
         with self._cache_lock:

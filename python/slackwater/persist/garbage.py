@@ -183,8 +183,8 @@ def adopt_orphans(conn: Connection, listed: Iterable[GarbageFile], now_ms: int) 
         by_shard.setdefault(file.shard_id, []).append(file)
     for shard_id, files in by_shard.items():
         named = _named(conn, shard_id)
-        orphans = [replace(f, replaced_ms=now_ms) for f in files if _name(f.uri) not in named]
-        add(conn, orphans)
+        orphans = [file for file in files if _name_of_data(file.uri) not in named]
+        add(conn, [replace(file, replaced_ms=now_ms) for file in orphans])
 
 
 def _named(conn: Connection, shard_id: int) -> frozenset[str]:
@@ -199,6 +199,12 @@ def _named(conn: Connection, shard_id: int) -> frozenset[str]:
 
 def _name(uri: str) -> str:
     return unquote(uri).rpartition("/")[2]
+
+
+def _name_of_data(uri: str) -> str:
+    """The name of the file; of a checksum that of the file beside it, with which it goes."""
+    name = _name(uri)
+    return name[1:-4] if name.startswith(".") and name.endswith(".crc") else name
 
 
 def _chunks(values: Iterable[T]) -> Iterator[list[T]]:

@@ -41,6 +41,18 @@ class LeaseExpired(Exception):
         self.reader_id = reader_id
 
 
+class SinceAdvanced(Exception):
+    """A shard was to be read at a time that is not readable any more.
+
+    `since` is the first time at which the shard can be read.
+    """
+
+    def __init__(self, shard_id: int, since: Timestamp, as_of: Timestamp) -> None:
+        super().__init__(f"shard {shard_id} can be read from {since} on, not at {as_of}")
+        self.shard_id = shard_id
+        self.since = since
+
+
 class SteadyClock:
     """Wall clock milliseconds that never go back. Thread-safe.
 

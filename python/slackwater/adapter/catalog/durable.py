@@ -28,7 +28,7 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
 from slackwater.adapter.table_log import Step
 from slackwater.persist.metastore import metadata
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_user, user_id
 
 _ID_RESERVATION = 64
@@ -154,6 +154,7 @@ class DurableCatalog:
         self._changing = threading.Lock()
         self._allocating = threading.Lock()
         self._free_ids: list[int] = []
+        self._uncertain = False
 
     @staticmethod
     def open(
@@ -236,8 +237,10 @@ class DurableCatalog:
         """A change whose `step` runs in a transaction of the caller's, e.g. that of a write.
 
         Other changes wait until the block ends. If it ends without `publish`, nothing changes.
+        Raises what `resolve` raises.
         """
-        with self._changing:
+        with self._changing, self._noticing():
+            self._resolve()
             before = self._state
             _check_revision(before, expected_revision)
             outcome: list[tuple[CatalogState, CatalogDiff]] = []
@@ -262,6 +265,35 @@ class DurableCatalog:
                 return outcome[0]
 
             yield StagedChange(step, publish)
+
+    def resolve(self) -> None:
+        """Finds out what became of a change whose outcome the metastore could not tell.
+
+        Without such a change it asks nobody. Raises `FatalError` if the change happened: what
+        follows from it has not been done, and a restart begins with the whole catalog.
+        """
+        with self._changing:
+            self._resolve()
+
+    def _resolve(self) -> None:
+        if not self._uncertain:
+            return
+        found: list[int] = []
+        statement = sa.select(self._tables.counters.c.revision)
+        self._transactor.transact(lambda conn: found.append(conn.execute(statement).scalar_one()))
+        if found[-1] != self._state.revision:
+            raise FatalError("a change of the catalog happened whose answer was lost")
+        self._uncertain = False
+
+    @contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Remembers that the outcome of a change may be unknown."""
+        try:
+            yield
+        except SlackwaterError as error:
+            if error.condition == "SLACKWATER_METASTORE_UNAVAILABLE":
+                self._uncertain = True
+            raise
 
     def audit_events(self) -> tuple[AuditEvent, ...]:
         """All audit events, oldest first."""

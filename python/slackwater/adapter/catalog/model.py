@@ -99,6 +99,12 @@ class CatalogItem:
         shard_id = self.details.get("errors")
         return None if shard_id is None else int(shard_id)
 
+    @property
+    def progress_shard(self) -> int | None:
+        """Of a sink, the shard whose upper says how far it is."""
+        shard_id = self.details.get("progress_shard")
+        return None if shard_id is None else int(shard_id)
+
     def to_json(self) -> str:
         return json.dumps(
             {
@@ -252,5 +258,7 @@ def _unknown(shown: str, kind: ItemKind | None) -> SlackwaterError:
 
 def shards_of(item: CatalogItem) -> tuple[int, ...]:
     """The durable shards of an item: its own and its internal ones."""
-    own = [each for each in (item.shard_id, item.errors_shard) if each is not None]
+    own = [
+        each for each in (item.shard_id, item.errors_shard, item.progress_shard) if each is not None
+    ]
     return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))

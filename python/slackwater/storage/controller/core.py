@@ -213,7 +213,7 @@ class StorageController:
             description, found = new[global_id], metadata[global_id]
             dependencies = self._dependencies(description, new)
             self._capabilities.add(global_id, description, found, dependencies)
-            self._shards.opened(_shards_of(found))
+            self._shards.opened(found.shards)
             self._announced[found.shard_id] = found.since
             if found.shares_tables_upper or found.state_shards:
                 self._stale[global_id] = None
@@ -591,7 +591,7 @@ class StorageController:
         if missing:
             raise StorageError(Variant.IDENTIFIER_MISSING, missing, "no shard is mapped to it")
         for global_id in new:
-            for shard in _shards_of(metadata[global_id]):
+            for shard in metadata[global_id].shards:
                 owner = self._shards.durable_mappings.get(shard)
                 if owner != global_id or self._shards.is_in_use(shard):
                     raise StorageError(Variant.SHARD_ALREADY_IN_USE, [global_id])
@@ -737,6 +737,8 @@ class StorageController:
         self._capabilities.moved.pop(state.id, None)
         metadata = state.metadata
         moved = self._downgrade(metadata.shard_id, state.since)
+        for shard in metadata.beside:
+            self._downgrade(shard, state.since)
         for shard in metadata.state_shards:
             self._downgrade(shard, STEP_BACK.frontier(state.upper))
         instance = self._writer(state)
@@ -764,13 +766,9 @@ class StorageController:
     def _close_collections(self) -> None:
         closed, self._capabilities.closed = self._capabilities.closed, []
         for state in closed:
-            shards = _shards_of(state.metadata)
+            shards = state.metadata.shards
             for shard in shards:
                 self._announced.pop(shard, None)
                 self._effects.append(DowngradeSince(shard, EMPTY_FRONTIER))
             self._stale.pop(state.id, None)
             self._shards.closed(shards)
-
-
-def _shards_of(metadata: CollectionMetadata) -> tuple[int, ...]:
-    return (metadata.shard_id, *metadata.state_shards)

@@ -69,8 +69,9 @@ class CollectionMetadata:
     """Where a collection is stored, as its durable state says.
 
     `shares_tables_upper`: its upper is the one that all tables and sources share, and `upper` is
-    ignored. `state_shards` live and die with it and hold what its writer needs to go on: they are
-    read at the last complete time of the collection only.
+    ignored. More shards live and die with it: `beside` are read at the same times as the
+    collection; `state_shards` hold what its writer needs to go on, and are read at the last
+    complete time of the collection only.
     """
 
     shard_id: int
@@ -78,6 +79,12 @@ class CollectionMetadata:
     upper: Frontier
     shares_tables_upper: bool = False
     state_shards: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """All shards of the collection."""
+        return (self.shard_id, *self.beside, *self.state_shards)
 
 
 @dataclass(frozen=True, slots=True)

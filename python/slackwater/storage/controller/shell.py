@@ -40,7 +40,7 @@ _log = structlog.get_logger("storage")
 
 
 class ShardStore(Protocol):
-    """What effects need of durable shards. `slackwater.persist.client.PersistClient` is one."""
+    """What effects need of durable shards."""
 
     def set_since(self, sinces: Mapping[int, Timestamp]) -> None: ...
 
@@ -78,11 +78,7 @@ class Storage:
         """Collections whose shards were made by a transaction that is durable."""
 
         def create(core: StorageController) -> None:
-            mapped = [
-                (i, shard)
-                for i, _, found in collections
-                for shard in (found.shard_id, *found.state_shards)
-            ]
+            mapped = [(i, shard) for i, _, found in collections for shard in found.shards]
             core.state_prepared(core.prepare_state(register=mapped), {})
             core.create_collections(
                 [(i, description) for i, description, _ in collections],
@@ -118,7 +114,7 @@ class Storage:
         """Objects that a transaction, which is durable, took out of the catalog."""
 
         def drop(core: StorageController) -> None:
-            core.state_prepared(core.prepare_state(drop=collections), {})
+            core.state_prepared(core.prepare_state(drop=[*collections, *exports]), {})
             core.drop_sinks_unvalidated(exports)
             core.drop_sources_unvalidated(collections)
 
@@ -132,9 +128,21 @@ class Storage:
         """See `StorageController.cancel_prepare_export`."""
         self._do(lambda core: core.cancel_prepare_export(token))
 
-    def create_export(self, token: CreateExportToken, description: ExportDescription) -> None:
-        """See `StorageController.create_exports`."""
-        self._do(lambda core: core.create_exports([(token, description)]))
+    def create_export(
+        self, token: CreateExportToken, description: ExportDescription, shards: Sequence[int]
+    ) -> None:
+        """See `StorageController.create_exports`. `shards` belong to the export, durably."""
+
+        def create(core: StorageController) -> None:
+            mapped = [(token.id, shard) for shard in shards]
+            core.state_prepared(core.prepare_state(register=mapped), {})
+            core.create_exports([(token, description)])
+
+        self._do(create)
+
+    def alter_export(self, global_id: GlobalId, description: ExportDescription) -> None:
+        """See `StorageController.alter_export`."""
+        self._do(lambda core: core.alter_export(global_id, description))
 
     def reconcile(self, catalog_ids: Iterable[GlobalId]) -> None:
         """See `StorageController.reconcile_state`."""
@@ -155,11 +163,6 @@ class Storage:
         with self._lock:
             state = self._core.collection(global_id)
             return state.since, state.upper
-
-    def export_frontier(self, global_id: GlobalId) -> Frontier:
-        """How far the export has written. Raises IDENTIFIER_MISSING."""
-        with self._lock:
-            return self._core.export(global_id).write_frontier
 
     def compactable(self, global_id: GlobalId, shard_id: int) -> Frontier:
         """Up to where times of the collection's shard may be compacted away, now and for ever.
@@ -236,8 +239,9 @@ class Storage:
                 if opened is None or hold.holder.kind not in _READS_FILES:
                     continue
                 for global_id in hold.ids:
-                    shard = self._core.collection(global_id).metadata.shard_id
-                    found[shard] = min(opened, found.get(shard, opened))
+                    metadata = self._core.collection(global_id).metadata
+                    for shard in (metadata.shard_id, *metadata.beside):
+                        found[shard] = min(opened, found.get(shard, opened))
         return found
 
     # Finalization
