@@ -6,13 +6,16 @@ commit; the lines ``try ROW SHARDS`` and ``ack ROW`` go to stdout. Ends with its
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import random
 import sys
 import threading
+import traceback
 from pathlib import Path
 
-from tests.persistence import updates
+from tests.persistence import EAGER, updates
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import (
@@ -22,6 +25,7 @@ from slackwater.persist.client import (
     UpperMismatch,
     WriteResult,
 )
+from slackwater.persist.compaction import choose, compact
 from slackwater.persist.metastore import connect
 from slackwater.repr.errors import SlackwaterError
 
@@ -49,11 +53,23 @@ def main(url: str, location: str, epoch: str, seed: str) -> None:
                 say(f"error {row} {error.condition}")
             else:
                 say(f"ack {row}")
-            if count % 20 == 0:
-                client.merge_inline(random_.choice(shards))
 
-    for number in range(WRITERS):
-        threading.Thread(target=write, args=(number,), daemon=True).start()
+    def merge():
+        for shard in itertools.cycle(shards):
+            chosen = choose(client.parts(shard), 0, EAGER)
+            if chosen is not None:
+                with contextlib.suppress(SlackwaterError):
+                    compact(client, shard, chosen, 0, settings=EAGER)
+
+    def or_end(work, *arguments):
+        try:
+            work(*arguments)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+
+    for work in [(merge,), *((write, number) for number in range(WRITERS))]:
+        threading.Thread(target=or_end, args=work, daemon=True).start()
     sys.stdin.read()
     os._exit(0)
 

@@ -100,8 +100,10 @@ def test_i07_i29_killed_in_a_loop(env):
     for epoch in range(2, 2 + ROUNDS):
         env.lead(expected_epoch=epoch - 1)
         writers = Writers(env, epoch)
-        writers.wait_for(pick.randint(20, 120))
-        writers.kill()
+        try:
+            writers.wait_for(pick.randint(20, 120))
+        finally:
+            writers.kill()
         tried |= writers.tried
         acknowledged |= writers.acknowledged
         assert writers.errors == []

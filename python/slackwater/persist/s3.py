@@ -168,7 +168,7 @@ def _file_system(root: str, settings: S3Settings) -> Any:
         )
         options["endpoint_override"] = split.netloc
         options["scheme"] = split.scheme or "https"
-    if settings.access_key is not None:
+    if settings.access_key is not None and settings.secret_key is not None:
         options["access_key"] = settings.access_key
         options["secret_key"] = settings.secret_key
         options["session_token"] = settings.session_token
