@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from tests.persistence import updates
+from tests.persistence import EAGER, updates
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import (
@@ -22,6 +22,7 @@ from slackwater.persist.client import (
     UpperMismatch,
     WriteResult,
 )
+from slackwater.persist.compaction import choose, compact
 from slackwater.persist.metastore import connect
 from slackwater.repr.errors import SlackwaterError
 
@@ -50,12 +51,23 @@ def main(url: str, location: str, epoch: str, seed: str) -> None:
             else:
                 say(f"ack {row}")
             if count % 20 == 0:
-                client.merge_inline(random_.choice(shards))
+                maintain(client, random_.choice(shards))
 
     for number in range(WRITERS):
         threading.Thread(target=write, args=(number,), daemon=True).start()
     sys.stdin.read()
     os._exit(0)
+
+
+def maintain(client, shard):
+    """Merges what the shard needs to be merged, while the others write and merge."""
+    try:
+        merge = choose(client.parts(shard), 0, EAGER)
+        if merge is not None:
+            compact(client, shard, merge, 0, settings=EAGER)
+    except SlackwaterError:
+        # The metastore is away, or the disk is full: it is tried again later.
+        return
 
 
 def append(client, row, chosen, *, as_file):
