@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from tests.persistence import env, new_database
 from tests.postgres import postgres
 from tests.product.fixtures import shared_application, workplace
 from tests.s3 import s3
 
 __all__ = ["env", "new_database", "postgres", "s3", "shared_application", "workplace"]
+
+
+# A run of all tests says the same each time; EXAMPLES asks for a search for something new.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("default" if "EXAMPLES" in os.environ else "repeatable")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,11 @@
-"""Round trip, fuzz, and that comments and white space do not matter."""
+"""Round trip, fuzz, and that comments and white space do not matter.
+
+EXAMPLES in the environment sets the number of texts.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +20,10 @@ from slackwater.sql.names import QualifiedName
 from slackwater.sql.parser import parse, split_as_of
 from slackwater.sql.tokens import Kind, tokenize
 
-STATEMENTS = (Path(__file__).parent / "statements" / "input.sql").read_text().splitlines()
+EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
+STATEMENTS = (
+    (Path(__file__).parents[1] / "unit" / "statements" / "input.sql").read_text().splitlines()
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 parts = texts | st.sampled_from(["t", "from", "IN", "CLUSTER", "if", "all", "a`b", "with", "KEY"])
@@ -89,7 +96,7 @@ generators = (
         st.just("KEY VALUE"),
         maybe_spans,
         seed=st.integers(0, 9),
-        keys=st.integers(1, 9).map(lambda n: 6 * n),
+        keys=st.integers(1, 9).map(lambda n: 12 * n),
         partitions=st.integers(1, 3),
         snapshot_rounds=st.integers(1, 9),
         transactional_snapshot=st.none() | st.booleans(),
@@ -191,7 +198,7 @@ statements = st.one_of(
 )
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=EXAMPLES or 800, deadline=None)
 @given(statements)
 def test_round_trip(statement: s.Statement) -> None:
     assert parse(to_sql(statement)) == statement
@@ -218,14 +225,14 @@ garbled = st.lists(fragments, max_size=12).map(" ".join)
 continued = st.tuples(st.sampled_from(STATEMENTS), garbled).map(" ".join)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=EXAMPLES or 1500, deadline=None)
 @given(garbled | st.text(max_size=30) | continued)
 def test_any_text_parses_or_is_spark_or_a_user_error(text: str) -> None:
     for read in (parse, split_as_of):
         assert position_is_told(read, text)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES or 400, deadline=None)
 @given(st.sampled_from([text for text in STATEMENTS if text]), st.data())
 def test_a_prefix_or_a_hole_is_harmless(text: str, data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, len(text)))
@@ -247,7 +254,7 @@ def tokens_of(text: str) -> list[tuple[Kind, str]]:
     return [(token.kind, token.text) for token in tokenize(text)]
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=EXAMPLES or 600, deadline=None)
 @given(st.sampled_from([text for text in STATEMENTS if text]), st.randoms(use_true_random=False))
 def test_comments_and_white_space_do_not_matter(text: str, chance: random.Random) -> None:
     fillers = [" ", "\n", "\t", " /* ; ' */ ", " -- x '\n", " /* a /* b */ */ ", "\r\n"]
