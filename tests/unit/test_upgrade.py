@@ -70,7 +70,8 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     assert place.rows("users") == users
     caught_up(place, out, place.write("t", row(2, "a")))
     assert written(out) == {(1, "a", 1): 1, (2, "a", 1): 1}
-    assert place.env.sink_reads_from(place.item("s")) > place.item("s").details["as_of"]
+    details = place.item("s").details
+    place.wait(lambda: place.env.persist.upper(details["progress_shard"]) > details["as_of"])
     revision = place.env.state.revision
     place.restart()
     assert place.env.state.revision == revision
