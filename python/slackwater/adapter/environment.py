@@ -87,6 +87,15 @@ class Environment:
             return max(self.since(self.item(i)) for i in item.depends_on)
         return self._stored(item, self.storage.since)
 
+    def frontiers(self, item: CatalogItem) -> tuple[Frontier, Frontier]:
+        """Since and upper of the item, of a stored one at one moment."""
+        if item.shard_id is None:
+            return self.since(item), self.upper(item)
+        try:
+            return self.storage.frontiers(item.id)
+        except StorageError:
+            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name) from None
+
     def _stored(self, item: CatalogItem, look: Callable[[GlobalId], Frontier]) -> Frontier:
         try:
             return look(item.id)

@@ -180,8 +180,7 @@ class Reads:
             InputFrontiers(
                 item.id,
                 item.full_name,
-                self._env.since(item),
-                self._env.upper(item),
+                *self._env.frontiers(item),
                 InputKind.COMPUTE if item.kind is ItemKind.MATERIALIZED_VIEW else InputKind.STORAGE,
             )
             for item in items
