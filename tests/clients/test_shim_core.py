@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -25,10 +26,11 @@ pytestmark = pytest.mark.spark
 
 def wait_for(condition: Callable[[], bool], limit_s: float = 20) -> bool:
     end = time.monotonic() + limit_s
+    pause = threading.Event()
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.02)
+        pause.wait(0.02)
     return True
 
 

@@ -47,6 +47,9 @@ from slackwater.sql import variables
 from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
+ATTEMPTS = 3
+"""How often a statement whose time is ours to choose is bound before it is refused."""
+
 
 @dataclass(slots=True)
 class OpenHold:
@@ -87,6 +90,24 @@ class Reads:
         """
         if write_target is not None:
             check_outside_block(session.transaction, "A write that reads relations")
+        free = as_of is None and not any(relation.get("as_of") for relation in relations)
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._bind(session, relations, as_of, write_target, cancellation)
+            except SlackwaterError as error:
+                # A view that recovered meanwhile has no contents for the time that was chosen.
+                if not free or error.condition != "SLACKWATER_NO_VALID_TIMESTAMP":
+                    raise
+        return self._bind(session, relations, as_of, write_target, cancellation)
+
+    def _bind(
+        self,
+        session: Session,
+        relations: Sequence[Mapping[str, Any]],
+        as_of: Mapping[str, int] | None,
+        write_target: GlobalId | None,
+        cancellation: Cancellation,
+    ) -> dict[str, Any]:
         items = [self._readable(GlobalId(relation["id"])) for relation in relations]
         token = uuid.uuid4().hex
         own = [_when(relation.get("as_of")) for relation in relations]
@@ -203,7 +224,7 @@ class Reads:
             if not self._env.upper(item).allows(time):
                 self._refuse_skipped(item, time)
                 return True
-            self._env.worker.raise_if_stalled(item.id)
+            self._env.worker.raise_if_stalled(item.id, time)
             return False
 
         if not self._env.watch.wait_until(reached, timeout_s or 10.0**9, cancellation):

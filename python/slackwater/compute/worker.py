@@ -140,19 +140,20 @@ class Worker:
                     raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
                 if self._shards.state(flow.output_shard).upper > at:
                     return True
-                self._raise_trouble(global_id)
+                self._raise_trouble(global_id, at)
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
                 shared.changed.wait(remaining)
 
-    def raise_if_stalled(self, global_id: GlobalId) -> None:
-        """Raises SLACKWATER_DATA_ERROR if a row keeps the dataflow, or one below it, from going on.
+    def raise_if_stalled(self, global_id: GlobalId, at: Timestamp) -> None:
+        """Raises SLACKWATER_DATA_ERROR if a row keeps the dataflow, or one below it, from `at`.
 
-        For failures that may pass it raises nothing.
+        Nothing for failures that may pass, nor while an input has changed up to `at` since the
+        failure: the row may have been corrected, and the worker tries again.
         """
         with self._shared.changed:
-            self._raise_trouble(global_id)
+            self._raise_trouble(global_id, at)
 
     def trouble(self, global_id: GlobalId) -> SlackwaterError | None:
         """Why the dataflow itself does not go on at the moment."""
@@ -167,13 +168,26 @@ class Worker:
 
     # With the condition held
 
-    def _raise_trouble(self, global_id: GlobalId) -> None:
-        trouble = self._shared.troubles.get(global_id)
-        if trouble is not None and trouble.single and trouble.retry_at_ms is None:
-            raise trouble.error
+    def _raise_trouble(self, global_id: GlobalId, at: Timestamp) -> None:
         flow = self._shared.flows.get(global_id)
+        trouble = self._shared.troubles.get(global_id)
+        stalled = trouble is not None and trouble.single and trouble.retry_at_ms is None
+        if trouble is not None and stalled and not self._has_changed(flow, trouble.upper, at):
+            raise trouble.error
         for below in () if flow is None else flow.inputs:
-            self._raise_trouble(below)
+            self._raise_trouble(below, at)
+
+    def _has_changed(self, flow: Dataflow | None, lower: Timestamp, at: Timestamp) -> bool:
+        if flow is None or at < lower:
+            return False
+        upper = Timestamp(at + 1)
+        try:
+            return any(
+                self._shards.parts_between(source.shard_id, lower, upper)
+                for source in flow.inputs.values()
+            )
+        except UnknownShard:
+            return False
 
     # The worker's thread
 

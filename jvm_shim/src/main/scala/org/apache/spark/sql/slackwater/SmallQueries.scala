@@ -185,7 +185,11 @@ private[slackwater] final class SmallQueries(
     if (found.forall(_.isDefined)) Some(found.flatten) else None
   }
 
-  private def load(in: SmallInput, kept: StructType, part: JsonNode): Option[IndexedSeq[UnsafeRow]] =
+  private def load(
+      in: SmallInput,
+      kept: StructType,
+      part: JsonNode
+  ): Option[IndexedSeq[UnsafeRow]] =
     if (part.has("inline")) {
       val stream = Base64.getDecoder.decode(part.get("inline").asText)
       Some(Wire.decode(Iterator(stream), kept).toIndexedSeq)
