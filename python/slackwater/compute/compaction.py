@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slackwater.compute.engine import Engine
 from slackwater.compute.relations import relation_json
 from slackwater.persist.compaction import UNIT_LIMIT, sort_columns
-from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.persist.parts import NewPart, Part
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, quote_identifier
 
@@ -40,17 +40,7 @@ class EngineRewriter:
             written = self.engine.write(query, directory)
         finally:
             self.engine.unregister([self.view_name])
-        return tuple(
-            NewPart(
-                FileBody(file.uri, file.size_bytes, file.modified_ms, None),
-                file.rows,
-                Timestamp(file.min_time),
-                Timestamp(file.max_time),
-                file.has_retractions,
-            )
-            for file in written
-            if file.rows
-        )
+        return tuple(file.part() for file in written if file.rows)
 
 
 def rewriting_query(desc: RelationDesc, view_name: str, consolidated: bool, files: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from slackwater.persist.parts import NewPart, Part
+from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -37,6 +37,16 @@ class WrittenFile:
     min_time: int
     max_time: int
     has_retractions: bool
+
+    def part(self) -> NewPart:
+        """The file as a part whose rows have their own times and diffs."""
+        return NewPart(
+            FileBody(self.uri, self.size_bytes, self.modified_ms, None),
+            self.rows,
+            Timestamp(self.min_time),
+            Timestamp(self.max_time),
+            self.has_retractions,
+        )
 
 
 @dataclass(frozen=True, slots=True)

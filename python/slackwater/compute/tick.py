@@ -333,17 +333,7 @@ def _written(
     with _registered(run, views):
         files = run.engine.write(query.text, run.shards.shard_directory(shard))
     run.shards.blobs.settle(file.uri for file in files)
-    return tuple(
-        NewPart(
-            FileBody(file.uri, file.size_bytes, file.modified_ms, None),
-            file.rows,
-            Timestamp(file.min_time),
-            Timestamp(file.max_time),
-            file.has_retractions,
-        )
-        for file in files
-        if file.rows
-    )
+    return tuple(file.part() for file in files if file.rows)
 
 
 def _few_inline(
