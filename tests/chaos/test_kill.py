@@ -18,7 +18,7 @@ from tests.product.application import Application, Gone, SqlError, coordinators,
 
 pytestmark = pytest.mark.spark
 
-SECONDS = float(os.environ.get("SLACKWATER_CHAOS_SECONDS", "100"))
+SECONDS = float(os.environ.get("SLACKWATER_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("SLACKWATER_CHAOS_SEED", "20130101"))
 WRITERS = 2
 UNCERTAIN = ("SLACKWATER_STATEMENT_INTERRUPTED", "SLACKWATER_COORDINATOR_UNAVAILABLE")

@@ -7,6 +7,7 @@ import decimal
 
 import pytest
 
+from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.persist.reading import read
 from slackwater.repr.relation import RelationDesc
@@ -34,7 +35,8 @@ def test_all_types(spark, tmp_path, kind):
     (path,) = (tmp_path / "a b").glob("*.parquet")
     body = FileBody(path.as_uri(), path.stat().st_size, 0, Uniform(7, -1))
     part = NewPart(body, 2, 7, 7, True)
-    updates = read([part], desc)
+    blobs = LocalBlobs(tmp_path)
+    updates = read([part], desc, blobs=blobs)
     updates.validate(full=True)
     assert updates.schema == desc.update_schema()
     full, empty = sorted(updates.to_pylist(), key=lambda row: row["i"] is None)
@@ -49,7 +51,7 @@ def test_all_types(spark, tmp_path, kind):
     assert full["m"] == [("k", ["v"])]
     assert full["st"] == {"x": 1, "y": {"z": [[(1, "q")]]}}
     assert {value for key, value in empty.items() if not key.startswith("__")} == {None}
-    narrow = read([part], desc, columns=["m", "i"])
+    narrow = read([part], desc, blobs=blobs, columns=["m", "i"])
     assert narrow.column_names == ["m", "i", "__time", "__diff"]
-    assert read([part], desc, columns=[]).num_rows == 2
-    assert read([part], desc, upper=7).num_rows == 0
+    assert read([part], desc, blobs=blobs, columns=[]).num_rows == 2
+    assert read([part], desc, blobs=blobs, upper=7).num_rows == 0
