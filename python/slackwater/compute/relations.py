@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -61,9 +62,20 @@ def file_json(part: Part | NewPart, body: FileBody) -> dict[str, Any]:
     }
 
 
+SMALL_IPC_BYTES = 4096
+"""Up to this size a stream's text is kept for the next binds, which ask for the same parts."""
+
+
 def inline_text(ipc: bytes, desc: RelationDesc) -> str:
     """A stream of updates with the columns of `desc`, as text of the protocol."""
+    return _small_text(ipc, desc) if len(ipc) <= SMALL_IPC_BYTES else _text(ipc, desc)
+
+
+def _text(ipc: bytes, desc: RelationDesc) -> str:
     return base64.b64encode(_with_columns(ipc, desc)).decode()
+
+
+_small_text = lru_cache(maxsize=4096)(_text)
 
 
 def _with_columns(ipc: bytes, desc: RelationDesc) -> bytes:
