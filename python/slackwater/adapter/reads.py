@@ -123,7 +123,7 @@ class Reads:
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
             ]
-            self._wait(session, items, times, cancellation)
+            self._wait(session, items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             answers = [self._relation(item, time) for item, time in zip(items, times, strict=True)]
         except BaseException:
@@ -394,11 +394,13 @@ class Reads:
         self,
         session: Session,
         items: Sequence[CatalogItem],
+        inputs: Sequence[InputFrontiers],
         times: Sequence[Timestamp | None],
         cancellation: Cancellation,
     ) -> None:
-        for item, time in zip(items, times, strict=True):
-            if time is not None and self._env.upper(item).allows(time):
+        """Waits for those that were not complete when the time was chosen."""
+        for item, chosen_from, time in zip(items, inputs, times, strict=True):
+            if time is not None and chosen_from.upper.allows(time):
                 self.wait_complete(session, item, time, cancellation)
 
     def _relation(self, item: CatalogItem, time: Timestamp | None) -> dict[str, Any]:
