@@ -233,6 +233,11 @@ class Room:
         remap = self.create(Progress(), LagWriteFrontier(1, 1))
         return self.create(Ingestion(INSTANCE, "upstream", remap))
 
+    def own_remap(self):
+        """An ingestion that is its own progress collection."""
+        upcoming = user_id(self.durable.next_id)
+        return self.create(Ingestion(INSTANCE, "upstream", upcoming), LagWriteFrontier(1, 1))
+
     def export_of(self, ingestion):
         return self.create(IngestionExport(ingestion, "orders"))
 
@@ -248,7 +253,7 @@ class Room:
         gone = [global_id]
         for each, (description, _) in durable.catalog.items():
             match description.data_source:
-                case Ingestion(_, _, remap) if remap in gone:
+                case Ingestion(_, _, remap) if remap in gone and each not in gone:
                     gone.append(each)
                 case IngestionExport(ingestion) if ingestion in gone:
                     gone.append(each)

@@ -179,6 +179,10 @@ class Controller(RuleBasedStateMachine):
             self.installed(each)
         return self.installed(ingestion)
 
+    @rule(target=ingestions)
+    def create_ingestion_with_its_own_remap(self):
+        return self.installed(self.room.own_remap())
+
     @rule(target=ids, source=ingestions)
     def use_as_collection(self, source):
         return source

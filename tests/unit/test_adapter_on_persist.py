@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 from tests.persistence import DESC, table_shard
+from tests.tables import storage_of, tables_of
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CreateItem
 from slackwater.adapter.group_commit import GroupCommitter, Write
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.persist_log import PersistTableLog
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 
@@ -29,11 +29,10 @@ def rows(*keys):
     )
 
 
-def open_committer(client, **rest):
+def open_committer(client, *shards, **rest):
+    log = tables_of(client, storage_of(client), *shards)
     oracle = TimestampOracle.recover(client.tables_upper(), now_ms)
-    committer = GroupCommitter(
-        PersistTableLog(client), oracle, location="./env", clock_ms=now_ms, **rest
-    )
+    committer = GroupCommitter(log, oracle, location="./env", clock_ms=now_ms, **rest)
     committer.start()
     return committer, oracle
 
@@ -46,7 +45,7 @@ def test_writes_are_readable_at_their_time_and_after_a_takeover(env):
     client = env.lead()
     shard, other = table_shard(client), table_shard(client)
     fatal = []
-    committer, oracle = open_committer(client, on_fatal=fatal.append)
+    committer, oracle = open_committer(client, shard, other, on_fatal=fatal.append)
 
     def write(n):
         result = committer.submit(Write(f"w{n}", {shard: rows(n), other: rows(n)}, 2)).result(
@@ -66,7 +65,7 @@ def test_writes_are_readable_at_their_time_and_after_a_takeover(env):
     committer.stop()
     assert len(fatal) == 1
 
-    again, oracle = open_committer(successor)
+    again, oracle = open_committer(successor, shard, other)
     assert oracle.read_ts() >= last_read
     assert again.submit(Write("w3", {shard: rows(3)}, 2)).result(WAIT_S).timestamp <= last_read
     again.submit(Write("w12", {shard: rows(12)}, 1)).result(WAIT_S)
@@ -88,12 +87,12 @@ def test_a_table_and_its_first_rows(env):
     state, _ = catalog.transact(create)
     shard = state.get("default", "T").shard_id
     assert DurableCatalog.open(client, clock_ms=now_ms).state.item(table_id).shard_id == shard
-    committer, oracle = open_committer(client)
+    good = table_shard(client)
+    committer, oracle = open_committer(client, shard, good)
     committer.submit(Write("first", {shard: rows(1, 2)}, 2)).result(WAIT_S)
     assert keys(client, shard, oracle.read_ts()) == [1, 2]
 
     client.transact(lambda conn: client.drop_shard(conn, shard))
-    good = table_shard(client)
     gone = committer.submit(Write("gone", {shard: rows(3)}, 1))
     error = gone.exception(WAIT_S)
     assert isinstance(error, SlackwaterError)

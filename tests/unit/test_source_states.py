@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from tests.metastore_faults import Outage
 from tests.persistence import new_shard
+from tests.tables import storage_of, tables_of
 
 from slackwater.adapter.group_commit import CommitSettings, GroupCommitter
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.persist_log import PersistTableLog
 from slackwater.adapter.source_states import SourceStates, create_state
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -53,7 +53,7 @@ class World:
         clock = Ticks()
         oracle = TimestampOracle.recover(self.client.tables_upper(), clock)
         self.committer = GroupCommitter(
-            PersistTableLog(self.client),
+            tables_of(self.client, storage_of(self.client), self.shard, self.remap),
             oracle,
             location="./env",
             clock_ms=clock,

@@ -28,6 +28,8 @@ from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.controller.protocol import (
     AllowCompaction,
+    AppendDone,
+    AppendFailed,
     AppendRefused,
     DroppedIds,
     Hello,
@@ -160,6 +162,21 @@ def test_an_ingestion_runs_with_its_exports_and_goes_on_without_a_dropped_one(ro
     room.core.respond(DroppedIds(R1, (ingestion,)))
     room.run()
     assert room.core.working_on_dropped() == {}
+
+
+def test_i52_exports_keep_the_remap_of_an_ingestion_that_is_its_own(room):
+    ingestion = room.own_remap()
+    export = room.export_of(ingestion)
+    assert room.core.collection(ingestion).dependencies == ()
+    assert room.core.collection(export).dependencies == (ingestion,)
+    room.core.set_read_policy([(ingestion, ValidFrom(at(100))), (export, LagWriteFrontier(50, 1))])
+    room.write(export, at(60))
+    assert room.core.collection(ingestion).since == at(10)
+    room.core.set_read_policy([(export, ValidFrom(at(100)))])
+    assert room.core.collection(ingestion).since == at(59)
+    assert room.core.collection(ingestion).since < room.core.collection(export).upper
+    room.drop(ingestion)
+    assert list(room.core.collections()) == []
 
 
 def test_compaction_reaches_the_writer_of_an_export(room):
@@ -418,13 +435,16 @@ def test_an_append_is_one_commit_and_later_ones_expect_its_end(room):
     table, other, view = room.table(), room.table(), room.view()
     first = room.core.append(
         [
-            Append(table, "rows", Timestamp(4), at(5)),
-            Append(other, "none", None, at(5)),
-            Append(view, "rows", Timestamp(6), at(7)),
-        ]
+            Append(table, {own(room, table): "rows"}, Timestamp(4), at(5)),
+            Append(other, {}, None, at(5)),
+            Append(view, {own(room, view): "rows"}, Timestamp(6), at(7)),
+        ],
+        also="a step",
     )
-    second = room.core.append([Append(view, "rows", Timestamp(7), at(8))])
+    second = room.core.append([Append(view, {own(room, view): "more"}, Timestamp(7), at(8))])
     effects = room.core.process()
+    assert [(e.tables, e.also) for e in effects] == [((at(0), at(5)), "a step"), (None, None)]
+    assert [[a.rows for a in e.appends] for e in effects] == [["rows", None, "rows"], ["more"]]
     assert [(e.ticket, [(a.lower, a.upper) for a in e.appends]) for e in effects] == [
         (first, [(at(0), at(5)), (at(0), at(5)), (at(0), at(7))]),
         (second, [(at(7), at(8))]),
@@ -435,25 +455,60 @@ def test_an_append_is_one_commit_and_later_ones_expect_its_end(room):
     assert room.core.collection(other).upper == at(5)
 
 
+def own(room, global_id):
+    return room.durable.metadata(global_id).shard_id
+
+
+def test_the_shared_upper_moves_without_rows_and_comes_back_from_a_refusal(room):
+    table = room.table()
+    ticket = room.core.append([], at(6))
+    behind = room.core.append([Append(table, {}, None, at(9))])
+    (first, second) = room.core.process()
+    assert (first.appends, first.tables, second.tables) == ((), (at(0), at(6)), (at(6), at(9)))
+    room.core.respond(AppendDone(ticket))
+    room.core.respond(AppendDone(ticket))
+    assert room.core.process() == (ef.AnswerAppend(ticket),)
+    assert room.core.collection(table).upper == at(6)
+    room.core.respond(AppendRefused(behind, (), at(8)))
+    (answer,) = room.core.process()
+    assert answer.error.variant is Variant.INVALID_UPPERS
+    assert room.core.collection(table).upper == at(8)
+    assert refused(Variant.INVALID_UPPERS, room.core.append, [], at(7)) == ()
+
+
+def test_after_a_failed_append_nothing_is_expected_of_it(room):
+    view = written(room, upper=5)
+    ticket = room.core.append([Append(view, {}, None, at(6))])
+    room.core.process()
+    room.core.respond(AppendFailed(ticket))
+    room.core.respond(AppendFailed(ticket))
+    assert room.core.process() == ()
+    room.core.append([Append(view, {}, None, at(7))])
+    assert room.core.process()[0].appends[0].lower == at(5)
+
+
 def test_what_an_append_refuses(room):
     table, other, view = room.table(), room.table(), written(room, upper=5)
     append = room.core.append
-    beyond = [Append(view, "", Timestamp(6), at(6))]
+    beyond = [Append(view, {}, Timestamp(6), at(6))]
     assert refused(Variant.UPDATE_BEYOND_UPPER, append, beyond) == (view,)
-    assert refused(Variant.IDENTIFIER_MISSING, append, [Append("u9", "", None, at(6))]) == ("u9",)
-    assert refused(Variant.INVALID_UPPERS, append, [Append(view, "", None, at(4))]) == (view,)
-    twice = [Append(view, "", None, at(6))] * 2
+    assert refused(Variant.IDENTIFIER_MISSING, append, [Append("u9", {}, None, at(6))]) == ("u9",)
+    assert refused(Variant.INVALID_UPPERS, append, [Append(view, {}, None, at(4))]) == (view,)
+    twice = [Append(view, {}, None, at(6))] * 2
     refused(Variant.INVALID_USAGE, append, twice)
-    apart = [Append(table, "", None, at(6)), Append(other, "", None, at(7))]
+    apart = [Append(table, {}, None, at(6)), Append(other, {}, None, at(7))]
     refused(Variant.INVALID_USAGE, append, apart)
+    refused(Variant.INVALID_USAGE, append, apart[:1], at(8))
+    elsewhere = [Append(view, {own(room, table): ""}, None, at(6))]
+    assert refused(Variant.INVALID_USAGE, append, elsewhere) == (view,)
     assert room.core.process() == ()
-    ticket = append([Append(view, "", None, at(6))])
+    ticket = append([Append(view, {}, None, at(6))])
     room.core.process()
     room.core.respond(AppendRefused(ticket, ((view, at(9)), (table, at(1)))))
     (answer,) = room.core.process()
     assert (answer.ticket, answer.error.variant) == (ticket, Variant.INVALID_UPPERS)
     assert answer.error.ids == (view,)
-    append([Append(view, "", None, at(12))])
+    append([Append(view, {}, None, at(12))])
     assert room.core.process()[0].appends[0].lower == at(9)
     room.core.respond(AppendRefused(ticket, ()))
     assert room.core.process() == ()
@@ -469,7 +524,8 @@ def test_i34_a_snapshot_waits_until_it_is_complete_and_holds_its_collection(room
     room.core.update_write_frontiers([(view, at(50))])
     assert room.core.ready()
     shard = room.durable.metadata(view).shard_id
-    assert room.core.process() == (ef.ReadSnapshot(ticket, view, shard, Timestamp(10)),)
+    (hold,) = room.core.read_holds()
+    assert room.core.process() == (ef.ReadSnapshot(ticket, view, shard, Timestamp(10), hold),)
     assert room.core.collection(view).since == at(10)
     room.core.respond(SnapshotRead(ticket))
     room.core.respond(SnapshotRead(ticket))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
+from slackwater.storage.controller.appends import Append
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
@@ -21,11 +23,24 @@ from slackwater.storage.controller.descriptions import (
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.holds import Holder, HoldKind
-from slackwater.storage.controller.protocol import AllowCompaction, RunSink
+from slackwater.storage.controller.protocol import (
+    AllowCompaction,
+    AppendDone,
+    AppendRefused,
+    RunSink,
+)
 from slackwater.storage.controller.shell import Storage
 
 READER = Holder(HoldKind.STATEMENT, "app/1")
 NAMES = ("u1", "u2", "u3")
+
+
+def committed(effect):
+    return AppendDone(effect.ticket)
+
+
+def nothing():
+    pass
 
 
 @dataclass
@@ -36,12 +51,23 @@ class Outside:
     sinces: dict = field(default_factory=dict)
     dropped: list = field(default_factory=list)
     commands: list = field(default_factory=list)
+    appends: list = field(default_factory=list)
+    outcome: Callable = field(default=committed)
+    reading: Callable = field(default=nothing)
 
     def set_since(self, sinces):
         self.sinces.update(sinces)
 
     def drop_shards(self, shards):
         self.dropped.extend(shards)
+
+    def append(self, effect):
+        self.appends.append(effect)
+        return self.outcome(effect)
+
+    def snapshot(self, shard_id, as_of):
+        self.reading()
+        return (shard_id, as_of)
 
 
 @pytest.fixture
@@ -140,6 +166,86 @@ def test_sinks_run_where_they_are_told_to(storage, outside):
     assert outside.commands[-1] == AllowCompaction("u8", EMPTY_FRONTIER)
     assert storage.since("u1") == Frontier(80)
     assert storage.finalizable(10) == (77,)
+
+
+def test_an_append_is_reported_before_it_returns(storage, outside):
+    storage.append([Append("u1", {1: "rows"}, Timestamp(24), Frontier(25))], also="with it")
+    assert storage.upper("u1") == Frontier(25)
+    (effect,) = outside.appends
+    assert (effect.also, [each.rows for each in effect.appends]) == ("with it", ["rows"])
+    storage.append([], Frontier(9))
+    assert storage.tables_upper() == Frontier(9)
+
+
+def test_an_append_that_is_refused_or_fails_says_so(storage, outside):
+    append = [Append("u1", {}, None, Frontier(30))]
+    outside.outcome = lambda effect: AppendRefused(effect.ticket, (("u1", Frontier(40)),))
+    with pytest.raises(StorageError) as caught:
+        storage.append(append)
+    assert caught.value.variant is Variant.INVALID_UPPERS
+    assert storage.upper("u1") == Frontier(40)
+
+    def away(effect):
+        raise ConnectionError("away")
+
+    outside.outcome = away
+    with pytest.raises(ConnectionError):
+        storage.append([Append("u1", {}, None, Frontier(50))])
+    outside.outcome = committed
+    storage.append([Append("u1", {}, None, Frontier(60))])
+    assert [(e.lower.value, e.upper.value) for a in outside.appends for e in a.appends] == [
+        (20, 30),
+        (40, 50),
+        (40, 60),
+    ]
+
+
+def test_i34_a_snapshot_is_read_by_its_caller_once_it_is_complete(storage, outside):
+    assert storage.snapshot("u2", Timestamp(12)) == (2, 12)
+    threads, seen, begun = [], [], threading.Event()
+
+    def reading():
+        threads.append(threading.current_thread())
+        seen.append((storage.since("u2"), storage.opened_ms()))
+
+    outside.reading = reading
+
+    def read():
+        begun.set()
+        seen.append(storage.snapshot("u2", Timestamp(30)))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    begun.wait()
+    while not storage.holds():
+        threading.Event().wait(0.001)
+    storage.report([("u2", Frontier(99))])
+    reader.join()
+    assert threads == [reader]
+    assert seen == [(Frontier(30), {2: 100}), (2, 30)]
+    assert (storage.holds(), storage.opened_ms()) == ((), {})
+    assert storage.since("u2") == Frontier(89)
+
+
+def test_a_snapshot_ends_with_its_collection(storage):
+    with pytest.raises(StorageError, match="its history begins later"):
+        storage.snapshot("u2", Timestamp(9))
+    failed = []
+
+    def read():
+        try:
+            storage.snapshot("u2", Timestamp(30))
+        except StorageError as error:
+            failed.append(error.variant)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    while not storage.holds():
+        threading.Event().wait(0.001)
+    storage.drop(["u2"], [])
+    reader.join()
+    assert failed == [Variant.IDENTIFIER_MISSING]
+    assert storage.holds() == ()
 
 
 def test_shards_that_nobody_claims_are_dropped(outside):

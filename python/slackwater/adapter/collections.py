@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from sqlalchemy import Connection
-
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -20,8 +18,11 @@ from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
+    DataSource,
     DurableState,
     ExportDescription,
+    Ingestion,
+    IngestionExport,
     Other,
     SinkAsOf,
     Table,
@@ -68,25 +69,6 @@ def _begin(sink: CatalogItem) -> Frontier:
     return Frontier(int(sink.details["as_of"]))
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderShards:
-    """The shards, as the effects of the controller need them."""
-
-    persist: PersistClient
-
-    def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
-        self.persist.set_since(sinces)
-
-    def drop_shards(self, shard_ids: Sequence[int]) -> None:
-        """Drops the shards in one transaction."""
-
-        def drop(conn: Connection) -> None:
-            for shard_id in shard_ids:
-                self.persist.drop_shard(conn, shard_id)
-
-        self.persist.transact(drop)
-
-
 @dataclass(slots=True)
 class Collections:
     """Makes and drops collections as the catalog changes. Used with the ddl lock held, but for
@@ -108,7 +90,7 @@ class Collections:
         """
         items = self.state().topological()
         stored = [item for item in items if _is_stored(item)]
-        self.storage.create([self._collection(item) for item in stored], ())
+        self.storage.create([self._collection(item, self.state()) for item in stored], ())
         for item in stored:
             self._hold_inputs(item, self.state())
         for item in items:
@@ -121,7 +103,7 @@ class Collections:
         """Collections of items that were created durably; `after` is the catalog with them."""
         stored = [item for item in items if _is_stored(item)]
         self.storage.create(
-            [self._collection(item) for item in stored],
+            [self._collection(item, after) for item in stored],
             [(item.id, retention(item)) for item in stored],
         )
         for item in stored:
@@ -190,12 +172,11 @@ class Collections:
                     self._views[global_id] = self.storage.downgrade(hold, Timestamp(behind.value))
 
     def _collection(
-        self, item: CatalogItem
+        self, item: CatalogItem, state: CatalogState
     ) -> tuple[GlobalId, CollectionDescription, CollectionMetadata]:
         if item.shard_id is None:
             raise AssertionError(f"{item.id} is not stored")
         found = self.persist.state(item.shard_id)
-        source = Other() if item.kind is ItemKind.MATERIALIZED_VIEW else Table()
         metadata = CollectionMetadata(
             shard_id=item.shard_id,
             since=Frontier(found.since),
@@ -204,7 +185,7 @@ class Collections:
             state_shards=tuple(int(each) for each in item.details.get("states") or ()),
             beside=() if item.errors_shard is None else (item.errors_shard,),
         )
-        return item.id, CollectionDescription(source), metadata
+        return item.id, CollectionDescription(_data_source(item, state)), metadata
 
     def _hold_inputs(self, item: CatalogItem, state: CatalogState) -> None:
         """A view still needs its inputs at the last time before its own upper."""
@@ -219,6 +200,21 @@ class Collections:
         hold = self.storage.acquire(inputs, holder, Timestamp(behind.value))
         with self._lock:
             self._views[item.id] = hold
+
+
+def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
+    """Who writes the collection. A source's ingestion is its own remap, its progress relation."""
+    match item.kind:
+        case ItemKind.MATERIALIZED_VIEW:
+            return Other()
+        case ItemKind.SOURCE if item.is_progress:
+            return Ingestion(INSTANCE, str(item.parent), item.id)
+        case ItemKind.SOURCE:
+            source = item if item.parent is None else state.item(item.parent)
+            name = item.details.get("export", item.name)
+            return IngestionExport(GlobalId(source.details["progress"]), name)
+        case _:
+            return Table()
 
 
 def _is_stored(item: CatalogItem) -> bool:

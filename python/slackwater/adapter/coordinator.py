@@ -16,20 +16,22 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.collections import INSTANCE, REPLICA, Collections, LeaderShards, recovered
+from slackwater.adapter.collections import Collections, recovered
 from slackwater.adapter.definitions import Definitions, object_json
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
 from slackwater.adapter.implications import Implications
+from slackwater.adapter.leader_shards import LeaderShards
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.persist_log import PersistTableLog
 from slackwater.adapter.reads import Reads
+from slackwater.adapter.replica import Replica
 from slackwater.adapter.sessions import Context, Session, Sessions
 from slackwater.adapter.shows import Shows
 from slackwater.adapter.sinks import SinkRunner
 from slackwater.adapter.sources import Sources
 from slackwater.adapter.statements import Statements
+from slackwater.adapter.storage_log import StorageLog
 from slackwater.adapter.subscriptions import Subscriptions
 from slackwater.adapter.system_relations import system_items, system_schemas
 from slackwater.adapter.system_tables import SystemTables
@@ -50,7 +52,6 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
-from slackwater.storage.controller.protocol import Command
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
@@ -85,11 +86,12 @@ class Coordinator:
             on_fatal=on_fatal,
         )
         self._sources = Sources(env)
+        self._replica = Replica(self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources)
         self._reads = Reads(env, self._system)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
-        self._implications = Implications(env, self._views, self._sources)
+        self._implications = Implications(env, self._views, self._replica)
         self._definitions = Definitions(env, self._views, self._sources, self._implications)
         self._statements = Statements(
             env,
@@ -134,7 +136,7 @@ class Coordinator:
             recovered(persist, catalog.state),
             LeaderShards(persist),
             steady_ms,
-            lambda command: holder[0].obey(command),
+            lambda command: holder[0].replica.obey(command),
         )
         worker = Worker(
             persist,
@@ -144,7 +146,7 @@ class Coordinator:
             on_unreadable=lambda view, since: storage.leave_unreadable(view, Frontier(since)),
         )
         committer = GroupCommitter(
-            PersistTableLog(persist),
+            StorageLog(storage, persist),
             oracle,
             location=location,
             clock_ms=clock,
@@ -172,9 +174,9 @@ class Coordinator:
             clock=clock,
             steady_ms=steady_ms,
         )
-        env.collections.open()
         coordinator = Coordinator(env, epoch, on_fatal)
         holder.append(coordinator)
+        env.collections.open()
         return coordinator
 
     def start(self) -> None:
@@ -185,7 +187,6 @@ class Coordinator:
         self._started.set()
         with self._env.ddl:
             self._implications.start_all()
-            self._env.storage.connect_replica(INSTANCE, REPLICA)
         self._maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
 
@@ -200,7 +201,6 @@ class Coordinator:
 
     def committed(self, committed: Committed) -> None:
         """After each commit and tick, in the committing thread: quick, no I/O."""
-        self._env.storage.advance_tables(Frontier(committed.upper))
         self._env.worker.wake()
         self._env.watch.signal()
 
@@ -209,13 +209,13 @@ class Coordinator:
         self._env.collections.report(uppers)
         self._env.watch.signal()
 
-    def obey(self, command: Command) -> None:
-        """What the storage controller tells the replica of this process."""
-        self._sinks.obey(command)
-
     @property
     def sources(self) -> Sources:
         return self._sources
+
+    @property
+    def replica(self) -> Replica:
+        return self._replica
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""

@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.persist.consolidate import consolidate
+from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.holds import Holder, ReadHold
 
 
@@ -96,9 +98,12 @@ class CollectionFeed:
 
     def snapshot(self, time: Timestamp) -> pa.Table:
         self._env.refuse_errors(self._item, time, Timestamp(time + 1))
-        parts = self._env.persist.parts_at(self._shard_id, time)
-        table = self._env.persist.read(parts, self._desc, upper=Timestamp(time + 1))
-        return consolidate(_at(table, time))
+        try:
+            return self._env.storage.snapshot(self._item.id, time)
+        except StorageError:
+            raise user_error(
+                "SLACKWATER_DEPENDENCY_DROPPED", objectName=self._item.full_name
+            ) from None
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         self._env.refuse_errors(self._item, lower, upper)
@@ -182,15 +187,6 @@ class QueryFeed:
             table = self._env.persist.read(parts, item.desc, lower=lower, upper=upper, columns=())
             times.update(Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist())
         return sorted(times)
-
-
-def _at(updates: pa.Table, time: Timestamp) -> pa.Table:
-    index = updates.schema.get_field_index(TIME_COLUMN)
-    return updates.set_column(
-        index,
-        pa.field(TIME_COLUMN, pa.int64(), False),
-        pa.repeat(pa.scalar(int(time), pa.int64()), updates.num_rows),
-    )
 
 
 def _stamped(rows: pa.Table, time: Timestamp, diff: int) -> pa.Table:

@@ -1,6 +1,6 @@
-"""What follows from a change of the catalog: dataflows and ingestions start and stop.
+"""What follows from a change of the catalog: dataflows start and stop.
 
-Collections and sinks come and go with the storage controller, which tells the replica.
+Collections, ingestions and sinks come and go with the storage controller, which tells the replica.
 
 Derived from the committed difference, never from the request, so start-up can do it again for
 everything that there is. Infallible by contract: an error here is a broken invariant.
@@ -13,8 +13,9 @@ import structlog
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
+from slackwater.adapter.collections import INSTANCE, REPLICA
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sources import Sources
+from slackwater.adapter.replica import Replica
 from slackwater.adapter.views import Views
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
@@ -25,10 +26,10 @@ _log = structlog.get_logger("implications")
 class Implications:
     """Starts and stops what the items of the catalog need."""
 
-    def __init__(self, env: Environment, views: Views, sources: Sources) -> None:
+    def __init__(self, env: Environment, views: Views, replica: Replica) -> None:
         self._env = env
         self._views = views
-        self._sources = sources
+        self._replica = replica
         self._waiting: dict[GlobalId, str] = {}
 
     def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
@@ -53,6 +54,7 @@ class Implications:
                 if item.kind is ItemKind.SINK:
                     self._env.collections.create_export(item)
                 self._start(item)
+            self._replica.work()
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
@@ -60,6 +62,8 @@ class Implications:
         """Starts what the catalog holds, inputs first. What cannot start now is tried again."""
         for item in self._env.state.topological():
             self._try(item)
+        self._env.storage.connect_replica(INSTANCE, REPLICA)
+        self._replica.work()
 
     def retry(self) -> None:
         """Tries again what could not start: Spark may not have been there, say."""
@@ -77,19 +81,9 @@ class Implications:
             _log.warning("cannot start", object=item.id, error=str(error))
 
     def _start(self, item: CatalogItem) -> None:
-        match item.kind:
-            case ItemKind.MATERIALIZED_VIEW:
-                self._env.worker.add(self._views.dataflow(item))
-            case ItemKind.SOURCE if item.parent is None:
-                self._sources.start(item)
-            case _:
-                pass
+        if item.kind is ItemKind.MATERIALIZED_VIEW:
+            self._env.worker.add(self._views.dataflow(item))
 
     def _stop(self, item: CatalogItem) -> None:
-        match item.kind:
-            case ItemKind.MATERIALIZED_VIEW:
-                self._env.worker.remove(item.id)
-            case ItemKind.SOURCE if item.parent is None:
-                self._sources.stop(item)
-            case _:
-                pass
+        if item.kind is ItemKind.MATERIALIZED_VIEW:
+            self._env.worker.remove(item.id)

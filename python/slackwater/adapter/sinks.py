@@ -17,7 +17,6 @@ from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.controller.protocol import AllowCompaction, Command, RunSink
 from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
 
 PROGRESS = RelationDesc.of(frontier="long")
@@ -62,18 +61,10 @@ class SinkRunner:
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
 
-    def obey(self, command: Command) -> None:
-        """Runs and stops sinks as the storage controller says."""
-        match command:
-            case RunSink(global_id):
-                self.remove(global_id)
-                self.add(self._env.item(global_id))
-            case AllowCompaction(global_id, since) if since.is_empty:
-                self.remove(global_id)
-            case _:
-                pass
-
-    def add(self, item: CatalogItem) -> None:
+    def run(self, global_id: GlobalId) -> None:
+        """Runs the sink as the catalog describes it, in place of how it ran before."""
+        self.remove(global_id)
+        item = self._env.item(global_id)
         running = RunningSink(item, changed_ms=self._env.now())
         thread = threading.Thread(
             target=self._run, args=(running,), name=f"sink-{item.id}", daemon=True
@@ -84,7 +75,7 @@ class SinkRunner:
         thread.start()
 
     def remove(self, global_id: GlobalId) -> None:
-        """Stops a sink and waits for the range that it is writing."""
+        """Stops a sink and waits for the range that it is writing. Others are ignored."""
         with self._lock:
             running = self._running.pop(global_id, None)
         if running is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.model import PROGRESS, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
@@ -31,8 +31,6 @@ from slackwater.storage.progress import ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 
 DEFAULT_INTERVAL_MS = 1000
-PROGRESS = "progress"
-"""The connector of a progress relation, in the details of its item."""
 DEFAULT_SCALE_FACTOR = 0.01
 
 

@@ -19,10 +19,13 @@ from slackwater.adapter.source_drafts import DEFAULT_INTERVAL_MS, files_config, 
 from slackwater.adapter.source_states import SourceStates
 from slackwater.adapter.upgrade import frontier_of_state
 from slackwater.adapter.written_ahead import written_ahead
+from slackwater.persist.contents import present_rows
+from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import variables
+from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import Ingestion, IngestionStep, Reached, Resumed, StatusChange
@@ -39,11 +42,29 @@ class Sources:
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._states = SourceStates(env.persist, env.committer)
+        self._running: dict[GlobalId, GlobalId] = {}
 
-    def start(self, item: CatalogItem) -> None:
-        """Starts the ingestion of a source where its durable state says."""
-        interval = int(item.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
-        self._env.ingestion.add(item.id, lambda: self._resume(item), interval)
+    def run(self, ingestion: GlobalId) -> None:
+        """Runs an ingestion where its durable state says; its id is that of its remap.
+
+        One that runs already sees at each step which exports it has. Called, as `stop` is, by one
+        thread at a time.
+        """
+        if ingestion in self._running:
+            return
+        source_id = self._env.item(ingestion).parent
+        if source_id is None:
+            raise AssertionError(f"{ingestion} is no progress relation")
+        source = self._env.item(source_id)
+        interval = int(source.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
+        self._env.ingestion.add(source_id, lambda: self._resume(source), interval)
+        self._running[ingestion] = source_id
+
+    def stop(self, ingestion: GlobalId) -> None:
+        """Stops an ingestion and waits for the step that it is in. Others are ignored."""
+        source_id = self._running.pop(ingestion, None)
+        if source_id is not None:
+            self._env.ingestion.remove(source_id)
 
     def wait_for_snapshot(self, session: Session, item: CatalogItem) -> None:
         """Returns when what the source found first can be read, so that no read misses it."""
@@ -52,9 +73,6 @@ class Sources:
             item.id, lambda status: status.status != "starting", timeout_ms / 1000
         ):
             session.notify(f"{item.full_name} is still reading what it found first.")
-
-    def stop(self, item: CatalogItem) -> None:
-        self._env.ingestion.remove(item.id)
 
     def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         """Commits the step of an ingestion that has `reached` so far, at one time.
@@ -108,9 +126,15 @@ class Sources:
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
         """How far the source was read for what its exports hold; None: nothing is bound yet."""
-        shard_id, _ = _remap(self._env.state, item)
-        upper = self._env.persist.upper(shard_id)
-        rows = self._env.persist.snapshot(shard_id, Timestamp(upper - 1))
+        progress = GlobalId(item.details["progress"])
+        try:
+            upper = Timestamp(self._env.storage.upper(progress).value)
+            updates = self._env.storage.snapshot(progress, Timestamp(upper - 1))
+        except StorageError:
+            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name) from None
+        rows = present_rows(updates)
+        if rows is None:
+            raise FatalError(f"the remap {progress} has a negative multiplicity at {upper - 1}")
         remap = remap_at(rows, upper, SourceFrontier.minimum(partitions(item)))
         # All exports share the upper of the tables, and the remap does too.
         return remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None

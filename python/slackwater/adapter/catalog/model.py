@@ -60,6 +60,10 @@ class SchemaEntry:
         return is_system(self.id)
 
 
+PROGRESS = "progress"
+"""The connector of a progress relation, in the details of its item."""
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogItem:
     """One object.
@@ -92,6 +96,11 @@ class CatalogItem:
     def parent(self) -> GlobalId | None:
         parent = self.details.get("parent")
         return None if parent is None else GlobalId(str(parent))
+
+    @property
+    def is_progress(self) -> bool:
+        """Whether it is the progress relation of a source, which is its parent."""
+        return self.details.get("connector") == PROGRESS
 
     @property
     def errors_shard(self) -> int | None:

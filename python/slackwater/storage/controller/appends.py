@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -24,11 +24,12 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 class Append:
     """Rows for a collection, whose upper moves to `upper`.
 
-    `rows` are opaque here; `max_time` is the latest time among them, None if there are none.
+    `rows`, opaque here, are given by shard: its own, and those that are read with it. `max_time` is
+    the latest time among them, None if there are none.
     """
 
     id: GlobalId
-    rows: object
+    rows: Mapping[int, object]
     max_time: Timestamp | None
     upper: Frontier
 
@@ -45,9 +46,19 @@ class Appends:
         self._expected: dict[GlobalId | None, Frontier] = {}
         self._next_ticket = 1
 
-    def append(self, commands: Sequence[Append]) -> AppendRows:
+    def append(
+        self, commands: Sequence[Append], tables_upper: Frontier | None, also: object
+    ) -> AppendRows:
         """See `StorageController.append`."""
         states = [self._capabilities.live(each.id) for each in commands]
+        ids = [each.id for each in commands]
+        foreign = [
+            each.id
+            for each, state in zip(commands, states, strict=True)
+            if not each.rows.keys() <= {state.metadata.shard_id, *state.metadata.beside}
+        ]
+        if foreign:
+            raise StorageError(Variant.INVALID_USAGE, foreign, "rows for a shard of another")
         beyond = [
             each.id
             for each in commands
@@ -55,37 +66,43 @@ class Appends:
         ]
         if beyond:
             raise StorageError(Variant.UPDATE_BEYOND_UPPER, beyond)
-        shared = {
-            each.upper
-            for each, state in zip(commands, states, strict=True)
-            if state.metadata.shares_tables_upper
-        }
-        if len(shared) > 1 or len({each.id for each in commands}) < len(commands):
-            ids = [each.id for each in commands]
+        shared = set() if tables_upper is None else {tables_upper}
+        for each, state in zip(commands, states, strict=True):
+            if state.metadata.shares_tables_upper:
+                shared.add(each.upper)
+        if len(shared) > 1 or len(set(ids)) < len(ids):
             raise StorageError(Variant.INVALID_USAGE, ids, "one upper and one entry for each")
         lowers = [self._lower(state) for state in states]
         back = [each.id for each, lower in zip(commands, lowers, strict=True) if each.upper < lower]
-        if back:
+        tables = next(((self._tables_lower(), upper) for upper in shared), None)
+        if back or (tables is not None and tables[1] < tables[0]):
             raise StorageError(Variant.INVALID_UPPERS, back)
         effect = AppendRows(
             self._next_ticket,
             tuple(
-                ShardAppend(each.id, state.metadata.shard_id, lower, each.upper, each.rows)
+                shard
                 for each, state, lower in zip(commands, states, lowers, strict=True)
+                for shard in _by_shard(each, state, lower)
             ),
+            tables,
+            also,
         )
         self._next_ticket += 1
         self._open[effect.ticket] = effect
         for each, state in zip(commands, states, strict=True):
             self._expected[_key(state)] = each.upper
+        if tables is not None:
+            self._expected[None] = tables[1]
         return effect
 
-    def done(self, ticket: int) -> tuple[list[tuple[GlobalId, Frontier]], list[Effect]]:
-        """The uppers that moved, and the answer."""
-        effect = self._open.pop(ticket, None)
-        if effect is None:
-            return [], []
-        return [(each.id, each.upper) for each in effect.appends], [AnswerAppend(ticket)]
+    def done(self, ticket: int) -> AppendRows | None:
+        """The append that is durable now; None when it was answered before."""
+        return self._open.pop(ticket, None)
+
+    def failed(self, ticket: int) -> None:
+        """The append is answered by somebody else; nothing is expected of it."""
+        if self._open.pop(ticket, None) is not None:
+            self._expected.clear()
 
     def refused(self, ticket: int, ids: Sequence[GlobalId]) -> list[Effect]:
         """The answer; later appends expect what is known now. INVALID_UPPERS names only its ids."""
@@ -98,6 +115,10 @@ class Appends:
         error = StorageError(Variant.INVALID_UPPERS, [each for each in ids if each in own])
         return [AnswerAppend(ticket, error)]
 
+    def _tables_lower(self) -> Frontier:
+        known = self._capabilities.tables_upper
+        return max(known, self._expected.get(None, known))
+
     def _lower(self, state: CollectionState) -> Frontier:
         known = self._capabilities.upper(state)
         return max(known, self._expected.get(_key(state), known))
@@ -105,6 +126,15 @@ class Appends:
 
 def _key(state: CollectionState) -> GlobalId | None:
     return None if state.metadata.shares_tables_upper else state.id
+
+
+def _by_shard(append: Append, state: CollectionState, lower: Frontier) -> Iterator[ShardAppend]:
+    metadata = state.metadata
+    for shard_id in dict.fromkeys((metadata.shard_id, *append.rows)):
+        rows = append.rows.get(shard_id)
+        yield ShardAppend(
+            append.id, shard_id, lower, append.upper, rows, metadata.shares_tables_upper
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +178,11 @@ class Snapshots:
             state = self.capabilities.collections[snapshot.id]
             if not self.capabilities.upper(state).allows(snapshot.as_of):
                 shard_id = state.metadata.shard_id
-                effects.append(ReadSnapshot(snapshot.ticket, snapshot.id, shard_id, snapshot.as_of))
+                effects.append(
+                    ReadSnapshot(
+                        snapshot.ticket, snapshot.id, shard_id, snapshot.as_of, snapshot.hold
+                    )
+                )
                 self._reading[snapshot.ticket] = self._waiting.pop(snapshot.ticket)
             elif state.is_dropped:
                 error = StorageError(Variant.IDENTIFIER_MISSING, [snapshot.id], "it was dropped")

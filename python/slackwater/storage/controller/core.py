@@ -27,6 +27,7 @@ from slackwater.storage.controller.descriptions import (
     IngestionExport,
 )
 from slackwater.storage.controller.effects import (
+    AnswerAppend,
     ChangeMappings,
     DeleteExport,
     DowngradeSince,
@@ -41,6 +42,7 @@ from slackwater.storage.controller.instance import Instance
 from slackwater.storage.controller.protocol import (
     AllowCompaction,
     AppendDone,
+    AppendFailed,
     AppendRefused,
     Command,
     DroppedIds,
@@ -211,7 +213,7 @@ class StorageController:
         runs: dict[GlobalId, None] = {}
         for global_id in self._by_dependency(new):
             description, found = new[global_id], metadata[global_id]
-            dependencies = self._dependencies(description, new)
+            dependencies = self._dependencies(global_id, description, new)
             self._capabilities.add(global_id, description, found, dependencies)
             self._shards.opened(found.shards)
             self._announced[found.shard_id] = found.since
@@ -224,8 +226,7 @@ class StorageController:
                     runs[ingestion] = None
                 case _:
                     pass
-        for ingestion in runs:
-            self._run_ingestion(ingestion)
+        self._run_ingestions(runs)
 
     def drop_sources(self, ids: Sequence[GlobalId]) -> None:
         """Gives up collections (M16). Raises IDENTIFIER_MISSING, before any change.
@@ -257,10 +258,13 @@ class StorageController:
             if isinstance(source, Ingestion):
                 self._stop(global_id, source.instance)
             self._status(global_id, "dropped")
-        for ingestion in changed:
-            found = self._capabilities.collections.get(ingestion)
-            if found is not None and not found.is_dropped:
-                self._run_ingestion(ingestion)
+        known = self._capabilities.collections
+        self._run_ingestions(i for i in changed if i in known and not known[i].is_dropped)
+
+    def owners(self, shard_ids: Iterable[int]) -> dict[int, GlobalId]:
+        """The objects that the shards belong to, durably. Shards of none are left out."""
+        mappings = self._shards.durable_mappings
+        return {each: mappings[each] for each in shard_ids if each in mappings}
 
     # Exports: M11 to M15, M17, M18
 
@@ -341,15 +345,22 @@ class StorageController:
 
     # Data: M20, M21
 
-    def append(self, commands: Sequence[Append]) -> int:
+    def append(
+        self,
+        commands: Sequence[Append],
+        tables_upper: Frontier | None = None,
+        also: object = None,
+    ) -> int:
         """Appends rows and moves uppers, all or nothing; answered by `AnswerAppend` (M20).
 
-        A later form: one commit over all collections, and an unknown id is refused. Returns the
-        ticket of the answer. Raises, with nothing written, UPDATE_BEYOND_UPPER, IDENTIFIER_MISSING,
-        INVALID_UPPERS for an upper that is behind, INVALID_USAGE when an id comes twice or
-        collections that share an upper are to get different ones.
+        A later form: one commit over all collections, and an unknown id is refused. The upper that
+        tables and sources share moves to `tables_upper`, also without rows for any of them; `also`
+        goes with the commit. Returns the ticket of the answer. Raises, with nothing written,
+        UPDATE_BEYOND_UPPER, IDENTIFIER_MISSING, INVALID_UPPERS for an upper that is behind,
+        INVALID_USAGE when an id comes twice, collections that share an upper are to get different
+        ones, or rows are for a shard of another collection.
         """
-        effect = self._appends.append(commands)
+        effect = self._appends.append(commands, tables_upper, also)
         self._effects.append(effect)
         return effect.ticket
 
@@ -579,7 +590,7 @@ class StorageController:
                     raise StorageError(Variant.IDENTIFIER_INVALID, [ingestion])
             case _:
                 pass
-        for each in self._dependencies(description, new):
+        for each in self._dependencies(global_id, description, new):
             self._description(each, new)
 
     def _check_shards(
@@ -607,7 +618,7 @@ class StorageController:
         upper = self.tables_upper if own.shares_tables_upper else own.upper
         if upper in (MINIMUM_FRONTIER, EMPTY_FRONTIER):
             return
-        for each in self._dependencies(new[global_id], new):
+        for each in self._dependencies(global_id, new[global_id], new):
             since = (
                 first_since(new[each], metadata[each])
                 if each in new
@@ -627,37 +638,41 @@ class StorageController:
         return new[global_id]
 
     def _dependencies(
-        self, description: CollectionDescription, new: Mapping[GlobalId, CollectionDescription]
+        self,
+        global_id: GlobalId,
+        description: CollectionDescription,
+        new: Mapping[GlobalId, CollectionDescription],
     ) -> tuple[GlobalId, ...]:
-        match description.data_source:
-            case Ingestion(_, _, remap):
-                return () if remap is None else (remap,)
-            case IngestionExport(ingestion):
-                return self._dependencies(self._description(ingestion, new), new)
-            case _:
-                return ()
+        """The remap collection, for all that an ingestion writes but that collection itself."""
+        source = description.data_source
+        if isinstance(source, IngestionExport):
+            source = self._description(source.ingestion, new).data_source
+        if not isinstance(source, Ingestion) or source.remap in (None, global_id):
+            return ()
+        return (source.remap,)
 
     def _by_dependency(self, new: Mapping[GlobalId, CollectionDescription]) -> list[GlobalId]:
         """Collections without dependencies first. Remap collections have none of their own."""
         for global_id, description in new.items():
-            for each in self._dependencies(description, new):
-                if self._dependencies(self._description(each, new), new):
+            for each in self._dependencies(global_id, description, new):
+                if self._dependencies(each, self._description(each, new), new):
                     raise StorageError(Variant.IDENTIFIER_INVALID, [each], f"of {global_id}")
-        return sorted(new, key=lambda each: bool(self._dependencies(new[each], new)))
+        return sorted(new, key=lambda each: bool(self._dependencies(each, new[each], new)))
 
-    def _run_ingestion(self, global_id: GlobalId) -> None:
-        description = self._capabilities.collections[global_id].description
-        if not isinstance(description.data_source, Ingestion):
-            raise AssertionError(f"{global_id} is no ingestion")
-        exports = sorted(
-            each.id
-            for each in self._capabilities.collections.values()
-            if isinstance(each.description.data_source, IngestionExport)
-            and each.description.data_source.ingestion == global_id
-            and not each.is_dropped
-        )
-        source = description.data_source
-        self._run(source.instance, RunIngestion(global_id, source, tuple(exports)))
+    def _run_ingestions(self, ids: Iterable[GlobalId]) -> None:
+        """Runs the ingestions with the exports that they have now."""
+        exports: dict[GlobalId, list[GlobalId]] = {each: [] for each in ids}
+        if not exports:
+            return
+        for state in self._capabilities.collections.values():
+            source = state.description.data_source
+            if isinstance(source, IngestionExport) and not state.is_dropped:
+                exports.get(source.ingestion, []).append(state.id)
+        for global_id, outputs in exports.items():
+            source = self._capabilities.collections[global_id].description.data_source
+            if not isinstance(source, Ingestion):
+                raise AssertionError(f"{global_id} is no ingestion")
+            self._run(source.instance, RunIngestion(global_id, source, tuple(sorted(outputs))))
 
     def _run(self, instance_id: str, command: RunIngestion | RunSink) -> None:
         instance = self._instance(instance_id)
@@ -705,16 +720,27 @@ class StorageController:
                 if self._exists(global_id):
                     self._status(global_id, status, error)
             case AppendDone(ticket):
-                moved, effects = self._appends.done(ticket)
-                self.update_write_frontiers(moved)
-                self._effects += effects
-            case AppendRefused(ticket, uppers):
+                self._appended(ticket)
+            case AppendRefused(ticket, uppers, tables_upper):
                 self.update_write_frontiers(uppers)
+                if tables_upper is not None:
+                    self.advance_tables(tables_upper)
                 self._effects += self._appends.refused(ticket, [each for each, _ in uppers])
+            case AppendFailed(ticket):
+                self._appends.failed(ticket)
             case SnapshotRead(ticket):
                 self._snapshots.close(ticket)
             case ShardFinalized(shard):
                 self._shards.is_gone(shard)
+
+    def _appended(self, ticket: int) -> None:
+        done = self._appends.done(ticket)
+        if done is None:
+            return
+        if done.tables is not None:
+            self.advance_tables(done.tables[1])
+        self.update_write_frontiers((each.id, each.upper) for each in done.appends)
+        self._effects.append(AnswerAppend(ticket))
 
     def _exists(self, global_id: GlobalId) -> bool:
         state = self._capabilities.collections.get(global_id)

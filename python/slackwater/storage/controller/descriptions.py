@@ -33,8 +33,8 @@ class Other:
 class Ingestion:
     """Written by a replica of `instance`, which reads `connection` (opaque here).
 
-    `remap` is the collection of its bindings; None if the ingestion is bound by the tables'
-    clock alone.
+    `remap` is the collection of its bindings, which may be the ingestion's own; None if the
+    ingestion is bound by the tables' clock alone.
     """
 
     instance: str

@@ -12,6 +12,7 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.descriptions import SinkAsOf
 from slackwater.storage.controller.errors import StorageError
+from slackwater.storage.controller.holds import ReadHold
 from slackwater.storage.controller.protocol import Command, ReplicaKey
 
 
@@ -106,21 +107,32 @@ class DisconnectReplica:
 
 @dataclass(frozen=True, slots=True)
 class ShardAppend:
-    """Rows for one shard, whose upper moves from `lower` to `upper`. `rows` are opaque here."""
+    """Rows for one shard, whose upper moves from `lower` to `upper`.
+
+    `rows` are opaque here, and None if there are none.
+    `shares_tables_upper`: that upper is the one that all tables and sources share.
+    """
 
     id: GlobalId
     shard_id: int
     lower: Frontier
     upper: Frontier
-    rows: object
+    rows: object | None
+    shares_tables_upper: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AppendRows:
-    """All of it or nothing; answered by `AppendDone` or `AppendRefused`."""
+    """All of it or nothing; answered by `AppendDone`, `AppendRefused` or `AppendFailed`.
+
+    `tables`: from where to where the upper moves that all tables and sources share; None: it stays.
+    `also` is what else belongs into the commit, opaque here.
+    """
 
     ticket: int
     appends: tuple[ShardAppend, ...]
+    tables: tuple[Frontier, Frontier] | None = None
+    also: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +145,16 @@ class AnswerAppend:
 
 @dataclass(frozen=True, slots=True)
 class ReadSnapshot:
-    """Reads the shard at `as_of`, which is complete; answered by `SnapshotRead`."""
+    """Reads the shard at `as_of`, which is complete; answered by `SnapshotRead`.
+
+    `hold` keeps it readable until then.
+    """
 
     ticket: int
     id: GlobalId
     shard_id: int
     as_of: Timestamp
+    hold: ReadHold
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,10 +100,21 @@ class AppendDone:
 
 @dataclass(frozen=True, slots=True)
 class AppendRefused:
-    """The append with this ticket did not happen: these collections have other uppers."""
+    """The append with this ticket did not happen: these collections have other uppers.
+
+    `tables_upper`: where the shared upper is, when it is that one.
+    """
 
     ticket: int
     uppers: tuple[tuple[GlobalId, Frontier], ...]
+    tables_upper: Frontier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """The append with this ticket failed; whether it happened, the next one will be told."""
+
+    ticket: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +143,7 @@ Response = (
     | StatusUpdate
     | AppendDone
     | AppendRefused
+    | AppendFailed
     | SnapshotRead
     | ShardFinalized
 )

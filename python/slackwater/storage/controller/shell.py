@@ -6,14 +6,19 @@ in their order; a durable since only moves forward, so the order of downgrades i
 
 Here the race between a new hold and a since that moves is decided (I12, I24): both happen under
 the lock, so either the hold was first and the since stops at it, or the hold is refused.
+
+An append is carried out, and answered, in the thread that asks for it. A snapshot is read by the
+thread that waits for it; whoever moves its upper only wakes that thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from threading import Lock
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
 import structlog
 
 from slackwater.repr.errors import FatalError
@@ -21,15 +26,25 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK, ReadPolicy
 from slackwater.storage.controller import effects as ef
+from slackwater.storage.controller.appends import Append
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
     ExportDescription,
 )
+from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.exports import CreateExportToken
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
-from slackwater.storage.controller.protocol import Command, Response, ShardFinalized
+from slackwater.storage.controller.protocol import (
+    AppendDone,
+    AppendFailed,
+    AppendRefused,
+    Command,
+    Response,
+    ShardFinalized,
+    SnapshotRead,
+)
 
 T = TypeVar("T")
 
@@ -46,12 +61,20 @@ class ShardStore(Protocol):
 
     def drop_shards(self, shard_ids: Sequence[int]) -> None: ...
 
+    def append(self, effect: ef.AppendRows) -> AppendDone | AppendRefused:
+        """One commit, all or nothing. What it raises leaves open whether it happened."""
+        ...
+
+    def snapshot(self, shard_id: int, as_of: Timestamp) -> pa.Table:
+        """The consolidated updates at `as_of`, which is complete and held."""
+        ...
+
 
 class Storage:
     """Collections, exports and read holds. Thread-safe.
 
-    `replica` is told what to run and what to stop, in the thread of the definition. `clock_ms`
-    never goes back; it dates the holds.
+    `replica` is told what to run and what to stop, in whatever thread that follows; it must not
+    block. `clock_ms` never goes back; it dates the holds.
     """
 
     def __init__(
@@ -67,6 +90,8 @@ class Storage:
         self._replica = replica
         self._lock = Lock()
         self._opened_ms: dict[int, int] = {}
+        self._answers: dict[int, StorageError | None] = {}
+        self._snapshots: dict[int, Future[ef.ReadSnapshot]] = {}
 
     # Definitions
 
@@ -148,6 +173,52 @@ class Storage:
         """See `StorageController.reconcile_state`."""
         self._do(lambda core: core.reconcile_state(catalog_ids))
 
+    # Data
+
+    def append(
+        self,
+        commands: Sequence[Append],
+        tables_upper: Frontier | None = None,
+        also: object = None,
+    ) -> None:
+        """Commits rows and uppers; durable, and reported, when it returns (M20).
+
+        Raises what `StorageController.append` does, INVALID_UPPERS when somebody else has moved an
+        upper, and what the store raises, after which the append may have happened or not.
+        """
+        ticket = self._do(lambda core: core.append(commands, tables_upper, also))
+        refused = self._answers.pop(ticket)
+        if refused is not None:
+            raise refused
+
+    def snapshot(self, global_id: GlobalId, as_of: Timestamp) -> pa.Table:
+        """The consolidated updates at `as_of`; waits until that is complete (M21).
+
+        The collection is held meanwhile. Raises IDENTIFIER_MISSING, also when it is dropped before
+        it gets there, and READ_BEFORE_SINCE. Errors beside the rows are for the caller to look for.
+        """
+        found: Future[ef.ReadSnapshot] = Future()
+
+        def ask(core: StorageController) -> int:
+            ticket = core.snapshot(global_id, as_of)
+            self._snapshots[ticket] = found
+            return ticket
+
+        ticket = self._do(ask)
+        try:
+            return self._store.snapshot(found.result().shard_id, as_of)
+        finally:
+            with self._lock:
+                del self._snapshots[ticket]
+                if found.exception() is None:
+                    del self._opened_ms[found.result().hold.hold_id]
+            self.respond(SnapshotRead(ticket))
+
+    def owners(self, shard_ids: Iterable[int]) -> Mapping[int, GlobalId]:
+        """The objects that the shards belong to. Shards of none are left out."""
+        with self._lock:
+            return self._core.owners(shard_ids)
+
     # Frontiers
 
     def since(self, global_id: GlobalId) -> Frontier:
@@ -176,10 +247,10 @@ class Storage:
                 return STEP_BACK.frontier(state.upper)
             return state.since
 
-    def advance_tables(self, upper: Frontier) -> None:
-        """Tables and sources are complete before `upper`. Quick for any number of them."""
+    def tables_upper(self) -> Frontier:
+        """How far tables and sources are complete."""
         with self._lock:
-            self._core.advance_tables(upper)
+            return self._core.tables_upper
 
     def report(self, uppers: Iterable[tuple[GlobalId, Frontier]]) -> None:
         """See `StorageController.update_write_frontiers`."""
@@ -247,7 +318,10 @@ class Storage:
     # Finalization
 
     def finalizable(self, limit: int) -> tuple[int, ...]:
-        """At most `limit` shards that no object has and nobody can read any more."""
+        """At most `limit` shards that no object has and nobody can read any more.
+
+        Durable sinces are not swept here: they move with the merges that profit (decision 0008).
+        """
         with self._lock:
             effects = self._core.maintain(0, limit)
         others = [each for each in effects if not isinstance(each, ef.FinalizeShard)]
@@ -283,6 +357,14 @@ class Storage:
                         sinces[shard] = Timestamp(since.value)
                 case ef.RegisterFinalization(shards):
                     self._store.drop_shards(shards)
+                case ef.AppendRows():
+                    self.respond(self._appended(effect))
+                case ef.AnswerAppend(ticket, refused):
+                    self._answers[ticket] = refused
+                case ef.ReadSnapshot(ticket):
+                    self._wake(ticket, effect)
+                case ef.AnswerSnapshot(ticket, never):
+                    self._snapshots[ticket].set_exception(never)
                 case ef.WriteStatus(global_id, status, error):
                     _log.info("status", object=global_id, status=status, error=error)
                 case ef.ConnectReplica() | ef.DisconnectReplica():
@@ -295,3 +377,17 @@ class Storage:
                     raise FatalError(f"nobody asked for {type(effect).__name__}")
         if sinces:
             self._store.set_since(sinces)
+
+    def _appended(self, effect: ef.AppendRows) -> AppendDone | AppendRefused:
+        try:
+            return self._store.append(effect)
+        except BaseException:
+            self.respond(AppendFailed(effect.ticket))
+            raise
+
+    def _wake(self, ticket: int, effect: ef.ReadSnapshot) -> None:
+        """The reader may begin: from now on files that it is given names of must stay."""
+        with self._lock:
+            self._opened_ms[effect.hold.hold_id] = self._clock_ms()
+            waiting = self._snapshots[ticket]
+        waiting.set_result(effect)
