@@ -157,8 +157,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def engine(tmp_path) -> Iterator[Engine]:
-    engine = connect(f"sqlite:///{tmp_path}/metastore.db")
+def engine(new_database) -> Iterator[Engine]:
+    engine = connect(new_database())
     create_all(engine)
     yield engine
     engine.dispose()
