@@ -1,7 +1,8 @@
 """Kills the coordinator or the driver at random moments while clients write.
 
 After each kill: every acknowledged write is there exactly once, no transaction is half there, and
-every view equals a recomputation. `SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it
+every view equals a recomputation. On a slow machine the loop goes on until it has killed a few
+times. `SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it
 longer, or repeat a run.
 """
 
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.spark
 SECONDS = float(os.environ.get("SLACKWATER_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("SLACKWATER_CHAOS_SEED", "20130101"))
 WRITERS = 2
+KILLS = 3
 UNCERTAIN = ("SLACKWATER_STATEMENT_INTERRUPTED", "SLACKWATER_COORDINATOR_UNAVAILABLE")
 SAID_NOTHING_HAPPENED = (
     "SLACKWATER_FENCED",
@@ -147,7 +149,7 @@ def test_kill_loop(tmp_path):
     create(application)
     kills = Counter()
     try:
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or sum(kills.values()) < KILLS:
             running = [Writer(application, *each) for each in zip(names, generators, strict=True)]
             writers += running
             for writer in running:
@@ -170,7 +172,6 @@ def test_kill_loop(tmp_path):
             verify(application, writers)
     finally:
         application.close()
-    assert sum(kills.values()) >= 3
     assert sum(len(w.acknowledged["single"]) for w in writers) > 20
     assert [surprise for writer in writers for surprise in writer.surprises] == []
     wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")
