@@ -9,11 +9,14 @@ SBT_JAR := .sbt-launch/sbt-launch-$(SBT_VERSION).jar
 # The shim asks $PYTHON where Spark's jars are.
 SBT = PYTHON=$(abspath $(VENV_PYTHON)) $(JAVA) -Xmx1g -Dsbt.server.autostart=false -Dsbt.supershell=false -jar $(SBT_JAR)
 
+# pyspark carries Ivy, which fetches jars: no other tool has to be installed.
+IVY = $(JAVA) -jar $$($(VENV_PYTHON) -c "import importlib.util as u, pathlib as p; print(*(p.Path(u.find_spec('pyspark').origin).parent / 'jars').glob('ivy-*.jar'))") -warn -types jar
+
 SHIM_SOURCES := build.sbt project/build.properties project/plugins.sbt \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jar wheel lint test demo bench property chaos revision fuzz clean
+.PHONY: help setup jar wheel lint hadoop test demo bench property chaos revision fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +35,9 @@ lint: setup ## Check style, types, import arrows and Scala format
 	$(VENV)/bin/lint-imports
 	$(SBT) scalafmtCheckAll
 
-test: lint ## Run everything that CI checks
+hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests use
+
+test: lint hadoop ## Run everything that CI checks
 	$(VENV_PYTHON) -m pytest
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
@@ -54,7 +59,7 @@ fuzz: setup ## Run the fuzz tests alone
 	$(VENV_PYTHON) -m pytest tests/fuzz
 
 clean: ## Remove what the build made
-	rm -rf .build .sbt-launch target project/target project/project dist build .venv
+	rm -rf .build .sbt-launch .hadoop-aws target project/target project/project dist build .venv
 	rm -f python/slackwater/jars/*.jar
 
 .build/python: pyproject.toml | $(if $(filter .venv,$(VENV)),.venv/bin/python)
@@ -65,12 +70,15 @@ clean: ## Remove what the build made
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Slackwater needs Python 3.10 or newer; name one with make PYTHON=...")'
 	$(PYTHON) -m venv .venv
 
-# pyspark carries Ivy, and Ivy fetches sbt's launcher: no other tool has to be installed.
 $(SBT_JAR): | .build/python
 	@mkdir -p $(@D)
-	$(JAVA) -jar $$($(VENV_PYTHON) -c "import importlib.util as u, pathlib as p; print(*(p.Path(u.find_spec('pyspark').origin).parent / 'jars').glob('ivy-*.jar'))") \
-	  -warn -types jar -dependency org.scala-sbt sbt-launch $(SBT_VERSION) -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	$(IVY) -dependency org.scala-sbt sbt-launch $(SBT_VERSION) -retrieve "$(@D)/[artifact]-[revision].[ext]"
 	@test -f $@
+
+.hadoop-aws/fetched: tests/e2e/hadoop_aws.xml | .build/python
+	rm -rf $(@D) && mkdir $(@D)
+	$(IVY) -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	touch $@
 
 .build/jar: $(SHIM_SOURCES) .build/python | $(SBT_JAR)
 	$(SBT) shimJar

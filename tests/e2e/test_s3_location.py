@@ -1,8 +1,7 @@
 """An environment whose files are in S3.
 
-Hadoop's file system for S3 is no part of Spark and is large, so what needs it runs only where the
-variable SLACKWATER_HADOOP_AWS names a folder of jars: hadoop-aws of Spark's Hadoop version and the
-AWS SDK that it was built with.
+Hadoop's file system for S3 is no part of Spark. `make hadoop` fetches it and the few modules of the
+AWS SDK that it needs; the variable SLACKWATER_HADOOP_AWS names another folder of jars.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.product.application import Application, SqlError, wait_until
+from tests.product.application import ROOT, Application, SqlError, wait_until
 from tests.s3 import ACCESS_KEY, SECRET_KEY
 
 pytestmark = pytest.mark.spark
 
-JARS = os.environ.get("SLACKWATER_HADOOP_AWS")
+JARS = Path(os.environ.get("SLACKWATER_HADOOP_AWS") or ROOT / ".hadoop-aws")
 LARGE = "INSERT INTO t SELECT id, concat('v', id % 7) FROM range(60000)"
 VIEW = "SELECT v, count(*) AS n FROM t GROUP BY v"
 
 
 def on_s3(s3, location, metastore, folder, *, by_conf=False, jars=True):
     """An application that is told of the store by variables, or by Spark's settings."""
-    conf = {"spark.jars": ",".join(str(jar) for jar in Path(JARS).glob("*.jar"))} if jars else {}
+    conf = {"spark.jars": ",".join(map(str, hadoop_aws()))} if jars else {}
     hidden = dict.fromkeys(s3.environment, "")
     if by_conf:
         conf |= {
@@ -36,12 +35,19 @@ def on_s3(s3, location, metastore, folder, *, by_conf=False, jars=True):
     return Application(location, metastore, conf=conf, folder=folder, variables=variables)
 
 
+def hadoop_aws():
+    """Hadoop's file system for S3, with what it needs and Spark lacks."""
+    jars = sorted(JARS.glob("*.jar"))
+    found = any(jar.name.startswith("hadoop-aws-") for jar in jars)
+    assert found, f"no hadoop-aws in {JARS}: run make hadoop"
+    return jars
+
+
 def texts(folder):
     """All that was logged or left on the disk."""
     return {path: path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.skipif(not JARS, reason="SLACKWATER_HADOOP_AWS names no folder with hadoop-aws")
 @pytest.mark.parametrize("by_conf", [False, True])
 def test_tables_and_views_live_there(s3, tmp_path, by_conf):
     bucket = s3.new_bucket()
@@ -92,7 +98,6 @@ def test_what_is_missing_is_said(s3, tmp_path):
         assert SECRET_KEY not in caught.value.message
 
 
-@pytest.mark.skipif(not JARS, reason="SLACKWATER_HADOOP_AWS names no folder with hadoop-aws")
 def test_it_needs_a_metastore_elsewhere(s3, tmp_path):
     with (
         on_s3(s3, f"s3://{s3.new_bucket()}/environment", None, tmp_path) as application,
