@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,9 +46,13 @@ def _exists(user: str) -> bool:
 
 @dataclass
 class PostgresServer:
-    """One server, reached over a socket in its own directory."""
+    """One server, reached over a socket in its own directory.
+
+    `fsync`: whether commits wait for the disk, which tests of behaviour do without.
+    """
 
     directory: Path
+    fsync: bool = False
     binaries: Path = field(default_factory=_binaries)
     user: str | None = field(default_factory=_owner)
     process: subprocess.Popen[bytes] | None = None
@@ -63,7 +68,11 @@ class PostgresServer:
         )  # fmt: skip
 
     def start(self) -> None:
-        settings = ["fsync=off", "listen_addresses=", f"unix_socket_directories={self.directory}"]
+        settings = [
+            f"fsync={'on' if self.fsync else 'off'}",
+            "listen_addresses=",
+            f"unix_socket_directories={self.directory}",
+        ]
         arguments = [word for setting in settings for word in ("-c", setting)]
         with open(self.directory.parent / f"{self.directory.name}.log", "ab") as log:
             self.process = subprocess.Popen(
@@ -133,11 +142,12 @@ class PostgresServer:
                 return
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
+@contextmanager
+def running_server(*, fsync: bool = False) -> Iterator[PostgresServer]:
+    """A server in a directory of its own, for as long as the block runs."""
     directory = Path(tempfile.mkdtemp(prefix="slackwater-pg-"))
     directory.chmod(0o755)
-    server = PostgresServer(directory)
+    server = PostgresServer(directory, fsync)
     server.initialise()
     server.start()
     try:
@@ -146,3 +156,9 @@ def postgres() -> Iterator[PostgresServer]:
         server.stop()
         shutil.rmtree(directory)
         (directory.parent / f"{directory.name}.log").unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server

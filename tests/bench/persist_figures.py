@@ -1,4 +1,7 @@
-"""What commits, concurrent appends and compacted snapshots cost on the embedded metastore."""
+"""What commits, concurrent appends and compacted snapshots cost.
+
+On the embedded metastore, unless a figure names PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from contextlib import contextmanager
 
 from tests.bench.figure import Figure
 from tests.persistence import compacted, new_environment, own_shard, updates
+from tests.postgres import running_server
 
 from slackwater.persist.client import Append
 from slackwater.persist.compaction import CompactionSettings
@@ -21,30 +25,44 @@ READS = 15
 
 
 @contextmanager
-def leading(folder):
-    environment = new_environment(f"sqlite:///{folder}/metastore.sqlite", folder)
+def leading(url, folder):
+    environment = new_environment(url, folder)
     yield environment.lead()
     environment.engine.dispose()
 
 
+def embedded(folder):
+    return leading(f"sqlite:///{folder}/metastore.sqlite", folder)
+
+
 def commits(folder):
     """compare-and-append of a small batch over several shards, in one transaction."""
-    with leading(folder) as client:
-        shards = [own_shard(client) for _ in range(SHARDS)]
-        took = []
-        for number in range(ROUNDS):
-            part = client.inline_part(updates(*((key, "value", number, 1) for key in range(5))))
-            appends = [Append(shard, number, number + 1, (part,)) for shard in shards]
-            began = time.perf_counter()
-            client.commit(appends)
-            took.append((time.perf_counter() - began) * 1000)
-        p50 = statistics.median(took[ROUNDS // 10 :])
-        yield Figure("commit_p50", f"compare-and-append over {SHARDS} shards, p50", "ms", 5, p50)
+    with embedded(folder) as client:
+        yield _commits(client, "commit_p50", "SQLite", 5)
+    with (
+        running_server(fsync=True) as server,
+        leading(server.new_database(), folder / "postgres") as client,
+    ):
+        yield _commits(client, "postgres_commit_p50", "PostgreSQL", 8)
+
+
+def _commits(client, name, metastore, target_ms):
+    shards = [own_shard(client) for _ in range(SHARDS)]
+    took = []
+    for number in range(ROUNDS):
+        part = client.inline_part(updates(*((key, "value", number, 1) for key in range(5))))
+        appends = [Append(shard, number, number + 1, (part,)) for shard in shards]
+        began = time.perf_counter()
+        client.commit(appends)
+        took.append((time.perf_counter() - began) * 1000)
+    p50 = statistics.median(took[ROUNDS // 10 :])
+    what = f"compare-and-append over {SHARDS} shards on {metastore}, p50"
+    return Figure(name, what, "ms", target_ms, p50)
 
 
 def appends(folder):
     """Many writers at once, each with a shard of its own."""
-    with leading(folder) as client:
+    with embedded(folder) as client:
         shards = [own_shard(client) for _ in range(APPENDS)]
         parts = [client.new_parts(shard, updates((shard, "value", 0, 1))) for shard in shards]
 
@@ -60,7 +78,7 @@ def appends(folder):
 
 def compaction(folder):
     """A snapshot after many small commits, against the same rows in one file."""
-    with leading(folder) as client:
+    with embedded(folder) as client:
         small, whole = own_shard(client), own_shard(client)
         settings = CompactionSettings()
         for number in range(SMALL_COMMITS):
