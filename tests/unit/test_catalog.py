@@ -105,6 +105,17 @@ def test_what_cannot_be_created():
         apply(base(), [CreateSchema(SchemaEntry(user_id(10), "mz_mine"))])
 
 
+def test_creating_one_by_one_gives_what_all_at_once_gives():
+    state, expected = base(), chain()
+    for number in range(10, 15):
+        state, diff = apply(state, [CreateItem(expected.item(user_id(number)))])
+        assert [each.id for each in diff.created] == [user_id(number)]
+        assert not diff.altered
+    assert state.items == expected.items
+    assert state.names == expected.names
+    assert state.used_by == expected.used_by
+
+
 def test_dropping_respects_dependents_and_cascades_them_first():
     state = chain()
     with refused("SLACKWATER_DEPENDENT_OBJECTS", "2BP01") as caught:

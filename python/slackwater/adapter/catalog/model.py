@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -179,6 +179,16 @@ class CatalogState:
             items=by_id,
             names={(fold(i.schema_name), fold(i.name)): i.id for i in by_id.values()},
             used_by={used: frozenset(ids) for used, ids in users.items()},
+        )
+
+    def with_item(self, item: CatalogItem) -> CatalogState:
+        """The state with one more object, whose id and name are new, taken as consistent."""
+        users = {each: self.used_by.get(each, frozenset()) | {item.id} for each in item.depends_on}
+        return replace(
+            self,
+            items={**self.items, item.id: item},
+            names={**self.names, (fold(item.schema_name), fold(item.name)): item.id},
+            used_by={**self.used_by, **users},
         )
 
     def item(self, global_id: GlobalId) -> CatalogItem:

@@ -177,7 +177,7 @@ def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
     _check_columns(item)
     for used in item.depends_on:
         state.item(used)
-    return _rebuilt(state, [*state.items.values(), replace(item, schema_name=schema.name)])
+    return state.with_item(replace(item, schema_name=schema.name))
 
 
 def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
@@ -319,8 +319,9 @@ def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
         created=tuple(i for i in after.items.values() if i.id not in before.items),
         dropped=tuple(i for i in before.with_dependents(gone) if i.id in wanted),
         altered=tuple(
-            Altered(before.items[i.id], i)
-            for i in after.items.values()
-            if i.id in before.items and before.items[i.id] != i
+            Altered(old, new)
+            for new in after.items.values()
+            # Most are the same object, which is quicker to see than that they are equal.
+            if (old := before.items.get(new.id)) is not None and old is not new and old != new
         ),
     )
