@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from tests.bench import persist_figures
+from tests.bench import collection_figures, persist_figures
 from tests.bench.figure import Figure
 from tests.product.application import Application, coordinators
 
@@ -270,6 +270,7 @@ FIGURES = {
     "appends": persist_figures.appends,
     "compaction": persist_figures.compaction,
     "controller_core": controller_core,
+    "collections": collection_figures.collections,
 }
 
 
