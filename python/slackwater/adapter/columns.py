@@ -1,13 +1,14 @@
-"""ALTER TABLE ... ADD COLUMN: what the table's columns are afterwards."""
+"""ALTER TABLE ... ADD COLUMN and DROP NOT NULL: the table's columns afterwards, and older plans."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import Column, RelationDesc, arrow_type
 
 _SHAPED_BY_INPUTS = (ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
@@ -41,26 +42,91 @@ def with_column(item: CatalogItem, desc: RelationDesc, added: Mapping[str, Any])
     return RelationDesc((*desc.columns, column))
 
 
+def with_nullability(
+    item: CatalogItem, desc: RelationDesc, changed: Mapping[str, Any]
+) -> RelationDesc:
+    """`desc` with one column without NOT NULL; `changed` is that of the protocol, section 2.
+
+    Raises SLACKWATER_UNSUPPORTED.
+    """
+    name, *below = changed["name"]
+    if below:
+        raise _unsupported(
+            f"Another nullability inside the column {name} (on {item.full_name})",
+            "Only columns themselves can lose NOT NULL.",
+        )
+    if not changed["nullable"]:
+        raise _unsupported(
+            f"SET NOT NULL for the column {name} (on {item.full_name})",
+            "Create a new table with the wanted columns and INSERT INTO it.",
+        )
+    return RelationDesc(
+        tuple(
+            replace(each, nullable=True) if each.name.lower() == name.lower() else each
+            for each in desc.columns
+        )
+    )
+
+
 def refuse_new_column(item: CatalogItem, state: CatalogState) -> None:
     """Raises an error unless a column can be added to the item.
 
     Only tables have columns of their own. A view over ``SELECT *`` that is maintained, and a sink,
     have taken their columns from the table: SLACKWATER_DEPENDENT_OBJECTS.
     """
+    _refuse(item, state, "add a column to", lambda other: other.kind in _SHAPED_BY_INPUTS)
+
+
+def refuse_nullability(item: CatalogItem, state: CatalogState) -> None:
+    """Raises an error unless a column of the item can lose its NOT NULL.
+
+    What a new column would be refused for, and views that promise NOT NULL themselves.
+    """
+
+    def promises(other: CatalogItem) -> bool:
+        columns = () if other.desc is None else other.desc.columns
+        return not all(column.nullable for column in columns)
+
+    _refuse(
+        item,
+        state,
+        "drop NOT NULL in",
+        lambda other: other.kind in _SHAPED_BY_INPUTS or promises(other),
+    )
+
+
+def refuse_older_plan(item: CatalogItem, desc: RelationDesc, not_null: Collection[str]) -> None:
+    """Raises Spark's own error for a plan that was made when columns were NOT NULL which are not.
+
+    `not_null` are those of the plan, `desc` is what the item has. Spark would read a NULL as 0.
+    """
+    lost = [each.name for each in desc.columns if each.nullable and each.name in not_null]
+    if lost:
+        changes = "\n".join(f"- `{name}` is nullable now" for name in lost)
+        raise SlackwaterError(
+            "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS.COLUMNS_MISMATCH",
+            "51024",
+            f"Detected incompatible changes to table {item.full_name} after DataFrame/Dataset has "
+            "been resolved and analyzed. Please, re-create DataFrame/Dataset before attempting to "
+            f"execute the query again. Data columns have changed:\n{changes}",
+            {"tableName": item.full_name, "errors": changes},
+        )
+
+
+def _refuse(
+    item: CatalogItem, state: CatalogState, action: str, is_shaped: Callable[[CatalogItem], bool]
+) -> None:
     if item.kind is not ItemKind.TABLE:
         raise _unsupported(
-            f"A new column for a {item.kind.spoken} (on {item.full_name})",
-            "Columns can be added to tables.",
+            f"Another column for a {item.kind.spoken} (on {item.full_name})",
+            "The columns of tables can be changed.",
         )
-    shaped = [
-        other.full_name
-        for other in state.with_dependents([item.id])
-        if other.kind in _SHAPED_BY_INPUTS
-    ]
+    above = [other for other in state.with_dependents([item.id]) if other.id != item.id]
+    shaped = [other.full_name for other in above if is_shaped(other)]
     if shaped:
         raise user_error(
             "SLACKWATER_DEPENDENT_OBJECTS",
-            action="add a column to",
+            action=action,
             objectName=item.full_name,
             dependents=", ".join(sorted(shaped)),
         )

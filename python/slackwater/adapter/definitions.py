@@ -32,7 +32,12 @@ from slackwater.adapter.catalog.ops import (
     RenameItem,
     apply,
 )
-from slackwater.adapter.columns import refuse_new_column, with_column
+from slackwater.adapter.columns import (
+    refuse_new_column,
+    refuse_nullability,
+    with_column,
+    with_nullability,
+)
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.naming import find_item
@@ -159,9 +164,9 @@ class Definitions:
     def alter_table(
         self, context: Context, schema_name: str, name: str, changes: Sequence[Mapping[str, Any]]
     ) -> CatalogItem:
-        """Adds columns, applies property and comment changes; others are SLACKWATER_UNSUPPORTED.
+        """Adds columns, drops NOT NULL, changes properties and the comment.
 
-        Raises what `slackwater.adapter.columns` raises.
+        Other changes are SLACKWATER_UNSUPPORTED. Raises what `slackwater.adapter.columns` raises.
         """
         with self._env.ddl:
             item = self._env.state.get(schema_name, name)
@@ -173,6 +178,9 @@ class Definitions:
                     case {"add_column": {"name": _} as added} if desc is not None:
                         refuse_new_column(item, self._env.state)
                         desc = with_column(item, desc, added)
+                    case {"set_nullability": {"name": _} as changed} if desc is not None:
+                        desc = with_nullability(item, desc, changed)
+                        refuse_nullability(item, self._env.state)
                     case {"set_property": {"name": str(key), "value": str(value)}}:
                         if key == RETAIN_HISTORY:
                             details["retain_history_ms"] = _retain(value)

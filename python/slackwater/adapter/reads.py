@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
+from slackwater.adapter.columns import refuse_older_plan
 from slackwater.adapter.environment import READABLE, Environment
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.system_tables import SystemTables
@@ -86,7 +87,8 @@ class Reads:
 
         Waits until every input is complete at the chosen time. Raises
         SLACKWATER_NO_VALID_TIMESTAMP, SLACKWATER_WAIT_TIMEOUT, SLACKWATER_CANCELED,
-        SLACKWATER_DEPENDENCY_DROPPED, and what the state of the session's transaction forbids.
+        SLACKWATER_DEPENDENCY_DROPPED, what the state of the session's transaction forbids, and
+        what `refuse_older_plan` raises.
         """
         if write_target is not None:
             check_outside_block(session.transaction, "A write that reads relations")
@@ -125,7 +127,10 @@ class Reads:
             ]
             self._wait(session, items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
-            answers = [self._relation(item, time) for item, time in zip(items, times, strict=True)]
+            answers = [
+                self._relation(item, time, relation.get("not_null") or ())
+                for item, time, relation in zip(items, times, relations, strict=True)
+            ]
         except BaseException:
             self.release(token)
             raise
@@ -403,7 +408,9 @@ class Reads:
             if time is not None and chosen_from.upper.allows(time):
                 self.wait_complete(session, item, time, cancellation)
 
-    def _relation(self, item: CatalogItem, time: Timestamp | None) -> dict[str, Any]:
+    def _relation(
+        self, item: CatalogItem, time: Timestamp | None, not_null: Collection[str]
+    ) -> dict[str, Any]:
         if time is None:
             raise AssertionError("a bound relation has a time")
         if item.kind is ItemKind.SYSTEM_TABLE:
@@ -420,6 +427,7 @@ class Reads:
         self._env.refuse_errors(item, time, Timestamp(time + 1))
         parts = self._env.persist.parts_at(item.shard_id, time)
         state = self._env.persist.state(item.shard_id)
+        refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         return {"id": item.id, "as_of": time, **relation}
 

@@ -56,20 +56,20 @@ def check_bounds(as_of: Timestamp, up_to: Timestamp | None) -> None:
 
 
 def output_desc(spec: SubscribeSpec, desc: RelationDesc) -> RelationDesc:
-    """The columns of the result; its `arrow_schema` is that of every table of rows."""
+    """The columns of the result; its `arrow_schema` is that of every table of rows.
+
+    Those of the relation may be NULL: they can lose NOT NULL while the result is being read.
+    """
     columns = [_column("mz_timestamp", "long", False)]
     if spec.progress:
         columns.append(_column("mz_progressed", "boolean", False))
     if spec.envelope is None:
         columns.append(_column("mz_diff", "long", spec.progress))
-        columns += [replace(c, nullable=c.nullable or spec.progress) for c in desc.columns]
+        columns += [replace(c, nullable=True) for c in desc.columns]
         return RelationDesc(tuple(columns))
     columns.append(_column("mz_state", "string", spec.progress))
     by_name = {column.name: column for column in desc.columns}
-    columns += [
-        replace(by_name[name], nullable=by_name[name].nullable or spec.progress)
-        for name in spec.key
-    ]
+    columns += [replace(by_name[name], nullable=True) for name in spec.key]
     values = [replace(c, nullable=True) for c in desc.columns if c.name not in spec.key]
     if spec.envelope == "UPSERT":
         return RelationDesc((*columns, *values))

@@ -54,6 +54,8 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       val entry = relations.addObject().put("id", table.id)
       val time = own.orElse(if (shared.isDefined) None else around)
       time.fold(entry.putNull("as_of"))(t => entry.set[ObjectNode]("as_of", t.toJson))
+      val required = table.description.schema.filterNot(_.nullable).map(_.name)
+      if (required.nonEmpty) entry.set[ObjectNode]("not_null", Json.texts(required))
     }
     shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
     val target = wanted.writeTarget.orElse(scope.flatMap(_.writeTarget))

@@ -104,6 +104,10 @@ object Definitions {
         names.put("to", rename.newName)
       case drop: TableChange.DeleteColumn =>
         node.set[ObjectNode]("drop_column", Json.texts(drop.fieldNames))
+      case update: TableChange.UpdateColumnNullability =>
+        val column = node.putObject("set_nullability")
+        column.set[ObjectNode]("name", Json.texts(update.fieldNames))
+        column.put("nullable", update.nullable)
       case other => node.put("other", other.getClass.getSimpleName)
     }
     node

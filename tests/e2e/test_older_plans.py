@@ -1,0 +1,34 @@
+"""What was planned for a table before its columns changed."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+STALE = """
+frame = spark.table('slackwater.{schema}.t')
+assert not frame.schema['k'].nullable
+spark.sql('ALTER TABLE slackwater.{schema}.t ALTER COLUMN k DROP NOT NULL')
+spark.sql('INSERT INTO slackwater.{schema}.t VALUES (NULL)')
+try:
+    result = frame.collect()
+except Exception as error:
+    result = error.getCondition()
+fresh = spark.table('slackwater.{schema}.t').orderBy('k').collect()
+result = [result, [tuple(row) for row in fresh]]
+"""
+
+
+def test_no_null_is_read_as_a_number(workplace):
+    workplace.sql("CREATE TABLE t (k INT NOT NULL)")
+    workplace.sql("INSERT INTO t VALUES (1)")
+    workplace.sql("DECLARE c CURSOR FOR SUBSCRIBE TO t WITH (SNAPSHOT = false)")
+    outcome = workplace.application.python(STALE.format(schema=workplace.schema))
+    assert outcome == [
+        "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS.COLUMNS_MISMATCH",
+        [[None], [1]],
+    ]
+    ((_, diff, k),) = workplace.rows("FETCH 1 FROM c")
+    assert (diff, k) == (1, None)
+    workplace.sql("CLOSE c")
