@@ -17,11 +17,12 @@ from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.persist import garbage, holds
-from slackwater.persist.blobs import LocalBlobs, file_part
+from slackwater.persist.blobs import LocalBlobs, file_part, uniform_file
 from slackwater.persist.client import PersistClient
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.leadership import Fenced, acquire
 from slackwater.persist.metastore import connect, create_all
+from slackwater.persist.parts import Uniform
 from slackwater.persist.tables import garbage as garbage_table
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
@@ -116,6 +117,23 @@ class Leader:
                 "inline": [base64.b64encode(stream.getvalue()).decode()],
                 "files": [],
             }
+        )
+
+    def insert_files(self, item, *keys: int) -> None:
+        """A write as executors do it: each key in a file of its own."""
+        self.written += 1
+        self.clock.now_ms += 10
+        call = {"session": "app/1", "write_id": f"{self.epoch}-{self.written}", "table": item.id}
+        directory = self.calls["/v1/prepare_write"](call)["directory"]
+        blobs = self.env.persist.blobs
+        files = []
+        for key in keys:
+            rows = pa.table({"k": pa.array([key], pa.int32())})
+            body = uniform_file(blobs, rows, directory, Uniform(Timestamp(0), 1))
+            sizes = {"size_bytes": body.size_bytes, "modified_ms": body.modified_ms}
+            files.append({"uri": body.uri, "rows": 1, **sizes})
+        self.calls["/v1/write"](
+            {**call, "hold": None, "mode": "append", "inline": [], "files": files}
         )
 
     def bind(self, item, at: int | None = None):
@@ -480,10 +498,52 @@ def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
         maintenance.turn()
     leader.pass_time(garbage.LEASE_MS + 1)
     maintenance.turn()
-    assert list(staged.iterdir()) == []
+    assert not staged.exists()
     assert leader.files(table) == named
     assert elsewhere.exists()
     assert leader.keys(table) == [1, 2, 3]
+
+
+def test_the_directory_of_a_write_goes_with_its_last_file(leader):
+    table = leader.create("t")
+    maintenance = leader.maintenance(files_per_turn=1)
+    folder = Path(leader.env.location) / "shards" / str(table.shard_id)
+    leader.insert_files(table, 1, 2)
+    leader.insert_files(table, 3)
+    assert len(list(folder.iterdir())) == 2
+    leader.pass_time(5_000)
+    maintenance.turn()
+    assert len(garbage_of(leader)) == 3
+    leader.pass_time(garbage.LEASE_MS + 1)
+    left = []
+    for _ in range(3):
+        maintenance.turn()
+        left.append(len(list(folder.glob("write-*"))))
+        assert folder.is_dir()
+    assert left[-1] == 0
+    assert left[0] > 0
+    assert leader.files(table)
+    assert leader.keys(table) == [1, 2, 3]
+
+
+def test_the_directory_of_a_dropped_shard_goes_with_its_last_file(leader):
+    empty, table = leader.create("empty"), leader.create("t")
+    maintenance = leader.maintenance()
+    shards = Path(leader.env.location) / "shards"
+    leader.insert_files(table, 1)
+    (shards / str(table.shard_id) / "write-aborted").mkdir()
+    (shards / str(empty.shard_id) / "write-aborted").mkdir(parents=True)
+    bound = leader.bind(table)
+    leader.drop("t")
+    leader.drop("empty")
+    maintenance.turn()
+    assert [path.name for path in shards.iterdir()] == [str(table.shard_id)]
+    leader.release(bound)
+    maintenance.turn()
+    assert leader.files(table)
+    leader.pass_time(garbage.LEASE_MS + 1)
+    maintenance.turn()
+    assert list(shards.iterdir()) == []
 
 
 def test_a_column_is_added_to_what_is_there(leader):

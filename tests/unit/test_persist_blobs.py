@@ -51,6 +51,29 @@ def test_a_file_is_read_as_it_was_written(blobs):
     assert listed(blobs) == {}
 
 
+def test_a_directory_is_removed_as_far_as_it_is_empty(tmp_path):
+    blobs = LocalBlobs(tmp_path)
+    shard = blobs.uri("shards", "7")
+    for write in ("write-a", "write-b"):
+        blobs.put(f"{shard}/{write}", ".bin", lambda file: file.write(b"x"))
+    (kept, gone) = sorted(listed(blobs))
+    blobs.delete(gone)
+    blobs.remove_directory(shard)
+    blobs.remove_directory(blobs.uri("shards", "8"))
+    assert list(listed(blobs)) == [kept]
+    assert [path.name for path in (tmp_path / "shards" / "7").iterdir()] == ["write-a"]
+    blobs.delete(kept)
+    blobs.remove_directory(shard)
+    assert list((tmp_path / "shards").iterdir()) == []
+
+
+def test_removing_a_directory_removes_no_object(s3):
+    blobs = S3Blobs.at(f"s3://{s3.new_bucket()}/the/prefix", S3Settings.of(s3.environment))
+    blob = blobs.put(blobs.uri("shards", "7"), ".bin", lambda file: file.write(b"x"))
+    blobs.remove_directory(blobs.uri("shards", "7"))
+    assert list(listed(blobs)) == [blob.uri]
+
+
 def test_nothing_is_seen_of_a_file_that_is_not_complete(blobs):
     seen = []
 

@@ -184,6 +184,20 @@ def test_usage_counts_each_file_once(env):
     assert gone.garbage_bytes == found[dropped].size_bytes
 
 
+@pytest.mark.parametrize(
+    ("uri", "directory"),
+    [
+        ("file:///e/shards/7/a.parquet", None),
+        ("file:///e/shards/7/write-x/a.parquet", "file:///e/shards/7/write-x"),
+        ("file:/e/shards/8/a.parquet", "file:/e/shards/8"),
+        ("file:///e/shards/8/write-x/a.parquet", "file:///e/shards/8"),
+        ("file:///e/shards/seven/a.parquet", None),
+    ],
+)
+def test_directories_that_nobody_writes_to(uri, directory):
+    assert garbage.abandoned(uri, lambda shard_id: shard_id == 8) == directory
+
+
 def test_a_checksum_goes_with_its_file(env):
     client = env.lead()
     shard = own_shard(client)

@@ -204,6 +204,7 @@ class Maintenance:
             # Who holds the shard delays this; afterwards nobody can hold it any more.
             if self._env.persist.finalize(shard_id):
                 self._env.storage.finalized(shard_id)
+                self._remove([self._env.persist.shard_directory(shard_id)])
 
     # Compaction
 
@@ -345,7 +346,17 @@ class Maintenance:
                 continue
             deleted.append(uri)
         if deleted:
+            around = {garbage.abandoned(uri, persist.is_finalized) for uri in deleted}
+            self._remove(directory for directory in around if directory is not None)
             persist.transact(lambda conn: garbage.forget(conn, deleted))
+
+    def _remove(self, directories: Iterable[str]) -> None:
+        """Removes those of the directories that are empty."""
+        for directory in directories:
+            try:
+                self._env.persist.blobs.remove_directory(directory)
+            except SlackwaterError as error:
+                _log.warning("a directory was not removed", uri=directory, error=str(error))
 
     # Orphans
 

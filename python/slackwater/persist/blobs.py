@@ -80,6 +80,14 @@ class Blobs(Protocol):
         """Removes the file; no effect if there is none. Raises SLACKWATER_STORAGE_UNAVAILABLE."""
         ...
 
+    def remove_directory(self, directory: str) -> None:
+        """Removes the directory and those below it, as far as they are empty.
+
+        The caller makes sure that nobody begins to write there. S3 has no directories, so there it
+        does nothing. Raises SLACKWATER_STORAGE_UNAVAILABLE.
+        """
+        ...
+
     def list(self, directory: str) -> Iterator[Blob]:
         """All files at any depth below the directory, also unfinished ones, in no order.
 
@@ -167,6 +175,14 @@ class LocalBlobs:
             _checksum_of(path).unlink(missing_ok=True)
         except OSError as error:
             raise _storage_error(error, path.parent) from None
+
+    def remove_directory(self, directory: str) -> None:
+        for folder, _, _ in os.walk(local_path(directory), topdown=False):
+            try:
+                os.rmdir(folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise _storage_error(error, Path(folder)) from None
 
     def list(self, directory: str) -> Iterator[Blob]:
         def failed(error: OSError) -> None:

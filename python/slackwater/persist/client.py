@@ -457,6 +457,11 @@ class PersistClient:
         with self._cache_lock:
             return self._state(shard_id)
 
+    def is_finalized(self, shard_id: int) -> bool:
+        """Whether the shard is a tombstone."""
+        with self._cache_lock:
+            return shard_id in self._cache.dropped and shard_id not in self._cache.unfinalized
+
     def shard_ids(self) -> tuple[int, ...]:
         """All shards that are not dropped."""
         with self._cache_lock:
@@ -585,7 +590,7 @@ class PersistClient:
         """
         if _WRITE_ID.fullmatch(write_id) is None:
             raise ValueError(f"{write_id!r} cannot be the id of a write")
-        return self.blobs.uri("shards", str(shard_id), f"write-{write_id}")
+        return self.blobs.uri("shards", str(shard_id), f"{garbage.STAGING_PREFIX}{write_id}")
 
     # The transaction itself; the write lock is held in all that follows
 

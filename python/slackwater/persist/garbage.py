@@ -3,7 +3,7 @@
 1. The transaction that replaces or drops parts puts their files on the durable list.
 2. When the longest lease has passed and no older hold is left, a transaction condemns them, unless
    a part names them again: from then on no commit may.
-3. The files are deleted.
+3. The files are deleted, and with the last one the directory of a write or of a dropped shard.
 4. A transaction takes them off the list.
 
 A crash between any two leaves what the next turn goes on with, and every step may be repeated.
@@ -15,7 +15,7 @@ Source: spec controllers 3.7, 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
@@ -37,6 +37,9 @@ ORPHAN_AGE_MS = 48 * 3600 * 1000
 
 STAMP_MARGIN_MS = 60_000
 """At most so long after its stamp a replacement is seen by readers; see `PersistClient`."""
+
+STAGING_PREFIX = "write-"
+"""What the names of directories begin with that belong to one write."""
 
 _CHUNK = 500
 
@@ -157,6 +160,22 @@ def forget(conn: Connection, uris: Sequence[str]) -> None:
     """Takes files that have been deleted off the list."""
     for chunk in _chunks(uris):
         conn.execute(delete(garbage).where(garbage.c.uri.in_(chunk)))
+
+
+def abandoned(uri: str, is_finalized: Callable[[int], bool]) -> str | None:
+    """The directory around the file in which nobody begins to write any more.
+
+    That of a shard that was finalized, else that of the one write that made the file. None: the
+    file is in the directory of a shard that is in use.
+    """
+    directory = uri.rpartition("/")[0]
+    above, _, name = directory.rpartition("/")
+    of_write = name.startswith(STAGING_PREFIX)
+    of_shard = above if of_write else directory
+    number = of_shard.rpartition("/")[2]
+    if number.isdigit() and is_finalized(int(number)):
+        return of_shard
+    return directory if of_write else None
 
 
 def condemnable_until(

@@ -133,6 +133,9 @@ class S3Blobs:
         except OSError as error:
             raise self._unavailable(uri, error) from None
 
+    def remove_directory(self, directory: str) -> None:
+        """An object needs no directory."""
+
     def list(self, directory: str) -> Iterator[Blob]:
         selector = fs.FileSelector(_key(directory), allow_not_found=True, recursive=True)
         try:
