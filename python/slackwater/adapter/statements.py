@@ -175,9 +175,9 @@ class Statements:
         self._reads.release_block(session)
         if isinstance(statement, st.Rollback):
             return done()
-        ended = commit(block)
-        if ended.writes:
-            self._writes.commit(ended.writes, str(uuid.uuid4()), None)
+        writes = commit(block)
+        if writes:
+            self._writes.commit(writes, str(uuid.uuid4()), None)
         return done()
 
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:

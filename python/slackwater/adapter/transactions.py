@@ -12,7 +12,6 @@ Source: spec coordinator 1.9.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Generic, TypeVar
 
 from slackwater.repr.errors import user_error
@@ -56,21 +55,6 @@ class Lost:
 Transaction = Idle | Open[W] | Failed | Lost
 
 
-class EndOfBlock(Enum):
-    """What came of a COMMIT."""
-
-    COMMITTED = "COMMIT"
-    ROLLED_BACK = "ROLLBACK"
-
-
-@dataclass(frozen=True, slots=True)
-class Ended(Generic[W]):
-    """The end of a block. `writes` are to be committed together at one time."""
-
-    outcome: EndOfBlock
-    writes: tuple[W, ...] = ()
-
-
 def in_block(transaction: Transaction[W]) -> bool:
     return not isinstance(transaction, Idle)
 
@@ -89,19 +73,21 @@ def begin(transaction: Transaction[W], *, read_only: bool = False) -> Open[W]:
     return transaction if isinstance(transaction, Open) else Open(read_only=read_only)
 
 
-def commit(transaction: Transaction[W]) -> Ended[W]:
-    """COMMIT; afterwards the session is Idle, also if this or committing the writes then fails.
+def commit(transaction: Transaction[W]) -> tuple[W, ...]:
+    """COMMIT: the writes that are to be committed together at one time.
+
+    Afterwards the session is Idle, also if this or committing the writes then fails.
 
     The COMMIT of a failed block is a ROLLBACK, and outside a block it has no effect. Raises
     SLACKWATER_TRANSACTION_LOST.
     """
     match transaction:
         case Open(writes=writes):
-            return Ended(EndOfBlock.COMMITTED, writes)
+            return writes
         case Lost():
             raise user_error("SLACKWATER_TRANSACTION_LOST")
         case _:
-            return Ended(EndOfBlock.ROLLED_BACK)
+            return ()
 
 
 def statement_failed(transaction: Transaction[W]) -> Transaction[W]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from slackwater.persist.tables import reader_leases
 from slackwater.repr.frontier import Timestamp
@@ -127,9 +127,3 @@ def leases(conn: Connection) -> tuple[ReaderLease, ...]:
         reader_leases.c.expires_ms,
     ).order_by(reader_leases.c.reader_id)
     return tuple(ReaderLease(*row) for row in conn.execute(statement))
-
-
-def oldest_lease(conn: Connection) -> Timestamp | None:
-    """The oldest time that any lease on record protects."""
-    oldest = conn.scalar(select(func.min(reader_leases.c.since)))
-    return None if oldest is None else Timestamp(oldest)

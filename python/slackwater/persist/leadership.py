@@ -135,13 +135,6 @@ def acquire(
     return epoch
 
 
-def check_epoch(conn: Connection, epoch: int) -> None:
-    """Raises `Fenced` unless `epoch` leads; it goes on leading until the transaction ends."""
-    current = conn.scalar(select(environment.c.epoch).with_for_update())
-    if current != epoch:
-        raise Fenced(epoch, int(current or 0))
-
-
 def was_last_commit(conn: Connection, epoch: int, token: str) -> bool:
     """Whether the last transaction that `epoch` committed is the one with `token`."""
     row = conn.execute(
