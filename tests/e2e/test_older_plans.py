@@ -24,11 +24,13 @@ def test_no_null_is_read_as_a_number(workplace):
     workplace.sql("CREATE TABLE t (k INT NOT NULL)")
     workplace.sql("INSERT INTO t VALUES (1)")
     workplace.sql("DECLARE c CURSOR FOR SUBSCRIBE TO t WITH (SNAPSHOT = false)")
+    workplace.sql("DECLARE q CURSOR FOR SUBSCRIBE TO (SELECT k FROM t) WITH (SNAPSHOT = false)")
     outcome = workplace.application.python(STALE.format(schema=workplace.schema))
     assert outcome == [
         "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS.COLUMNS_MISMATCH",
         [[None], [1]],
     ]
-    ((_, diff, k),) = workplace.rows("FETCH 1 FROM c")
-    assert (diff, k) == (1, None)
-    workplace.sql("CLOSE c")
+    for cursor in ("c", "q"):
+        ((_, diff, k),) = workplace.rows(f"FETCH 1 FROM {cursor}")
+        assert (diff, k) == (1, None)
+        workplace.sql(f"CLOSE {cursor}")

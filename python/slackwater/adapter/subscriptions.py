@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -282,7 +282,9 @@ class Subscriptions:
                 "functions.",
             )
         items = [self._env.item(GlobalId(i)) for i in analysis.relations]
-        return analysis.desc, items, text
+        # What it reads can lose NOT NULL while it runs.
+        columns = tuple(replace(column, nullable=True) for column in analysis.desc.columns)
+        return RelationDesc(columns), items, text
 
     def _milliseconds(self, expression: str) -> Timestamp:
         stripped = expression.strip()
