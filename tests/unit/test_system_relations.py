@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
+from tests.coordination import Place
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
@@ -219,3 +220,41 @@ def test_read_holds_say_who_keeps_what(snapshot):
         ("u10", "u13", "view", 900),
         ("u11", "u13", "view", 900),
     ]
+
+
+def test_i56_what_is_shown_is_the_present_state_whoever_changed_it(env):
+    place = Place(env)
+    try:
+        place.table("kept", k="long")
+        place.table("dropped", k="long")
+        place.sql(
+            "CREATE SOURCE counted FROM LOAD GENERATOR COUNTER (UP TO 3, TICK INTERVAL '1ms')"
+        )
+        is_what_there_is(place)
+        gone = place.item("dropped")
+        place.coordinator.calls()["/v1/catalog/drop_table"](
+            {"namespace": ["default"], "name": "dropped"}
+        )
+        for _ in range(2):
+            is_what_there_is(place)
+            for relation in ("mz_objects", "mz_tables", "mz_columns"):
+                assert gone.id not in {row["id"] for row in place.system(relation)}
+            for relation in ("mz_frontiers", "mz_storage_shards"):
+                assert gone.id not in {row["object_id"] for row in place.system(relation)}
+            place.restart()
+    finally:
+        place.close()
+
+
+def is_what_there_is(place):
+    """The relations against the catalog and the controller, while the uppers move on."""
+    items = place.env.state.items.values()
+    stored = [item for item in items if item.shard_id is not None]
+    shown = {r["id"]: r["name"] for r in place.system("mz_objects") if r["id"].startswith("u")}
+    assert shown == {item.id: item.name for item in stored}
+    before = {item.id: (place.env.since(item), place.env.upper(item)) for item in stored}
+    frontiers = {row["object_id"]: row for row in place.system("mz_frontiers")}
+    for item in stored:
+        row, (since, upper) = frontiers[item.id], before[item.id]
+        assert since.value <= row["read_frontier"] <= place.env.since(item).value
+        assert upper.value <= row["write_frontier"] <= place.env.upper(item).value
