@@ -46,8 +46,8 @@ demo: setup ## Run the demo on real data; fails when one of its own checks does
 bench: setup ## Run the benchmarks
 	$(VENV_PYTHON) -m tests.bench
 
-property: setup ## Run the property tests alone
-	$(VENV_PYTHON) -m pytest tests/property
+property: setup ## Run the property tests alone; EXAMPLES=100000: that many histories, on all cores
+	$(VENV_PYTHON) -m pytest tests/property $(if $(EXAMPLES),--numprocesses auto --dist worksteal)
 
 chaos: setup ## Run the crash tests alone
 	$(VENV_PYTHON) -m pytest tests/chaos

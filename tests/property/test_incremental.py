@@ -1,11 +1,7 @@
-"""Random tables, histories, views and tick boundaries, compared at every time with DuckDB.
-
-EXAMPLES in the environment sets the number of histories (default: a few, for every test run).
-"""
+"""Random tables, histories, views and tick boundaries, compared at every time with DuckDB."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -13,16 +9,16 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.incremental import Bench, Recomputation
+from tests.property.histories import histories
 from tests.spark_engine import SparkEngine
 
 from slackwater.repr.relation import RelationDesc
 
 pytestmark = pytest.mark.spark
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "2"))
 LAST = 12
 TABLES = {
     "r": RelationDesc.of(k="integer", v="long", d="decimal(10,2)"),
@@ -37,7 +33,7 @@ rows = st.tuples(keys, values, decimals)
 
 
 @st.composite
-def histories(draw):
+def updates_of_a_table(draw):
     """Inserts and deletes of rows that are there, at random times."""
     present: Counter = Counter()
     updates = []
@@ -183,7 +179,7 @@ class Case:
 cuts = st.sets(st.integers(1, LAST), max_size=3).map(lambda s: (*sorted(s), LAST + 1))
 cases = st.builds(
     Case,
-    st.fixed_dictionaries({name: histories() for name in TABLES}),
+    st.fixed_dictionaries({name: updates_of_a_table() for name in TABLES}),
     st.lists(queries(), min_size=2, max_size=3),
     cuts,
     cuts,
@@ -228,14 +224,8 @@ def recomputed(case):
         duck.close()
 
 
+@histories(suppress_health_check=list(HealthCheck))
 @given(cases)
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize="EXAMPLES" not in os.environ,
-    print_blob=True,
-)
 def test_views_equal_a_recomputation_at_every_time(spark, case):
     expected = recomputed(case)
     assert maintained(spark, case, case.boundaries) == expected

@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.persistence import DESC, compacted, new_environment, own_shard, table_shard, updates
+from tests.property.histories import histories
 
 from slackwater.persist.client import Append, TablesAppend
 from slackwater.persist.consolidate import consolidate
@@ -69,8 +70,8 @@ def canonical(value, kind):
     return value
 
 
+@histories()
 @given(st.data(), st.sampled_from(KINDS), st.sampled_from(KINDS))
-@settings(max_examples=150, deadline=None)
 def test_consolidation_is_the_sum_by_value(data, first, second):
     rows = data.draw(
         st.lists(st.tuples(values(first), values(second), st.integers(-2, 2)), max_size=12)
@@ -100,7 +101,7 @@ def test_consolidation_is_the_sum_by_value(data, first, second):
 
 
 @st.composite
-def histories(draw):
+def steps_of_commits(draw):
     steps = []
     for _ in range(draw(st.integers(1, 8))):
         width = draw(st.integers(0, 4))
@@ -119,12 +120,8 @@ def histories(draw):
     return steps
 
 
-@given(histories())
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@histories(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(steps_of_commits())
 def test_reads_at_every_time_agree_with_the_history(new_database, steps):
     with tempfile.TemporaryDirectory() as folder:
         env = new_environment(new_database(), Path(folder))
@@ -185,12 +182,12 @@ def test_reads_at_every_time_agree_with_the_history(new_database, steps):
         env.engine.dispose()
 
 
+@histories()
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=25),
     st.integers(0, 40),
     st.integers(0, 40),
 )
-@settings(max_examples=300, deadline=None)
 def test_the_index_finds_what_a_scan_finds(steps, lower, upper):
     index, everything, now = PartIndex(), [], 0
     live: list[Part] = []

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
+import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -20,8 +21,10 @@ from hypothesis.stateful import (
     invariant,
     multiple,
     rule,
+    run_state_machine_as_test,
 )
-from tests.persistence import DESC, EAGER, new_environment, new_shard, updates
+from tests.persistence import DESC, EAGER, Environment, new_environment, new_shard, updates
+from tests.property.histories import settings_of
 
 from slackwater.persist import garbage
 from slackwater.persist.blobs import local_path
@@ -35,6 +38,7 @@ from slackwater.persist.client import (
 from slackwater.persist.compaction import choose, compact
 from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.leadership import Fenced
+from slackwater.persist.metastore import connect
 from slackwater.persist.parts import FileBody
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier
 from slackwater.repr.read_policy import ValidFrom
@@ -49,7 +53,8 @@ from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.controller.shell import Storage
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
+# Whichever pool it is, one thread has one connection to a metastore in memory.
+pytestmark = pytest.mark.filterwarnings("ignore:Selection of the SingletonThreadPool")
 KEYS = st.integers(0, 2)
 TRUTH = st.booleans()
 READER = Holder(HoldKind.SUBSCRIPTION, "app/1")
@@ -152,10 +157,10 @@ class Shards(RuleBasedStateMachine):
     spare = Bundle("spare")
     listeners = Bundle("listeners")
 
-    def __init__(self):
+    def __init__(self, new: Callable[[Path], Environment]):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        self.env = new_environment(f"sqlite:///{self.folder}/m.db", self.folder)
+        self.env = new(self.folder)
         self.now_ms = 1_000
         self.epoch = 1
         self.client = self.env.lead(clock=lambda: self.now_ms)
@@ -165,6 +170,7 @@ class Shards(RuleBasedStateMachine):
         self.tables_upper = 0
         self.written: dict[str, WriteResult] = {}
         self.open: list[Listener] = []
+        self.read: dict[tuple[int, int], tuple[tuple, Counter]] = {}
 
     def teardown(self):
         self.env.engine.dispose()
@@ -197,7 +203,9 @@ class Shards(RuleBasedStateMachine):
 
     @rule(shard=spare)
     def drop(self, shard):
-        self.client.transact(lambda conn: self.client.drop_shard(conn, shard))
+        """I33: the second time has no effect."""
+        for _ in range(1 if self.model[shard].tombstone else 2):
+            self.client.transact(lambda conn: self.client.drop_shard(conn, shard))
         self.model[shard].dropped = True
 
     @rule(shard=spare | shards)
@@ -258,10 +266,19 @@ class Shards(RuleBasedStateMachine):
         model.updates += new
         if model.grouped:
             self.tables_upper = upper
+            self.i30_all_others_went_along(shard, lower, upper)
         else:
             model.upper = upper
         if repeat:
             assert not self.client.commit(**arguments, write_ids={write_id: result})
+
+    def i30_all_others_went_along(self, written, lower, upper):
+        """A commit moves every grouped shard; one without rows reads the same as before."""
+        for shard, model in self.model.items():
+            if model.grouped and not model.tombstone:
+                assert self.client.state(shard).upper == upper
+                if shard != written and model.since < lower:
+                    assert self.contents(shard, upper - 1) == self.contents(shard, lower - 1)
 
     @rule(shard=shards, commits=COMMITS, back=st.integers(0, 3))
     def burst(self, shard, commits, back):
@@ -320,7 +337,7 @@ class Shards(RuleBasedStateMachine):
                 self.registry.acquire(shard, as_of)
             return None
         hold = self.registry.acquire(shard, as_of)
-        found = Counter(self.client.snapshot(shard, as_of)["k"].to_pylist())
+        found = Counter(self.contents(shard, as_of))
         parts = self.client.parts_at(shard, as_of)
         listener = Listener(shard, as_of, as_of + 1, found, hold, parts)
         self.open.append(listener)
@@ -361,7 +378,10 @@ class Shards(RuleBasedStateMachine):
 
     @rule(shard=shards | spare, back=st.integers(0, 5), most=st.integers(1, 3))
     def maintain(self, shard, back, most):
-        """I3, I17: the since goes no further than the holds; reads from it on stay the same."""
+        """I3, I17, I31, I32: as often as one likes and at any moment, with the same contents.
+
+        The since goes no further than the holds.
+        """
         model = self.model[shard]
         for _ in range(most):
             wanted = max(0, min(self.upper(shard) - 1 - back, 10**6))
@@ -406,6 +426,7 @@ class Shards(RuleBasedStateMachine):
         self.former = [self.client]
         self.client = self.env.lead(expected_epoch=self.epoch, clock=lambda: self.now_ms)
         self.epoch += 1
+        self.read = {}
         self.registry = Holds(lambda: self.now_ms)
         for shard, model in self.model.items():
             if not model.tombstone:
@@ -447,8 +468,7 @@ class Shards(RuleBasedStateMachine):
             upper = min(self.upper(shard), 10**6)
             for time in {model.since, upper - 1, (model.since + upper) // 2}:
                 if model.since <= time < upper:
-                    found = Counter(self.client.snapshot(shard, time)["k"].to_pylist())
-                    assert found == model.at(time)
+                    assert self.contents(shard, time) == model.at(time)
             if model.since:
                 with pytest.raises(SinceAdvanced):
                     self.client.snapshot(shard, model.since - 1)
@@ -461,6 +481,15 @@ class Shards(RuleBasedStateMachine):
                 assert local_path(part.body.uri).exists()
 
     # How
+
+    def contents(self, shard, time):
+        """What is read at the time; read anew when that is done from other parts."""
+        parts = self.client.parts_at(shard, time)
+        known = self.read.get((shard, time))
+        if known is None or known[0] != parts:
+            found = Counter(self.client.snapshot(shard, time)["k"].to_pylist())
+            known = self.read[shard, time] = (parts, found)
+        return known[1]
 
     def upper(self, shard):
         model = self.model[shard]
@@ -512,13 +541,47 @@ class Shards(RuleBasedStateMachine):
             self.model[shard].upper = upper
 
 
-Shards.TestCase.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A metastore with its tables, to be copied: migrations take longer than a history."""
+    environment = new_environment(in_memory(), tmp_path_factory.mktemp("template"))
+    yield environment.engine
+    environment.engine.dispose()
 
 
-class TestShards(Shards.TestCase):
-    """I1 to I8, I17, I19, I20, I26, I28, I34 to I36."""
+def in_memory() -> str:
+    return f"sqlite:///file:{uuid.uuid4().hex}?mode=memory&cache=shared&uri=true"
+
+
+def copied(template, url, folder):
+    environment = Environment(url, connect(url), str(folder))
+    with template.connect() as source, environment.engine.connect() as target:
+        source.connection.driver_connection.backup(target.connection.driver_connection)
+    return environment
+
+
+def tried(new, request):
+    """Runs the machine as often as the test that asks for it is to be tried."""
+    settings = settings_of(
+        request.function.__name__,
+        stateful_step_count=25,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+
+    def machine():
+        return Shards(new)
+
+    run_state_machine_as_test(machine, settings=settings)
+
+
+def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_memory(template, request):
+    tried(lambda folder: copied(template, in_memory(), folder), request)
+
+
+def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_a_file(template, request):
+    tried(lambda folder: copied(template, f"sqlite:///{folder}/m.db", folder), request)
+
+
+@pytest.mark.postgres
+def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_postgresql(postgres, request):
+    tried(lambda folder: new_environment(postgres.new_database(), folder), request)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.repr.dataflow_error import (
     DecodeError,
@@ -32,7 +33,7 @@ KEYS = [
 
 
 @st.composite
-def histories(draw):
+def messages_of_a_source(draw):
     """Messages in the order of the source: positions are unique, times do not fall."""
     time, found = 0, []
     for offset in range(draw(st.integers(0, 14))):
@@ -66,7 +67,8 @@ def check(messages, updates):
         assert contents(updates, time) == dict.fromkeys(wanted.values(), 1)
 
 
-@given(histories(), st.randoms())
+@histories()
+@given(messages_of_a_source(), st.randoms())
 def test_i54_upsert_is_the_last_writer_at_each_time(messages, random):
     shuffled = list(messages)
     random.shuffle(shuffled)
@@ -78,7 +80,8 @@ def test_i54_upsert_is_the_last_writer_at_each_time(messages, random):
     )
 
 
-@given(histories(), st.integers(0, 14), st.integers(0, 14))
+@histories()
+@given(messages_of_a_source(), st.integers(0, 14), st.integers(0, 14))
 def test_i54_in_pieces_and_again_is_the_same_as_at_once(messages, cut, again):
     """Pieces end anywhere, also within a time; what was seen before is seen again."""
     whole = upserted({}, messages)
@@ -91,7 +94,8 @@ def test_i54_in_pieces_and_again_is_the_same_as_at_once(messages, cut, again):
     assert {**first.slots, **second.slots} == whole.slots
 
 
-@given(histories(), st.integers(0, 30))
+@histories()
+@given(messages_of_a_source(), st.integers(0, 30))
 def test_i54_state_is_restored_from_the_output_after_a_restart(messages, resume):
     """Before the resume upper everything is durable; from there on everything comes again."""
     whole = upserted({}, messages)
@@ -110,7 +114,8 @@ def test_a_delete_leaves_a_tombstone_that_older_messages_do_not_pass():
     assert (late.updates, late.slots) == ((), {})
 
 
-@given(histories())
+@histories()
+@given(messages_of_a_source())
 def test_none_keeps_every_message(messages):
     updates = appended(messages)
     assert [u.value for u in updates] == [m.value for m in messages if m.value is not None]

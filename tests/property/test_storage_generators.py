@@ -2,8 +2,9 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.storage.generators import (
     MAX_MISSED_TICKS,
@@ -34,7 +35,7 @@ def run(config, pauses, cuts=frozenset()):
     return steps
 
 
-@settings(max_examples=80, deadline=None)
+@histories()
 @given(
     st.sampled_from(["COUNTER", "AUCTION", "CLOCK", "TPCH"]),
     st.integers(0, 5),
@@ -46,7 +47,7 @@ def test_cut_and_resumed_equals_uninterrupted(kind, seed, pauses, cuts):
     assert run(config, pauses, cuts) == run(config, pauses)
 
 
-@settings(max_examples=50, deadline=None)
+@histories()
 @given(st.integers(0, 5), PAUSES)
 def test_auction_references_are_whole_after_every_step(seed, pauses):
     ids = {name: set() for name in exports("AUCTION")}
@@ -83,7 +84,7 @@ def test_bids_come_while_their_auction_is_open():
     assert all(bid["bid_time"] < auctions[bid["auction_id"]]["end_time"] for bid in bids)
 
 
-@settings(max_examples=50, deadline=None)
+@histories()
 @given(PAUSES, st.integers(1, 5), st.integers(1, 20))
 def test_counter_against_its_definition(pauses, cardinality, up_to):
     config = GeneratorConfig("COUNTER", max_cardinality=cardinality, up_to=up_to)
@@ -111,7 +112,7 @@ def test_a_counter_says_that_it_is_done_after_a_restart_too():
     assert (step.updates, step.status.status) == ({}, "ceased")
 
 
-@settings(max_examples=30, deadline=None)
+@histories()
 @given(PAUSES)
 def test_a_clock_shows_one_row(pauses):
     held = set()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.storage.controller.descriptions import ExportDescription, Ingestion, SinkAsOf
@@ -17,12 +16,6 @@ from slackwater.storage.controller.protocol import (
     RunIngestion,
     RunSink,
     UpdateConfiguration,
-)
-
-SETTINGS = settings(
-    max_examples=int(os.environ.get("EXAMPLES", "200")),
-    deadline=None,
-    derandomize="EXAMPLES" not in os.environ,
 )
 
 ingestions = st.sampled_from(["u1", "u2"])
@@ -50,23 +43,23 @@ commands = st.one_of(
     ),
     st.builds(AllowCompaction, ingestions | exports | sinks, frontiers),
 )
-histories = st.lists(commands, max_size=30)
+command_lists = st.lists(commands, max_size=30)
 
 
-@given(histories)
-@SETTINGS
+@histories()
+@given(command_lists)
 def test_i37_the_reduced_history_leads_to_the_same_state(history):
     assert replayed(reduce(history)) == replayed(history)
 
 
-@given(histories, histories)
-@SETTINGS
+@histories()
+@given(command_lists, command_lists)
 def test_i37_what_comes_later_finds_the_same_state(history, later):
     assert replayed([*reduce(history), *later]) == replayed([*history, *later])
 
 
-@given(histories)
-@SETTINGS
+@histories()
+@given(command_lists)
 def test_i38_reducing_is_idempotent_and_the_history_stays_short(history):
     reduced = reduce(history)
     assert reduce(reduced) == reduced
@@ -77,8 +70,8 @@ def test_i38_reducing_is_idempotent_and_the_history_stays_short(history):
     assert replayed(kept.commands) == replayed(history)
 
 
-@given(histories, histories)
-@SETTINGS
+@histories()
+@given(command_lists, command_lists)
 def test_i39_a_running_replica_ends_like_a_fresh_one(running, history):
     old = replayed(running)
     found = reconcile(old, history)

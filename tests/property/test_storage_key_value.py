@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.storage.key_value import EXPORT, KeyValueConfig, KeyValueIngestion
 from slackwater.storage.source_time import Position, SourceFrontier
@@ -48,15 +49,15 @@ def rows(step):
     return step.updates[EXPORT].to_pylist()
 
 
-@settings(deadline=None)
+@histories()
 @given(configs(), PAUSES, st.sets(st.integers(0, 12)))
-def test_cut_and_resumed_equals_uninterrupted(config, pauses, cuts):
+def test_key_value_cut_and_resumed_equals_uninterrupted(config, pauses, cuts):
     cut, whole = run(config, pauses, cuts), run(config, pauses)
     assert [rows(step) for step in cut] == [rows(step) for step in whole]
     assert [step.frontier for step in cut] == [step.frontier for step in whole]
 
 
-@settings(deadline=None)
+@histories()
 @given(configs(), PAUSES)
 def test_i54_contents_are_those_of_the_messages_before_the_frontier(config, pauses):
     held, before = Counter(), SourceFrontier.minimum(config.partitions)
@@ -79,7 +80,7 @@ def test_i54_contents_are_those_of_the_messages_before_the_frontier(config, paus
         assert step.statistics.offset_committed == sum(p.offset for p in step.frontier.positions)
 
 
-@settings(deadline=None)
+@histories()
 @given(configs())
 def test_the_snapshot_comes_at_one_time_if_it_is_transactional(config):
     steps = run(config, [0] * (config.snapshot_rounds + 2))

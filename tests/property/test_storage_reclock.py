@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
@@ -35,7 +36,7 @@ def frontier(offsets):
 
 
 @st.composite
-def histories(draw, least=1):
+def minted(draw, least=1):
     partitions = draw(st.integers(1, 3))
     minimum = SourceFrontier.minimum(partitions)
     remap = Remap.empty(minimum, Frontier(0), Frontier(0))
@@ -55,7 +56,8 @@ def histories(draw, least=1):
 times = st.integers(0, 60).map(Frontier)
 
 
-@given(histories())
+@histories()
+@given(minted())
 def test_i49_the_remap_is_a_rising_antichain_with_multiplicity_one(history):
     remap = history.remap
     assert [b.time for b in remap.bindings] == [time for time, _ in history.steps]
@@ -90,7 +92,8 @@ def test_i49_a_damaged_remap_is_refused(updates):
         Remap.of_updates(updates, SourceFrontier.minimum(), Frontier(0), Frontier(10))
 
 
-@given(histories(), st.randoms())
+@histories()
+@given(minted(), st.randoms())
 def test_i50_a_message_gets_the_same_time_whoever_asks_and_when(history, random):
     updates = list(history.remap.updates())
     random.shuffle(updates)
@@ -109,7 +112,8 @@ def test_i50_a_message_gets_the_same_time_whoever_asks_and_when(history, random)
         assert enough.reclock(message) == time
 
 
-@given(histories(), times, st.integers(0, 20))
+@histories()
+@given(minted(), times, st.integers(0, 20))
 def test_i51_resuming_brings_exactly_the_missing_updates(history, resume, compaction):
     """The source is read again from `source_upper_at_frontier`, also on a compacted remap."""
     assume(resume <= history.remap.upper)
@@ -128,7 +132,8 @@ def test_i51_resuming_brings_exactly_the_missing_updates(history, resume, compac
         assert set(read) == emitted
 
 
-@given(histories(), times, times)
+@histories()
+@given(minted(), times, times)
 def test_i53_reclocking_and_compacting_commute(history, first, second):
     compacted = history.remap.compacted(first).compacted(second)
     since = first.join(second)
@@ -140,7 +145,8 @@ def test_i53_reclocking_and_compacting_commute(history, first, second):
     assert stored == compacted
 
 
-@given(histories(), st.data())
+@histories()
+@given(minted(), st.data())
 def test_what_is_behind_a_frontier_is_reclocked_behind_its_time(history, data):
     remap = history.remap
     offsets = data.draw(st.tuples(*[st.integers(0, 12)] * history.partitions))
@@ -154,7 +160,8 @@ def test_what_is_behind_a_frontier_is_reclocked_behind_its_time(history, data):
     assert remap.reclock_frontier(SourceFrontier(())) == remap.upper
 
 
-@given(histories(), times)
+@histories()
+@given(minted(), times)
 def test_the_frontier_in_the_source_follows_the_frontier_in_time(history, asked):
     remap = history.remap
     if asked > remap.upper:
@@ -168,7 +175,8 @@ def test_the_frontier_in_the_source_follows_the_frontier_in_time(history, asked)
     assert remap.source_upper_at_frontier(EMPTY_FRONTIER).is_empty
 
 
-@given(histories())
+@histories()
+@given(minted())
 def test_minting_again_after_an_unknown_outcome_adds_nothing(history):
     remap = history.remap
     assert remap.mint(remap.source_upper, remap.upper.value) is None

@@ -8,8 +8,9 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier
@@ -147,7 +148,7 @@ HISTORY = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@histories()
 @given(
     HISTORY,
     st.lists(st.integers(1, 20), max_size=5),

@@ -4,8 +4,9 @@ from collections import Counter, defaultdict
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
@@ -122,7 +123,7 @@ HISTORY = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@histories()
 @given(HISTORY, st.integers(0, 9), st.lists(st.integers(1, 10), max_size=4), st.booleans())
 def test_batches_add_up_to_the_relation(history, as_of, cuts, ordered):
     order = (OrderColumn("v"),) if ordered else ()
@@ -140,7 +141,7 @@ def test_batches_add_up_to_the_relation(history, as_of, cuts, ordered):
     assert len(got) == len({(t, k, v) for t, _, k, v in got})
 
 
-@settings(max_examples=200, deadline=None)
+@histories()
 @given(HISTORY)
 def test_upsert_against_a_model(history):
     got = rows(SubscribeSpec(0, envelope="UPSERT", key=("k",)), history)

@@ -3,8 +3,9 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
 from slackwater.storage.tpch import TABLES, TpchConfig, tick
 
@@ -64,7 +65,7 @@ class Contents:
         )
 
 
-@settings(max_examples=20, deadline=None)
+@histories()
 @given(st.sampled_from(SMALL), st.integers(0, 2**40), st.integers(0, 60))
 def test_references_are_whole_and_keys_unique_after_every_tick(scale_factor, seed, first):
     contents = Contents(TpchConfig(scale_factor, seed))
@@ -75,7 +76,7 @@ def test_references_are_whole_and_keys_unique_after_every_tick(scale_factor, see
     contents.check()
 
 
-@settings(max_examples=20, deadline=None)
+@histories()
 @given(st.integers(0, 100), st.integers(1, 1000))
 def test_a_tick_replaces_one_order_with_its_lineitems(seed, number):
     changes = tick(TpchConfig(0.0001, seed), number)

@@ -1,8 +1,10 @@
-"""Both forms of timestamp selection agree, and their choice keeps its promises."""
+"""Timestamp selection and the oracle keep their promises."""
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.histories import histories
 
+from slackwater.adapter.oracle import TimestampOracle
 from slackwater.adapter.timestamp_selection import (
     AtLeastTimestamp,
     AtTimestamp,
@@ -47,6 +49,7 @@ requests = st.builds(
 )
 
 
+@histories()
 @given(requests)
 def test_both_forms_agree_and_minimizing_changes_nothing(request):
     constraints = gather_constraints(request)
@@ -55,6 +58,7 @@ def test_both_forms_agree_and_minimizing_changes_nothing(request):
     assert solve_constraints(request, minimize(constraints)) == expected
 
 
+@histories()
 @given(requests)
 def test_the_choice_is_readable_and_recent_enough(request):
     try:
@@ -78,3 +82,44 @@ def test_the_choice_is_readable_and_recent_enough(request):
         assert chosen >= request.oracle_read_ts
     complete = all(i.upper.is_empty or chosen < i.upper.value for i in request.inputs)
     assert determination.respond_immediately == complete
+
+
+@histories()
+@given(
+    st.integers(0, 9),
+    st.lists(
+        st.integers(0, 30) | st.sampled_from(["write", "commit", "acknowledge", "read", "restart"]),
+        max_size=40,
+    ),
+)
+def test_i55_times_of_reads_and_writes_are_linear_over_clocks_and_restarts(upper, steps):
+    """The clock jumps to any number; a process ends at any point of a group commit."""
+    clock = [0]
+    oracle = TimestampOracle.recover(Timestamp(upper), lambda: clock[0])
+    durable, last_write, latest_read, acknowledged = upper, upper - 1, 0, 0
+    waiting: list[int] = []
+    committed: list[int] = []
+    for step in steps:
+        if step == "write":
+            given_out = oracle.write_ts()
+            assert given_out.timestamp > max(last_write, latest_read)
+            assert given_out.timestamp >= max(clock[0], durable)
+            assert given_out.advance_to == given_out.timestamp + 1
+            last_write = given_out.timestamp
+            waiting.append(last_write)
+        elif step == "commit" and waiting:
+            committed.append(waiting.pop(0))
+            durable = committed[-1] + 1
+        elif step == "acknowledge" and committed:
+            acknowledged = committed.pop(0)
+            oracle.apply_write(Timestamp(acknowledged))
+        elif step == "read":
+            read = oracle.read_ts()
+            assert max(acknowledged, latest_read) <= read <= max(0, durable - 1)
+            latest_read = read
+        elif step == "restart":
+            # What was committed but not acknowledged may be read now; what was not is lost.
+            waiting, committed, last_write = [], [], durable - 1
+            oracle = TimestampOracle.recover(Timestamp(durable), lambda: clock[0])
+        elif isinstance(step, int):
+            clock[0] = step

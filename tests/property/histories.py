@@ -1,0 +1,135 @@
+"""How many histories each property is tried with.
+
+Without EXAMPLES in the environment each test has its usual number, which a run of all tests can
+afford. EXAMPLES=n asks for n histories in all: they are divided by weight, and a test that gets
+many is run several times, so that one process need not remember all of them and several processes
+can share them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import settings
+
+MOST_AT_ONCE = 1_000
+TRIED = "histories"
+"""The property of a test's report that says how many were tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a test gets: its usual number, and its weight among all when n are asked for.
+
+    `forms` is how often pytest runs the test anyway, once for each of its parameters.
+    """
+
+    usual: int
+    weight: int
+    forms: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A test is run `runs` times (each of its forms), with `size` histories each time."""
+
+    runs: int
+    size: int
+
+
+# By what a history costs: hundreds of them a second, tens, a few, or seconds for one.
+SHARES = {
+    "test_i01_i09_to_i17_i21_to_i25_i28_i33_i34_i52_frontiers_are_what_the_formulas_say": Share(
+        60, 25_000
+    ),
+    "test_i18_i26_i27_i33_a_crash_at_any_step_leaves_every_shard_in_one_state": Share(60, 12_000),
+    "test_i47_frontiers_never_regress_and_nothing_follows_the_empty_one": Share(200, 3_000),
+    "test_i37_the_reduced_history_leads_to_the_same_state": Share(200, 4_000),
+    "test_i37_what_comes_later_finds_the_same_state": Share(200, 4_000),
+    "test_i38_reducing_is_idempotent_and_the_history_stays_short": Share(200, 4_000),
+    "test_i39_a_running_replica_ends_like_a_fresh_one": Share(200, 4_000),
+    "test_i49_the_remap_is_a_rising_antichain_with_multiplicity_one": Share(100, 3_000),
+    "test_i50_a_message_gets_the_same_time_whoever_asks_and_when": Share(100, 3_000),
+    "test_i51_resuming_brings_exactly_the_missing_updates": Share(100, 3_000),
+    "test_i53_reclocking_and_compacting_commute": Share(100, 3_000),
+    "test_what_is_behind_a_frontier_is_reclocked_behind_its_time": Share(100, 1_000),
+    "test_the_frontier_in_the_source_follows_the_frontier_in_time": Share(100, 1_000),
+    "test_minting_again_after_an_unknown_outcome_adds_nothing": Share(100, 1_000),
+    "test_i54_upsert_is_the_last_writer_at_each_time": Share(100, 3_000),
+    "test_i54_in_pieces_and_again_is_the_same_as_at_once": Share(100, 3_000),
+    "test_i54_state_is_restored_from_the_output_after_a_restart": Share(100, 3_000),
+    "test_none_keeps_every_message": Share(100, 500),
+    "test_i55_times_of_reads_and_writes_are_linear_over_clocks_and_restarts": Share(200, 3_000),
+    "test_both_forms_agree_and_minimizing_changes_nothing": Share(100, 2_000),
+    "test_the_choice_is_readable_and_recent_enough": Share(100, 2_000),
+    "test_batches_add_up_to_the_relation": Share(200, 2_000),
+    "test_upsert_against_a_model": Share(200, 2_000),
+    "test_the_index_finds_what_a_scan_finds": Share(300, 2_000),
+    "test_consolidation_is_the_sum_by_value": Share(150, 1_000),
+    "test_i54_contents_are_those_of_the_messages_before_the_frontier": Share(100, 500),
+    "test_key_value_cut_and_resumed_equals_uninterrupted": Share(100, 500),
+    "test_the_snapshot_comes_at_one_time_if_it_is_transactional": Share(100, 200),
+    "test_each_update_exactly_once_whatever_crashes": Share(120, 1_000),
+    "test_cut_and_resumed_equals_uninterrupted": Share(80, 400),
+    "test_auction_references_are_whole_after_every_step": Share(50, 200),
+    "test_counter_against_its_definition": Share(50, 200),
+    "test_a_clock_shows_one_row": Share(30, 100),
+    "test_references_are_whole_and_keys_unique_after_every_tick": Share(20, 80),
+    "test_a_tick_replaces_one_order_with_its_lineitems": Share(20, 80),
+    "test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_memory": Share(30, 2_000),
+    "test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_a_file": Share(10, 500),
+    "test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_postgresql": Share(3, 150),
+    "test_reads_at_every_time_agree_with_the_history": Share(25, 200, forms=2),
+    "test_views_equal_a_recomputation_at_every_time": Share(2, 30),
+    "test_views_are_their_queries_at_every_time": Share(2, 5),
+}
+
+THE_REST = "test_i55_times_of_reads_and_writes_are_linear_over_clocks_and_restarts"
+"""The test that gets what the division of the others leaves."""
+
+
+def asked_for() -> int | None:
+    """The number of histories of the whole run that somebody asked for."""
+    text = os.environ.get("EXAMPLES", "")
+    return int(text) if text else None
+
+
+def divided(shares: Mapping[str, Share], rest: str, wanted: int | None) -> dict[str, Plan]:
+    """The plan of each test; the sum of all histories is `wanted`, if that is a number.
+
+    ValueError when `wanted` is not enough for one history of each test.
+    """
+    if wanted is None:
+        return {name: Plan(1, share.usual) for name, share in shares.items()}
+    weights = sum(share.weight * share.forms for share in shares.values())
+    plans = {}
+    for name, share in shares.items():
+        count = max(1, wanted * share.weight // weights)
+        runs = -(-count // MOST_AT_ONCE)
+        plans[name] = Plan(runs, count // runs)
+    others = total(shares, {name: plan for name, plan in plans.items() if name != rest})
+    if others >= wanted:
+        raise ValueError(f"EXAMPLES={wanted} is less than one for each property ({others + 1})")
+    plans[rest] = Plan(1, wanted - others)
+    return plans
+
+
+def total(shares: Mapping[str, Share], plans: Mapping[str, Plan]) -> int:
+    """How many histories the plans have in all."""
+    return sum(plan.runs * plan.size * shares[name].forms for name, plan in plans.items())
+
+
+PLANS = divided(SHARES, THE_REST, asked_for())
+
+
+def settings_of(name: str, **options: Any) -> settings:
+    """Hypothesis' settings for one run of the test."""
+    return settings(max_examples=PLANS[name].size, deadline=None, print_blob=True, **options)
+
+
+def histories(**options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a test with ``@given`` its share. The options are those of Hypothesis' settings."""
+    return lambda test: settings_of(test.__name__, **options)(test)
