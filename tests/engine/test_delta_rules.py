@@ -172,6 +172,14 @@ def test_joins_whose_queries_would_be_too_large_are_recomputed(bench):
     assert "many joins" in bench.plan(f"SELECT a.k FROM a {' '.join(joins)}").root.reason
 
 
+def test_a_total_stays_when_no_change_concerns_it(bench, expected):
+    query = "SELECT max(v) AS m, count(DISTINCT k) AS d FROM a WHERE p < 1"
+    bench.view("total", query)
+    run(bench, (5, 11))
+    for time in range(LAST + 1):
+        assert bench.rows("total", time) == expected(query, time), time
+
+
 def test_results_that_depend_on_the_order_of_rows_cancel(bench):
     """They are read back from the state and sorted above it."""
     bench.view(

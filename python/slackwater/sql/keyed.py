@@ -69,6 +69,10 @@ def retractions(node: Aggregate, changed: exp.Select, recorded: exp.Query) -> ex
     groups = render.group_by(
         select([*_key_names(node), first], sub(changed.copy(), "t")), _key_names(node)
     )
+    if not node.keys:
+        # There would be one row, without a time, when there is no step at all.
+        there = exp.Is(this=exp.Min(this=exp.column(_AT)), expression=exp.Null()).not_()
+        groups.set("having", exp.Having(this=there))
     query = select(
         [
             *(column(i, "s") for i in range(len(node.desc.columns))),
