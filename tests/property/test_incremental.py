@@ -62,7 +62,8 @@ aggregates = st.sampled_from(
         "count(*)",
         "count(v)",
         "sum(v)",
-        "sum(d)",
+        # A whole number: what a cast to one does with half a cent, each engine sees in its own way.
+        "sum(d) * 100",
         "sum(v) FILTER (WHERE k = 1)",
         "count(*) FILTER (WHERE v > 0)",
         "sum(v + 1) + count(*)",
