@@ -78,18 +78,19 @@ class Hazards:
         process = self.scheduler.process
         if process is not None and self.enabled:
             self.passed += 1
-            if self.passed == self.kill_at or self.strikes("kill"):
+            if self.passed == self.kill_at or self.strikes("kill", often=name == "committed"):
                 self.scheduler.note(f"killed at boundary {self.passed}: {name}")
                 self.scheduler.kill(process)
             elif self.strikes("delay"):
                 self.scheduler.sleep(self.scheduler.rng.uniform(0.001, 0.7))
         self.scheduler.pause()
 
-    def strikes(self, trouble: str) -> bool:
-        """Whether the trouble comes now."""
+    def strikes(self, trouble: str, *, often: bool = False) -> bool:
+        """Whether the trouble comes now; `often`: where it shows the most."""
         if not self.enabled:
             return False
-        struck = self.scheduler.rng.random() * 1000 < getattr(self.weather, trouble)
+        likely = getattr(self.weather, trouble) * (5 if often else 1)
+        struck = self.scheduler.rng.random() * 1000 < likely
         if struck and trouble not in ("kill", "delay"):
             self.scheduler.note(f"trouble: {trouble}")
         return struck
@@ -147,7 +148,7 @@ class SimulatedMetastore:
         hazards, scheduler = self.hazards, self.hazards.scheduler
         hazards.boundary("begin")
         if hazards.strikes("outage"):
-            self._away_until_ns = scheduler.now_ns + int(scheduler.rng.uniform(0.5, 25) * 1e9)
+            self._go_away(scheduler.rng.uniform(0.5, 20))
         if hazards.enabled and scheduler.now_ns < self._away_until_ns:
             raise gone("BEGIN")
         if hazards.strikes("refuse"):
@@ -157,6 +158,10 @@ class SimulatedMetastore:
         if not scheduler.wait(lambda: self._writer is None, LOCK_WAIT_S):
             raise OperationalError("BEGIN", {}, Exception("database is locked"))
         self._writer = conn
+
+    def _go_away(self, seconds: float) -> None:
+        """For more than ten seconds nobody waits."""
+        self._away_until_ns = self.hazards.scheduler.now_ns + int(seconds * 1e9)
 
     def _execute(self, conn: Connection, _cursor, statement: str, *_: object) -> None:
         if statement.startswith("BEGIN"):
@@ -169,8 +174,11 @@ class SimulatedMetastore:
             return
         self.hazards.boundary("commit")
         if self.hazards.strikes("lose"):
-            landed = self.hazards.scheduler.rng.random() < 0.5
+            rng = self.hazards.scheduler.rng
+            landed = rng.random() < 0.5
             self.hazards.scheduler.note("the commit has happened" if landed else "no commit")
+            if rng.random() < 0.2:
+                self._go_away(rng.uniform(1, 20))
             error = lose_commit(conn, landed=landed)
             self._release(conn)
             raise error
@@ -253,6 +261,12 @@ class SimulatedBlobs:
             raise _no_answer()
         if self.hazards.strikes("repeat"):
             self.files.delete(uri)
+
+    def remove_directory(self, directory: str) -> None:
+        self.hazards.boundary("remove directory")
+        if self.hazards.strikes("blob"):
+            raise _no_answer()
+        self.files.remove_directory(directory)
 
     def list(self, directory: str) -> Iterator[Blob]:
         self.hazards.boundary("list")

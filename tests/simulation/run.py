@@ -53,6 +53,7 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
         for role in (
             clients.write,
             clients.write,
+            clients.write,
             clients.read,
             clients.read,
             clients.subscribe,

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-SEEDS = range(1, 7)
-KILL_STEP = 25
+SEEDS = range(1, 5)
+KILL_STEP = 40
 _LINE = re.compile(r"^(SEED|KILL)=(\d+) (ok|FAILED) trace (\w+) ", re.MULTILINE)
 
 
@@ -23,11 +23,10 @@ def run(*arguments: object) -> list[tuple[str, str, str, str]]:
 
 
 def test_what_was_promised_holds_in_each_run_and_a_seed_says_how_it_goes():
-    first = run(*SEEDS)
-    assert [int(seed) for _, seed, _, _ in first] == list(SEEDS)
-    (again,) = run(SEEDS[1])
-    assert again == first[1]
-    assert len({trace for *_, trace in first}) == len(SEEDS)
+    found = run(*SEEDS, SEEDS[0])
+    assert [int(seed) for _, seed, _, _ in found] == [*SEEDS, SEEDS[0]]
+    assert found[0] == found[-1]
+    assert len({trace for *_, trace in found}) == len(SEEDS)
 
 
 def test_i26_i27_i51_a_leader_may_be_killed_at_any_boundary():

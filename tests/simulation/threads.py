@@ -5,8 +5,8 @@ a lock, a condition, an event, another thread or a time, and at the places where
 so. Who is next is drawn from a seed. The clock stands still while a thread runs; when none can, it
 jumps to the first time that somebody waits for.
 
-`install` puts this in the place of `threading` and `time`. It has to come before the modules that
-take names from there, so a process is either simulated as a whole or not at all.
+`install` puts this in the place of `threading`, `time` and `uuid4`. It has to come before the
+modules that take names from there: a process is simulated as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -77,6 +78,7 @@ class Scheduler:
         """
         self._hidden = hidden
         self.rng = random.Random(seed)
+        self._ids = random.Random(seed)
         self.now_ns = 0
         self.skew_ns = 0
         self.log: list[str] = []
@@ -130,6 +132,10 @@ class Scheduler:
 
     def sleep(self, seconds: float) -> None:
         self.wait(_never, seconds)
+
+    def new_id(self) -> uuid.UUID:
+        """`uuid.uuid4`: names of files are part of the trace."""
+        return uuid.UUID(int=self._ids.getrandbits(128), version=4)
 
     # Turns
 
@@ -453,3 +459,4 @@ def install(scheduler: Scheduler) -> None:
     threading.current_thread = current_thread  # type: ignore[assignment]
     for name in ("monotonic", "monotonic_ns", "time", "time_ns", "sleep"):
         setattr(time, name, getattr(scheduler, name))
+    uuid.uuid4 = scheduler.new_id

@@ -33,10 +33,10 @@ DEFINITE = frozenset({"SLACKWATER_METASTORE_UNAVAILABLE", "SLACKWATER_STORAGE_UN
 """With these nothing was written, unless they say that it is not known."""
 GONE = frozenset({"SLACKWATER_DEPENDENCY_DROPPED", "SLACKWATER_UNKNOWN_RELATION"})
 """What may be answered about something that somebody drops."""
-COUNTER = "LOAD GENERATOR COUNTER (TICK INTERVAL '500ms')"
+COUNTER = "LOAD GENERATOR COUNTER (TICK INTERVAL '250ms')"
 KEY_VALUE = (
     "LOAD GENERATOR KEY VALUE (KEYS 12, PARTITIONS 3, SNAPSHOT ROUNDS 2, VALUE SIZE 5,"
-    " BATCH SIZE 2, SEED 1, TICK INTERVAL '700ms')"
+    " BATCH SIZE 2, SEED 1, TICK INTERVAL '400ms')"
 )
 
 
@@ -108,7 +108,7 @@ class Clients:
 
     def write(self) -> None:
         """Inserts, and asks again when no answer came."""
-        self._now_and_then(0.4, self._write)
+        self._now_and_then(0.3, self._write)
 
     def read(self) -> None:
         """Reads at a time, twice."""
@@ -170,7 +170,7 @@ class Clients:
     def _some_tables(self) -> list[str]:
         rng = self.world.scheduler.rng
         names = [n for n, kept in self.world.ledger.objects.items() if kept and TABLE.fullmatch(n)]
-        return rng.sample(names, k=min(len(names), rng.choice((1, 1, 2, 3))))
+        return rng.sample(names, k=min(len(names), rng.choice((1, 1, 1, 2, 3))))
 
     def _refused(self, what: str, error: SlackwaterError, *expected: str) -> None:
         """Notes an answer; there are some that nobody should get."""
@@ -184,7 +184,7 @@ class Clients:
         rng = self.world.scheduler.rng
         tables = self._some_tables()
         if tables:
-            self.insert(*tables, attempts=rng.choice((1, 2, 5)))
+            self.insert(*tables, attempts=rng.choice((1, 3, 6)))
 
     def insert(self, *tables: str, attempts: int = 1000) -> None:
         """One row into each table, until it is known what became of it, or nobody asks any more.

@@ -159,7 +159,7 @@ class World:
         rng = self.scheduler.rng
         while True:
             server = self.open()
-            until = rng.uniform(3, 40) if lifetime_s is None else lifetime_s
+            until = rng.uniform(1, 12) if lifetime_s is None else lifetime_s
             self.scheduler.wait(lambda each=server: self.over or self.has_ended(each), until)
             if server.fatal and STARTS_AGAIN not in server.fatal[0]:
                 self.scheduler.fail(f"I19: nobody has taken over, and yet: {server.fatal}")
