@@ -1,6 +1,7 @@
 # Everything below needs python3 (3.10 or newer), a JDK (17 or 21) and make.
 VENV ?= .venv
 PYTHON ?= python3
+SEEDS ?= 100
 JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 VENV_PYTHON := $(VENV)/bin/python
@@ -16,7 +17,7 @@ SHIM_SOURCES := build.sbt project/build.properties project/plugins.sbt \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jar wheel lint hadoop test demo bench property chaos revision fuzz clean
+.PHONY: help setup jar wheel lint hadoop test demo bench property chaos simulation revision fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +52,9 @@ property: setup ## Run the property tests alone; EXAMPLES=100000: that many hist
 
 chaos: setup ## Run the crash tests alone
 	$(VENV_PYTHON) -m pytest tests/chaos
+
+simulation: setup ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats a run, SEEDS=500 runs many
+	$(VENV_PYTHON) -m tests.simulation $(or $(SEED),$(if $(KILL),--kill $(KILL),--kill-step 1 --count $(SEEDS)))
 
 revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'
 	$(VENV_PYTHON) -m tests.new_revision "$(MESSAGE)"

@@ -51,12 +51,15 @@ class Place:
         self.coordinator = Coordinator.open(
             engine=self._env.engine,
             location=self._env.location,
-            blobs=LocalBlobs(Path(self._env.location)),
             epoch=epoch,
             spark=NoSpark(),
             log="/log",
-            on_fatal=self.fatal.append,
-            **{"clock": wall_clock_ms, **self._options},
+            **{
+                "on_fatal": self.fatal.append,
+                "blobs": LocalBlobs(Path(self._env.location)),
+                "clock": wall_clock_ms,
+                **self._options,
+            },
         )
         self.coordinator.start()
         self.env = self.coordinator._env
@@ -69,9 +72,9 @@ class Place:
         self.close()
         self.start()
 
-    def sql(self, text: str) -> list[dict]:
+    def sql(self, text: str, session: str = "app/1") -> list[dict]:
         """The answer of one statement of Slackwater's own grammar."""
-        body = {"session": "app/1", "text": text, "context": {"user": "me"}}
+        body = {"session": session, "text": text, "context": {"user": "me"}}
         ipc, self.notices = self.coordinator.calls()["/v1/execute"](body)
         return pa.ipc.open_stream(ipc).read_all().to_pylist()
 
@@ -82,8 +85,11 @@ class Place:
             {"namespace": ["default"], "name": name, "schema": desc.to_json()}
         )
 
-    def write(self, name: str, *rows: dict, diff: int = 1) -> Timestamp:
-        """Inserts rows into a table, or deletes them with -1; the time of the commit."""
+    def write(self, name: str, *rows: dict, diff: int = 1, **body) -> Timestamp:
+        """Inserts rows into a table, or deletes them with -1; the time of the commit.
+
+        `body` is what the request says besides, like its write_id.
+        """
         item = self.item(name)
         table = pa.Table.from_pylist(list(rows), schema=item.desc.arrow_schema())
         table = table.append_column("__diff", pa.array([diff] * len(rows), pa.int64()))
@@ -97,6 +103,7 @@ class Place:
                 "write_id": uuid.uuid4().hex,
                 "mode": "diff",
                 "inline": [base64.b64encode(sink.getvalue()).decode()],
+                **body,
             }
         )
         return Timestamp(answer["timestamp"])

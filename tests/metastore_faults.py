@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
 from slackwater.persist.metastore import Patience
@@ -10,6 +10,20 @@ from slackwater.persist.metastore import Patience
 
 class _Gone(Exception):
     pass
+
+
+def gone(statement: str) -> OperationalError:
+    """What the driver raises when the metastore does not answer."""
+    return OperationalError(statement, {}, _Gone("gone"), connection_invalidated=True)
+
+
+def lose_commit(conn: Connection, *, landed: bool) -> OperationalError:
+    """Lets the commit happen or not, and the connection be lost; what the driver then raises."""
+    driver = conn.connection.driver_connection
+    # What is closed while a cursor is open goes on holding its locks.
+    driver.commit() if landed else driver.rollback()
+    driver.close()
+    return gone("COMMIT")
 
 
 class Outage:
@@ -40,16 +54,13 @@ class Outage:
         if self._armed is None or conn.get_execution_options()["slackwater_read_only"]:
             return
         landed, self._armed = self._armed, None
-        if landed:
-            conn.connection.driver_connection.commit()
-        conn.connection.driver_connection.close()
         self.lost += 1
         self._away, self._began = True, self._now
-        raise OperationalError("COMMIT", {}, _Gone("lost"), connection_invalidated=True)
+        raise lose_commit(conn, landed=landed)
 
     def _begin(self, conn) -> None:
         if not self._away:
             return
         if self._now - self._began >= 10:
             self._away = False
-        raise OperationalError("BEGIN", {}, _Gone("away"), connection_invalidated=True)
+        raise gone("BEGIN")

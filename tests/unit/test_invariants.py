@@ -13,6 +13,7 @@ MACHINES = {
     "the controller machine": CONTROLLER,
     "the machine of crashes": CONTROLLER,
     "the persist machine": "property/test_persist_state_machine.py",
+    "the simulation": "simulation/test_simulation.py",
 }
 NAMES = re.compile("|".join([*MACHINES, "`([^`]+)`"]))
 DEFINED = re.compile(r"^ *def (\w+)\(", re.MULTILINE)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, select
+from structlog.testing import capture_logs
 
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
@@ -647,3 +648,27 @@ def test_stopping_is_quick(leader):
     maintenance.start()
     maintenance.stop()
     assert not maintenance._thread.is_alive()
+
+
+class DroppedMeanwhile:
+    """In the place of the ddl lock: whoever waits for it gets it after somebody else's drop."""
+
+    def __init__(self, leader: Leader, name: str) -> None:
+        self._leader, self._name, self._lock = leader, name, leader.env.ddl
+
+    def acquire(self, timeout: float) -> bool:
+        self._leader.env.ddl = self._lock
+        self._leader.drop(self._name)
+        return self._lock.acquire(timeout=timeout)
+
+
+def test_compaction_of_what_is_dropped_before_its_turn_is_no_failure(leader):
+    table = leader.create("t")
+    maintenance = leader.maintenance()
+    for key in range(3):
+        leader.insert(table, key)
+    leader.pass_time(HOUR_MS)
+    leader.env.ddl = DroppedMeanwhile(leader, "t")
+    with capture_logs() as logged:
+        maintenance.turn()
+    assert [entry for entry in logged if entry["log_level"] == "error"] == []

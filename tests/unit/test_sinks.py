@@ -8,6 +8,7 @@ import pytest
 from tests.coordination import Place
 
 from slackwater.adapter.coordinator import wall_clock_ms
+from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 
@@ -192,3 +193,15 @@ def test_a_sink_that_stands_still_keeps_its_input_readable_after_a_restart_too(e
     place.sql("DROP SINK s")
     assert progress not in place.env.persist.shard_ids()
     place.close()
+
+
+def test_a_sink_that_learns_of_another_leader_ends_the_coordinator(place, out, monkeypatch):
+    def fenced(uppers):
+        raise Fenced(1, 2)
+
+    create(place, out)
+    monkeypatch.setattr(place.env.persist, "advance", fenced)
+    place.write("t", row(1, "a"))
+    place.wait(lambda: place.fatal != [])
+    assert place.fatal == [str(Fenced(1, 2))]
+    place.fatal.clear()

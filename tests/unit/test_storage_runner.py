@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import user_error
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import IngestionRunner, Reached, Resumed, StepSuperseded
@@ -231,3 +232,12 @@ def test_a_source_whose_state_cannot_be_read_is_stalled_until_it_can(runner_of):
     assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
     runner.wake()
     assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
+
+
+def test_that_a_status_cannot_be_recorded_any_more_ends_no_source(runner_of):
+    def fenced(changes):
+        raise Fenced(1, 2)
+
+    commits = Commits()
+    runner_of(commits, Ticks(), fenced).add("u1", fresh(counter()), 1)
+    commits.wait(lambda: len(commits.values("u1")) > 3)

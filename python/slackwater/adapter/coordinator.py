@@ -22,7 +22,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.group_commit import Committed, GroupCommitter
 from slackwater.adapter.implications import Implications
 from slackwater.adapter.leader_shards import LeaderShards
-from slackwater.adapter.maintenance import Maintenance
+from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.oracle import TimestampOracle
 from slackwater.adapter.reads import Reads
 from slackwater.adapter.replica import Replica
@@ -70,7 +70,13 @@ def wall_clock_ms() -> int:
 class Coordinator:
     """One leader's coordinator. `calls` are the entry points; each may run in any thread."""
 
-    def __init__(self, env: Environment, epoch: int, on_fatal: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        epoch: int,
+        on_fatal: Callable[[str], None],
+        maintenance: MaintenanceSettings | None = None,
+    ) -> None:
         self.log = env.log
         self.location = env.location
         self._env = env
@@ -84,6 +90,7 @@ class Coordinator:
             epoch=epoch,
             clock_ms=env.steady_ms,
             on_fatal=on_fatal,
+            settings=maintenance,
         )
         self._sources = Sources(env)
         self._replica = Replica(self._sources, self._sinks, env.storage.respond)
@@ -115,6 +122,7 @@ class Coordinator:
         log: str,
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
+        maintenance: MaintenanceSettings | None = None,
     ) -> Coordinator:
         """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
 
@@ -174,7 +182,7 @@ class Coordinator:
             clock=clock,
             steady_ms=steady_ms,
         )
-        coordinator = Coordinator(env, epoch, on_fatal)
+        coordinator = Coordinator(env, epoch, on_fatal, maintenance)
         holder.append(coordinator)
         env.collections.open()
         return coordinator

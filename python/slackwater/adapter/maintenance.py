@@ -290,10 +290,10 @@ class Maintenance:
 
     def _allowed(self, shard_id: int, owner: CatalogItem) -> Timestamp | None:
         """Up to where the shard's times may be compacted away; None: not at all."""
-        if self._env.upper(owner).is_empty:
-            return None
         # The controller gives no hold before this any more, whatever happens next.
         try:
+            if self._env.storage.upper(owner.id).is_empty:
+                return None
             limits = [self._env.storage.compactable(owner.id, shard_id)]
         except StorageError:
             return None

@@ -13,6 +13,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.feeds import CollectionFeed
 from slackwater.adapter.watch import Cancellation
 from slackwater.persist.client import UnknownShard
+from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -119,7 +120,7 @@ class SinkRunner:
                     running.changed_ms = self._env.now()
                 running.error = str(error)
                 running.stop.flag.wait(RETRY_S)
-            except FatalError as error:
+            except (FatalError, Fenced) as error:
                 self._on_fatal(str(error))
                 return
 

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.source_time import SourceFrontier
@@ -300,8 +301,8 @@ class IngestionRunner:
             return
         try:
             self._record_changes(changes)
-        except SlackwaterError:
-            return  # they stay, and are recorded after a later poll
+        except (SlackwaterError, Fenced):
+            return  # they stay, and are recorded after a later poll, if this still leads
         with self._changed:
             for _ in changes:
                 worker.unrecorded.popleft()
