@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.collections import Collections
@@ -18,7 +20,7 @@ from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
 from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.holds import SteadyClock
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError, Variant
@@ -113,14 +115,25 @@ class Environment:
         try:
             return self.storage.acquire(stored, holder, at)
         except StorageError as error:
-            name = stored[error.ids[0]].full_name
-            if error.variant is Variant.IDENTIFIER_MISSING:
-                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=name) from None
-            raise user_error(
-                "SLACKWATER_NO_VALID_TIMESTAMP",
-                details=f"{name} can be read from {self.since(stored[error.ids[0]]).value} on, "
-                f"not at {at}",
-            ) from None
+            raise self._unreadable(error, stored[error.ids[0]], at) from None
+
+    def snapshot(self, item: CatalogItem, time: Timestamp) -> pa.Table:
+        """The consolidated updates of a stored item at `time`, once it is complete there.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED, SLACKWATER_NO_VALID_TIMESTAMP.
+        """
+        try:
+            return self.storage.snapshot(item.id, time)
+        except StorageError as error:
+            raise self._unreadable(error, item, time) from None
+
+    def _unreadable(
+        self, error: StorageError, item: CatalogItem, at: Timestamp | None
+    ) -> SlackwaterError:
+        if error.variant is Variant.IDENTIFIER_MISSING:
+            return user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
+        details = f"{item.full_name} can be read from {self.since(item).value} on, not at {at}"
+        return user_error("SLACKWATER_NO_VALID_TIMESTAMP", details=details)
 
     def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
         """The shards of the tables and sources that the items are computed from."""

@@ -11,11 +11,9 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.persist.consolidate import consolidate
-from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
-from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.holds import Holder, ReadHold
 
 
@@ -98,12 +96,7 @@ class CollectionFeed:
 
     def snapshot(self, time: Timestamp) -> pa.Table:
         self._env.refuse_errors(self._item, time, Timestamp(time + 1))
-        try:
-            return self._env.storage.snapshot(self._item.id, time)
-        except StorageError:
-            raise user_error(
-                "SLACKWATER_DEPENDENCY_DROPPED", objectName=self._item.full_name
-            ) from None
+        return self._env.snapshot(self._item, time)
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         self._env.refuse_errors(self._item, lower, upper)

@@ -20,12 +20,11 @@ from slackwater.adapter.source_states import SourceStates
 from slackwater.adapter.upgrade import frontier_of_state
 from slackwater.adapter.written_ahead import written_ahead
 from slackwater.persist.contents import present_rows
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.sql import variables
-from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import Ingestion, IngestionStep, Reached, Resumed, StatusChange
@@ -126,15 +125,11 @@ class Sources:
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
         """How far the source was read for what its exports hold; None: nothing is bound yet."""
-        progress = GlobalId(item.details["progress"])
-        try:
-            upper = Timestamp(self._env.storage.upper(progress).value)
-            updates = self._env.storage.snapshot(progress, Timestamp(upper - 1))
-        except StorageError:
-            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name) from None
-        rows = present_rows(updates)
+        progress = self._env.item(GlobalId(item.details["progress"]))
+        upper = Timestamp(self._env.upper(progress).value)
+        rows = present_rows(self._env.snapshot(progress, Timestamp(upper - 1)))
         if rows is None:
-            raise FatalError(f"the remap {progress} has a negative multiplicity at {upper - 1}")
+            raise FatalError(f"the remap {progress.id} has a negative multiplicity at {upper - 1}")
         remap = remap_at(rows, upper, SourceFrontier.minimum(partitions(item)))
         # All exports share the upper of the tables, and the remap does too.
         return remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None

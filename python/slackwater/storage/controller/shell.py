@@ -379,6 +379,7 @@ class Storage:
             self._store.set_since(sinces)
 
     def _appended(self, effect: ef.AppendRows) -> AppendDone | AppendRefused:
+        """Whatever ends the commit, an interrupt too, goes on to the caller of `append`."""
         try:
             return self._store.append(effect)
         except BaseException:
