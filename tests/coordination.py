@@ -12,8 +12,8 @@ import pyarrow as pa
 from tests.persistence import Environment
 
 from slackwater.adapter.coordinator import Coordinator, wall_clock_ms
-from slackwater.adapter.system_relations import SYSTEM_RELATIONS
-from slackwater.adapter.watch import Cancellation
+from slackwater.adapter.system.relations import SYSTEM_RELATIONS
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.leadership import acquire, current_leader
 from slackwater.repr.frontier import Timestamp

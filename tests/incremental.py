@@ -15,12 +15,12 @@ from tests.spark_engine import SparkEngine
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient, TablesAppend
+from slackwater.planner.plan.build import build_plan
+from slackwater.planner.plan.nodes import ViewPlan
+from slackwater.planner.plan.resolution import ResolvedRelation
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.sql.build import build_plan
-from slackwater.sql.plan import ViewPlan
-from slackwater.sql.resolution import ResolvedRelation
 
 Row = tuple
 Update = tuple[Row, int, int]

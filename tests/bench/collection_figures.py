@@ -12,8 +12,8 @@ from tests.coordination import NoSpark, Place
 from tests.persistence import new_environment
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.render import create_table_sql
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
-from slackwater.adapter.render import create_table_sql
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.repr.relation import RelationDesc
 

@@ -9,9 +9,9 @@ import pytest
 from tests.incremental import Bench, Recomputation, contents_of
 from tests.spark_engine import SparkEngine
 
+from slackwater.planner.delta.explain import explain
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
-from slackwater.sql.explain import explain
 
 pytestmark = pytest.mark.spark
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slackwater.planner.parser import statements as s
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.parse import parse, split_as_of
+from slackwater.planner.parser.tokens import Kind, tokenize
+from slackwater.planner.plan.canonical import to_sql
 from slackwater.repr.errors import SlackwaterError
-from slackwater.sql import statements as s
-from slackwater.sql.canonical import to_sql
-from slackwater.sql.names import QualifiedName
-from slackwater.sql.parser import parse, split_as_of
-from slackwater.sql.tokens import Kind, tokenize
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
 STATEMENTS = (

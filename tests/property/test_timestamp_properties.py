@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.histories import histories
 
-from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.timestamp_selection import (
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
     AtTimestamp,
     FreshestTableWrite,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.coordination import Place
 
+from slackwater.adapter.catalog.collections import retention
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
-from slackwater.adapter.collections import retention
 from slackwater.persist.blobs import local_path
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.controller.holds import Holder, HoldKind

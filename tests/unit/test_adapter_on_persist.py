@@ -10,8 +10,8 @@ from tests.tables import storage_of, tables_of
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CreateItem
-from slackwater.adapter.group_commit import GroupCommitter, Write
-from slackwater.adapter.oracle import TimestampOracle
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 

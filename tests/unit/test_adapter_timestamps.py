@@ -6,14 +6,14 @@ from textwrap import dedent
 import pytest
 
 from slackwater.adapter import transactions as tx
-from slackwater.adapter.explain_timestamp import (
+from slackwater.adapter.time.explain import (
     TimestampExplanation,
     explain_json,
     explain_text,
     reason_text,
 )
-from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.timestamp_selection import (
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
     AtTimestamp,
     Constraint,

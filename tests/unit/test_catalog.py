@@ -20,7 +20,7 @@ from slackwater.adapter.catalog.ops import (
     Rewrite,
     apply,
 )
-from slackwater.adapter.system_relations import system_items, system_schemas
+from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, user_id
 from slackwater.repr.relation import RelationDesc

@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.coordination import Place
 
-from slackwater.adapter.feeds import QueryFeed
+from slackwater.adapter.reading.feeds import QueryFeed
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.controller.holds import Holder, HoldKind
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from tests.adapter_log import MemoryLog, Weather, fence, outage, rows
 
-from slackwater.adapter.group_commit import (
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.writing.group_commit import (
     CommitSettings,
     GroupCommitter,
     Write,
@@ -18,7 +19,6 @@ from slackwater.adapter.group_commit import (
     count_changes,
     pause_before_commit_ms,
 )
-from slackwater.adapter.oracle import TimestampOracle
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 

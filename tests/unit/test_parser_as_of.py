@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from slackwater.planner.parser.parse import split_as_of
 from slackwater.repr.errors import SlackwaterError
-from slackwater.sql.parser import split_as_of
 
 ALIASES = [
     "SELECT 1 AS of",

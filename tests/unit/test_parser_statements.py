@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from slackwater.planner.parser.parse import parse
+from slackwater.planner.plan.canonical import to_sql
 from slackwater.repr.errors import SlackwaterError
-from slackwater.sql.canonical import to_sql
-from slackwater.sql.parser import parse
 
 FOLDER = Path(__file__).parent / "statements"
 STATEMENTS = [line for line in (FOLDER / "input.sql").read_text().splitlines() if line]

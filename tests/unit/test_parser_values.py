@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slackwater.planner.parser.durations import format_duration, parse_duration
+from slackwater.planner.parser.names import QualifiedName, is_elsewhere, resolve, resolve_schema
+from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.statements import is_spark_grammar
+from slackwater.planner.parser.tokens import Kind, tokenize
+from slackwater.planner.parser.variables import VARIABLES, assign
 from slackwater.repr.errors import SlackwaterError
-from slackwater.sql.durations import format_duration, parse_duration
-from slackwater.sql.names import QualifiedName, is_elsewhere, resolve, resolve_schema
-from slackwater.sql.parser import parse
-from slackwater.sql.statements import is_spark_grammar
-from slackwater.sql.tokens import Kind, tokenize
-from slackwater.sql.variables import VARIABLES, assign
 
 
 @pytest.mark.parametrize(

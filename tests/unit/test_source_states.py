@@ -8,9 +8,9 @@ from tests.metastore_faults import Outage
 from tests.persistence import new_shard
 from tests.tables import storage_of, tables_of
 
-from slackwater.adapter.group_commit import CommitSettings, GroupCommitter
-from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.source_states import SourceStates, create_state
+from slackwater.adapter.external.source_states import SourceStates, create_state
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.writing.group_commit import CommitSettings, GroupCommitter
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc

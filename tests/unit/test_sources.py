@@ -6,8 +6,12 @@ import pyarrow as pa
 import pytest
 from tests.coordination import Place
 
-from slackwater.adapter.group_commit import Write
-from slackwater.adapter.source_states import HISTORY_KEPT, source_states, source_status_history
+from slackwater.adapter.external.source_states import (
+    HISTORY_KEPT,
+    source_states,
+    source_status_history,
+)
+from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.ingestion import SourceStatus, StatusChange

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slackwater.planner.plan.functions import refuse_unmaterializable
+from slackwater.planner.plan.resolution import parse_query
 from slackwater.repr.errors import SlackwaterError
-from slackwater.sql.functions import refuse_unmaterializable
-from slackwater.sql.resolution import parse_query
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from tests.metastore_faults import Outage
 from tests.persistence import contents, own_shard, table_shard, updates
 
-from slackwater.adapter.leader_shards import LeaderShards
-from slackwater.adapter.storage_log import Also
+from slackwater.adapter.catalog.leader_shards import LeaderShards
+from slackwater.adapter.writing.storage_log import Also
 from slackwater.persist.client import Append as PersistAppend
 from slackwater.persist.client import WriteResult
 from slackwater.repr.errors import SlackwaterError

@@ -8,8 +8,8 @@ from tests.coordination import Place
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
-from slackwater.adapter.system_relations import SYSTEM_RELATIONS, system_items, system_schemas
-from slackwater.adapter.system_snapshot import (
+from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
+from slackwater.adapter.system.snapshot import (
     ClusterEntry,
     Hydration,
     NoticeEntry,

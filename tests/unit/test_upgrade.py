@@ -8,7 +8,7 @@ from tests.coordination import Place
 from tests.unit.test_sinks import caught_up, row, written
 
 from slackwater.adapter.catalog.durable import TABLES
-from slackwater.adapter.source_states import source_states
+from slackwater.adapter.external.source_states import source_states
 
 
 def as_of_the_first_version(env, ticks):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackwater.adapter.write_queue import WriteQueue
+from slackwater.adapter.writing.write_queue import WriteQueue
 from slackwater.repr.errors import FatalError
 
 FAR = 10**9

@@ -14,32 +14,32 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine as SqlEngine
 
+from slackwater.adapter.catalog.collections import Collections, recovered
+from slackwater.adapter.catalog.definitions import Definitions, object_json
 from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.implications import Implications
+from slackwater.adapter.catalog.leader_shards import LeaderShards
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.collections import Collections, recovered
-from slackwater.adapter.definitions import Definitions, object_json
+from slackwater.adapter.catalog.upgrade import upgrade
+from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.group_commit import Committed, GroupCommitter
-from slackwater.adapter.implications import Implications
-from slackwater.adapter.leader_shards import LeaderShards
+from slackwater.adapter.external.replica import Replica
+from slackwater.adapter.external.sinks import SinkRunner
+from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
-from slackwater.adapter.oracle import TimestampOracle
-from slackwater.adapter.reads import Reads
-from slackwater.adapter.replica import Replica
+from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions import Context, Session, Sessions
-from slackwater.adapter.shows import Shows
-from slackwater.adapter.sinks import SinkRunner
-from slackwater.adapter.sources import Sources
 from slackwater.adapter.statements import Statements
-from slackwater.adapter.storage_log import StorageLog
-from slackwater.adapter.subscriptions import Subscriptions
-from slackwater.adapter.system_relations import system_items, system_schemas
-from slackwater.adapter.system_tables import SystemTables
+from slackwater.adapter.system.relations import system_items, system_schemas
+from slackwater.adapter.system.shows import Shows
+from slackwater.adapter.system.tables import SystemTables
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
-from slackwater.adapter.upgrade import upgrade
-from slackwater.adapter.views import Views
-from slackwater.adapter.watch import Cancellation, FrontierWatch
-from slackwater.adapter.writes import Writes
+from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
+from slackwater.adapter.writing.storage_log import StorageLog
+from slackwater.adapter.writing.writes import Writes
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker

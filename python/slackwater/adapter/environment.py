@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from slackwater.adapter.catalog.collections import Collections
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.collections import Collections
-from slackwater.adapter.group_commit import GroupCommitter
-from slackwater.adapter.oracle import TimestampOracle
 from slackwater.adapter.sessions import Sessions
-from slackwater.adapter.watch import FrontierWatch
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.time.watch import FrontierWatch
+from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.adapter.buffered import BufferedWrite
-from slackwater.adapter.cursors import Cursor
+from slackwater.adapter.reading.cursors import Cursor
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import Idle, Transaction
-from slackwater.adapter.watch import Cancellation
-from slackwater.sql import variables
+from slackwater.adapter.writing.buffered import BufferedWrite
+from slackwater.planner.parser import variables
 from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100

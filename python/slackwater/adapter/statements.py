@@ -8,21 +8,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+from slackwater.adapter.catalog.definitions import Definitions
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
-from slackwater.adapter.cursors import Cursor
-from slackwater.adapter.definitions import Definitions
+from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.explain_timestamp import (
+from slackwater.adapter.reading.cursors import Cursor
+from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.reading.results import Result, done, rows, strings
+from slackwater.adapter.reading.subscriptions import Subscriptions
+from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.system.shows import Shows
+from slackwater.adapter.time.explain import (
     TimestampExplanation,
     explain_json,
     explain_text,
 )
-from slackwater.adapter.reads import Reads
-from slackwater.adapter.results import Result, done, rows, strings
-from slackwater.adapter.sessions import Context, Session
-from slackwater.adapter.shows import Shows
-from slackwater.adapter.subscriptions import Subscriptions
-from slackwater.adapter.timestamp_selection import Immediately
+from slackwater.adapter.time.selection import Immediately
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import (
     Idle,
     Open,
@@ -31,16 +33,14 @@ from slackwater.adapter.transactions import (
     commit,
     refuse_if_failed,
 )
-from slackwater.adapter.views import Views
-from slackwater.adapter.watch import Cancellation
-from slackwater.adapter.writes import Writes
+from slackwater.adapter.writing.writes import Writes
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser import variables
+from slackwater.planner.parser.names import QualifiedName, is_elsewhere
+from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.sql import statements as st
-from slackwater.sql import variables
-from slackwater.sql.names import QualifiedName, is_elsewhere
-from slackwater.sql.parser import parse
 
 EXPLAIN_TIMESTAMP = strings("Timestamp")
 EXPLAIN_INCREMENTAL = RelationDesc.of(

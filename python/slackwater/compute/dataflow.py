@@ -12,11 +12,11 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import Append
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState
+from slackwater.planner.plan.nodes import ViewPlan
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.sql.plan import ViewPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,7 @@ from slackwater.persist.client import Append
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
-from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import Timestamp
-from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import TIME_COLUMN, RelationDesc
-from slackwater.sql.delta import (
+from slackwater.planner.delta.rules import (
     Inputs,
     Interval,
     Leaf,
@@ -32,7 +28,11 @@ from slackwater.sql.delta import (
     output_delta,
     state_delta,
 )
-from slackwater.sql.plan import Aggregate, Opaque, ViewPlan
+from slackwater.planner.plan.nodes import Aggregate, Opaque, ViewPlan
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import TIME_COLUMN, RelationDesc
 
 COLLECT_LIMIT_ROWS = 50_000
 """From so many rows of input on, results are written by executors and not collected."""
@@ -102,7 +102,7 @@ class TickQueries:
     def state(
         self, aggregate: Aggregate, interval: Interval, inputs: Inputs
     ) -> UpdatesQuery | None:
-        """See `slackwater.sql.delta.state_delta`."""
+        """See `slackwater.planner.delta.rules.state_delta`."""
         return self._kept(
             (aggregate.state, inputs),
             interval,
@@ -110,7 +110,7 @@ class TickQueries:
         )
 
     def output(self, interval: Interval, inputs: Inputs) -> UpdatesQuery | None:
-        """See `slackwater.sql.delta.output_delta`."""
+        """See `slackwater.planner.delta.rules.output_delta`."""
         return self._kept(
             (None, inputs),
             interval,
@@ -118,7 +118,7 @@ class TickQueries:
         )
 
     def recomputed(self, recorded: bool) -> UpdatesQuery:
-        """See `slackwater.sql.delta.opaque_delta`; all its updates have the time 0."""
+        """See `slackwater.planner.delta.rules.opaque_delta`; all its updates have the time 0."""
         inputs = Inputs(frozenset(), frozenset())
         key = (int(recorded), inputs)
         kept = self._steady.get(key)

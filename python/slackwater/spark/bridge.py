@@ -19,9 +19,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from slackwater.compute.engine import Analysis, NamedUpdates, WrittenFile
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.parts import FileBody, InlineBody, Part
+from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.repr.errors import Position, SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
-from slackwater.sql.names import CATALOG, DEFAULT_SCHEMA
 
 SENT_PARTS_KNOWN = 100_000
 """Of so many parts at most it is remembered that the driver got their rows."""

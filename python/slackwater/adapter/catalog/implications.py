@@ -1,0 +1,89 @@
+"""What follows from a change of the catalog: dataflows start and stop.
+
+Collections, ingestions and sinks come and go with the storage controller, which tells the replica.
+
+Derived from the committed difference, never from the request, so start-up can do it again for
+everything that there is. Infallible by contract: an error here is a broken invariant.
+Source: spec coordinator 1.7, trap 11.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from slackwater.adapter.catalog.collections import INSTANCE, REPLICA
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.ops import CatalogDiff
+from slackwater.adapter.catalog.views import Views
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.replica import Replica
+from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.ids import GlobalId
+
+_log = structlog.get_logger("implications")
+
+
+class Implications:
+    """Starts and stops what the items of the catalog need."""
+
+    def __init__(self, env: Environment, views: Views, replica: Replica) -> None:
+        self._env = env
+        self._views = views
+        self._replica = replica
+        self._waiting: dict[GlobalId, str] = {}
+
+    def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
+        """To be called after the transaction, before anybody can see the change.
+
+        So whoever finds an object in the catalog finds its collection.
+        """
+        try:
+            self._env.collections.create(diff.created, after)
+        except Exception as error:
+            raise FatalError(f"a catalog change could not be carried out: {error}") from error
+
+    def apply(self, diff: CatalogDiff) -> None:
+        """To be called after the transaction, with the ddl lock held."""
+        try:
+            for item in diff.dropped:
+                self._stop(item)
+            self._env.collections.drop(diff.dropped)
+            for change in diff.altered:
+                self._env.collections.alter(change.before, change.after)
+            for item in diff.created:
+                if item.kind is ItemKind.SINK:
+                    self._env.collections.create_export(item)
+                self._start(item)
+            self._replica.work()
+        except Exception as error:
+            raise FatalError(f"a catalog change could not be carried out: {error}") from error
+
+    def start_all(self) -> None:
+        """Starts what the catalog holds, inputs first. What cannot start now is tried again."""
+        for item in self._env.state.topological():
+            self._try(item)
+        self._env.storage.connect_replica(INSTANCE, REPLICA)
+        self._replica.work()
+
+    def retry(self) -> None:
+        """Tries again what could not start: Spark may not have been there, say."""
+        for global_id in tuple(self._waiting):
+            item = self._env.state.items.get(global_id)
+            self._waiting.pop(global_id)
+            if item is not None:
+                self._try(item)
+
+    def _try(self, item: CatalogItem) -> None:
+        try:
+            self._start(item)
+        except SlackwaterError as error:
+            self._waiting[item.id] = str(error)
+            _log.warning("cannot start", object=item.id, error=str(error))
+
+    def _start(self, item: CatalogItem) -> None:
+        if item.kind is ItemKind.MATERIALIZED_VIEW:
+            self._env.worker.add(self._views.dataflow(item))
+
+    def _stop(self, item: CatalogItem) -> None:
+        if item.kind is ItemKind.MATERIALIZED_VIEW:
+            self._env.worker.remove(item.id)

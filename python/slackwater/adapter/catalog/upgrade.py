@@ -1,0 +1,82 @@
+"""Objects of earlier versions: what this one expects beside them is made when a leader begins.
+
+Sources of the first version have no progress relation, and their state says how far they are; its
+sinks have no progress shard. Each object is brought up in a transaction of its own, so whatever a
+crash leaves is done by the next leader. Nobody else runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.ops import AlterItem, CatalogOp, CreateItem
+from slackwater.adapter.external.drafts import free_name, progress_item
+from slackwater.adapter.external.sinks import PROGRESS as SINK_PROGRESS
+from slackwater.adapter.external.source_states import create_state
+from slackwater.persist.client import PersistClient
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.source_time import SourceFrontier
+
+
+def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
+    """Brings the objects of the catalog up; without old ones it does nothing."""
+    for item in tuple(catalog.state.items.values()):
+        is_source = item.kind is ItemKind.SOURCE and item.parent is None
+        if is_source and "progress" not in item.details:
+            _upgrade_source(persist, catalog, item)
+        elif item.kind is ItemKind.SINK and "progress_shard" not in item.details:
+            _upgrade_sink(persist, catalog, item)
+
+
+def frontier_of_state(state: str) -> SourceFrontier:
+    """How far a source of the first version was, by the state of its last step."""
+    found = json.loads(state)
+    return SourceFrontier.at(found["tick"] if "tick" in found else len(found["files"]))
+
+
+def _upgrade_source(persist: PersistClient, catalog: DurableCatalog, source: CatalogItem) -> None:
+    name = free_name(catalog.state, source.schema_name, f"{source.name}_progress")
+    progress = progress_item(catalog.allocate_ids()[0], source, source.schema_name, name)
+    tables = {
+        item.details["export"]: item.id
+        for item in catalog.state.items.values()
+        if item.parent == source.id
+    }
+    details = {**source.details, "progress": progress.id, "exports": tables}
+
+    def make(conn: Connection) -> Sequence[CatalogOp]:
+        create_state(conn, source.id)
+        shard_id = _shard(persist, conn, progress.desc, None)
+        return [
+            CreateItem(replace(progress, shard_id=shard_id)),
+            AlterItem(source.id, details=details, depends_on=(progress.id,)),
+        ]
+
+    catalog.transact(make)
+
+
+def _upgrade_sink(persist: PersistClient, catalog: DurableCatalog, sink: CatalogItem) -> None:
+    as_of = Timestamp(int(sink.details["as_of"]))
+
+    def make(conn: Connection) -> Sequence[CatalogOp]:
+        shard_id = _shard(persist, conn, SINK_PROGRESS, as_of)
+        return [AlterItem(sink.id, details={**sink.details, "progress_shard": shard_id})]
+
+    catalog.transact(make)
+
+
+def _shard(
+    persist: PersistClient, conn: Connection, desc: RelationDesc | None, upper: Timestamp | None
+) -> int:
+    """A new shard that can be read from now on; `upper` None: it shares that of the tables."""
+    if desc is None:
+        raise AssertionError("a shard has columns")
+    since = Timestamp(max(0, persist.tables_upper() - 1)) if upper is None else upper
+    return persist.create_shard(conn, desc, since=since, upper=upper, grouped=upper is None)

@@ -1,0 +1,1 @@
+"""Sources and sinks, and the replica that runs them."""

@@ -1,0 +1,382 @@
+"""New sources and sinks: from the statement to the items of the catalog."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from slackwater.adapter.catalog.model import PROGRESS, CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.ops import AlterItem
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.sinks import sink_config
+from slackwater.adapter.sessions import Context
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.parse import parse
+from slackwater.planner.plan.canonical import to_sql
+from slackwater.repr.errors import user_error
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.discovery import local_path
+from slackwater.storage.file_formats import Format
+from slackwater.storage.files_source import FilesConfig
+from slackwater.storage.generators import GeneratorConfig, exports
+from slackwater.storage.infer import infer
+from slackwater.storage.key_value import DESC as KEY_VALUE
+from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.progress import ONE_PARTITION, PARTITIONED
+from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
+
+DEFAULT_INTERVAL_MS = 1000
+DEFAULT_SCALE_FACTOR = 0.01
+
+
+class Drafts:
+    """Drafts catalog items of sources and sinks. None of them exists until it is committed."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def draft(
+        self, schema: str, name: str, context: Context, statement: st.CreateSource
+    ) -> list[CatalogItem]:
+        """The items of a new source in the order of their creation.
+
+        Its progress relation, the source itself, and one for each of its tables. Raises
+        SLACKWATER_SOURCE_FILES_NOT_FOUND and errors of the options.
+        """
+        if isinstance(statement.connector, st.LoadGenerator):
+            source, tables = self._generator(schema, name, context, statement, statement.connector)
+        else:
+            source, tables = self._files(schema, name, context, statement, statement.connector), []
+        progress = self._progress(source, context, statement)
+        details = {
+            **source.details,
+            "progress": progress.id,
+            "exports": {table.details["export"]: table.id for table in tables},
+        }
+        return [progress, replace(source, depends_on=(progress.id,), details=details), *tables]
+
+    def _progress(
+        self, source: CatalogItem, context: Context, statement: st.CreateSource
+    ) -> CatalogItem:
+        given = statement.expose_progress
+        schema, name = (
+            (
+                source.schema_name,
+                free_name(self._env.state, source.schema_name, f"{source.name}_progress"),
+            )
+            if given is None
+            else resolve(given, context.catalog, context.namespace)
+        )
+        return progress_item(self._env.catalog.allocate_ids()[0], source, schema, name)
+
+    def draft_sink(
+        self,
+        item_id: GlobalId,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSink,
+        written: CatalogItem,
+    ) -> CatalogItem:
+        """The item of a new sink over `written`, which is held while this chooses the as-of.
+
+        Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
+        SLACKWATER_SINK_LOCATION_UNWRITABLE.
+        """
+        desc = _stored_columns(written)
+        config = {
+            "path": local_path(statement.connector.path, os.getcwd()),
+            "format": statement.connector.format,
+            "envelope": statement.envelope.kind,
+            "key": list(statement.envelope.key),
+            "snapshot": statement.snapshot,
+        }
+        item = CatalogItem(
+            id=item_id,
+            kind=ItemKind.SINK,
+            schema_name=schema,
+            name=name,
+            create_sql=to_sql(_named_sink(statement, schema, name, written)),
+            depends_on=(written.id,),
+            owner=context.user,
+            created_ms=self._env.now(),
+            details={"config": config, "as_of": int(self._env.oracle.read_ts())},
+        )
+        settings: SinkConfig = sink_config(item)
+        check_config(settings, desc, item.full_name)
+        claim_location(settings, item.id)
+        return item
+
+    def redirect_sink(self, sink: CatalogItem, written: CatalogItem) -> AlterItem:
+        """The change by which a sink goes on with another relation.
+
+        Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, and SLACKWATER_COLUMN_MISMATCH when a
+        column that both relations have changes its type.
+        """
+        desc = _stored_columns(written)
+        check_config(sink_config(sink), desc, sink.full_name)
+        before = {
+            column.name: column
+            for column in _stored_columns(self._env.item(sink.depends_on[0])).columns
+        }
+        for column in desc.columns:
+            known = before.get(column.name)
+            if known is not None and known.type_json != column.type_json:
+                raise user_error(
+                    "SLACKWATER_COLUMN_MISMATCH",
+                    objectName=sink.full_name,
+                    details=f"{column.name} is {column.sql_type} in {written.full_name}, and "
+                    f"{known.sql_type} in what is out",
+                )
+        statement = parse(sink.create_sql)
+        if not isinstance(statement, st.CreateSink):
+            raise AssertionError(f"the statement of {sink.id} is no CREATE SINK")
+        redirected = replace(statement, from_name=_full(written.schema_name, written.name))
+        return AlterItem(sink.id, create_sql=to_sql(redirected), depends_on=(written.id,))
+
+    def _generator(
+        self,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSource,
+        connector: st.LoadGenerator,
+    ) -> tuple[CatalogItem, list[CatalogItem]]:
+        """The source and its tables."""
+        if connector.as_of_ms is not None:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="The option AS OF of a load generator",
+                advice="Leave it out: the generator begins when it is created.",
+            )
+        if connector.kind == "KEY VALUE":
+            return self._key_value(schema, name, context, statement, connector), []
+        config = GeneratorConfig(
+            kind=connector.kind,
+            tick_interval_ms=_interval_ms(connector),
+            seed=connector.seed or 0,
+            up_to=connector.up_to_ms,
+            max_cardinality=connector.max_cardinality,
+            scale_factor=connector.scale_factor or DEFAULT_SCALE_FACTOR,
+        )
+        tables = exports(connector.kind)
+        single = len(tables) == 1
+        if not single and not connector.for_all_tables:
+            raise user_error(
+                "SLACKWATER_SYNTAX_ERROR",
+                statement="CREATE SOURCE",
+                found="the end",
+                expected=f"FOR ALL TABLES, because {connector.kind} has several tables",
+            )
+        own_desc = next(iter(tables.values())) if single else None
+        details = _generator_details(statement, asdict(config), config.tick_interval_ms)
+        source = self._item(schema, name, context, statement, own_desc, details)
+        if single:
+            return source, []
+        return source, [
+            self._child(source, export, desc, statement.retain_history_ms)
+            for export, desc in tables.items()
+        ]
+
+    def _key_value(
+        self,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSource,
+        connector: st.LoadGenerator,
+    ) -> CatalogItem:
+        config = KeyValueConfig(
+            keys=connector.keys or 1,
+            partitions=connector.partitions or 1,
+            snapshot_rounds=connector.snapshot_rounds or 1,
+            value_size=connector.value_size or 1,
+            batch_size=connector.batch_size or 1,
+            seed=connector.seed or 0,
+            transactional_snapshot=connector.transactional_snapshot is not False,
+            tick_interval_ms=connector.tick_interval_ms,
+            envelope=connector.envelope or "UPSERT",
+        )
+        settings = {"kind": connector.kind, **asdict(config)}
+        # The rounds of a snapshot do not wait for ticks.
+        poll_ms = min(connector.tick_interval_ms or DEFAULT_INTERVAL_MS, DEFAULT_INTERVAL_MS)
+        details = _generator_details(statement, settings, poll_ms)
+        return self._item(schema, name, context, statement, KEY_VALUE, details)
+
+    def _child(
+        self, source: CatalogItem, export: str, desc: RelationDesc, retain_ms: int | None
+    ) -> CatalogItem:
+        return CatalogItem(
+            id=self._env.catalog.allocate_ids()[0],
+            kind=ItemKind.SOURCE,
+            schema_name=source.schema_name,
+            name=export,
+            create_sql=source.create_sql,
+            desc=desc,
+            owner=source.owner,
+            created_ms=source.created_ms,
+            details={"parent": source.id, "export": export, "retain_history_ms": retain_ms},
+        )
+
+    def _files(
+        self,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSource,
+        connector: st.FilesSource,
+    ) -> CatalogItem:
+        settings: dict[str, Any] = {
+            "path": local_path(connector.path, os.getcwd()),
+            "kind": connector.format,
+            "header": bool(connector.header),
+            "delimiter": connector.delimiter or ",",
+            "null_text": connector.null_text or "",
+            "pattern": connector.pattern,
+            "on_error": connector.on_error,
+        }
+        full = f"slackwater.{schema}.{name}"
+        if statement.columns is None:
+            desc = infer(files_config(settings), full)
+        else:
+            desc = self._declared(statement.columns.text)
+        desc.arrow_schema()
+        details = {
+            "connector": "files",
+            "config": settings,
+            "interval_ms": statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
+            "retain_history_ms": statement.retain_history_ms,
+        }
+        return self._item(schema, name, context, statement, desc, details)
+
+    def _declared(self, columns: str) -> RelationDesc:
+        """The columns of a declaration, as Spark's parser understands them."""
+        escaped = columns.replace("\\", "\\\\").replace("'", "\\'")
+        analysis = self._env.engine.analyze(
+            f"SELECT from_json('{{}}', '{escaped}') AS row", "slackwater", ("default",)
+        )
+        return RelationDesc.from_json(analysis.desc.columns[0].type_json)
+
+    def _item(
+        self,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSource,
+        desc: RelationDesc | None,
+        details: Mapping[str, Any],
+    ) -> CatalogItem:
+        return CatalogItem(
+            id=self._env.catalog.allocate_ids()[0],
+            kind=ItemKind.SOURCE,
+            schema_name=schema,
+            name=name,
+            create_sql=to_sql(_named_source(statement, schema, name)),
+            desc=desc,
+            owner=context.user,
+            created_ms=self._env.now(),
+            details=details,
+        )
+
+
+def _stored_columns(written: CatalogItem) -> RelationDesc:
+    """The columns of a relation that a sink can write. Raises SLACKWATER_WRONG_KIND."""
+    if written.shard_id is None or written.desc is None:
+        raise user_error(
+            "SLACKWATER_WRONG_KIND",
+            objectName=written.full_name,
+            actualKind=written.kind.spoken,
+            expectedKind="table, source or materialized view",
+        )
+    return written.desc
+
+
+def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str) -> CatalogItem:
+    """The progress relation of a source, which keeps as much history as the source."""
+    return CatalogItem(
+        id=item_id,
+        kind=ItemKind.SOURCE,
+        schema_name=schema,
+        name=name,
+        create_sql=source.create_sql,
+        desc=ONE_PARTITION if partitions(source) == 1 else PARTITIONED,
+        owner=source.owner,
+        created_ms=source.created_ms,
+        details={
+            "parent": source.id,
+            "connector": PROGRESS,
+            "retain_history_ms": source.details.get("retain_history_ms"),
+        },
+    )
+
+
+def free_name(state: CatalogState, schema: str, wanted: str) -> str:
+    """`wanted`, or the first of ``wanted_1``, ``wanted_2``, ... that nothing has."""
+    names = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
+    return next(name for name in names if state.find(schema, name) is None)
+
+
+def _interval_ms(connector: st.LoadGenerator) -> int | None:
+    """TPCH does not change unless a TICK INTERVAL asks for it."""
+    still = connector.kind == "TPCH" and connector.tick_interval_ms is None
+    return None if still else connector.tick_interval_ms or DEFAULT_INTERVAL_MS
+
+
+def _generator_details(
+    statement: st.CreateSource, config: Mapping[str, Any], interval_ms: int | None
+) -> dict[str, Any]:
+    return {
+        "connector": "load-generator",
+        "config": config,
+        "interval_ms": interval_ms or DEFAULT_INTERVAL_MS,
+        "retain_history_ms": statement.retain_history_ms,
+    }
+
+
+def propagates_errors(item: CatalogItem) -> bool:
+    """Whether what cannot be made a row of the item becomes an error in its contents."""
+    config = item.details.get("config")
+    return config is not None and config.get("on_error") == "PROPAGATE"
+
+
+def partitions(source: CatalogItem) -> int:
+    """The number of partitions of a source."""
+    return int(source.details["config"].get("partitions") or 1)
+
+
+def files_config(settings: Mapping[str, Any]) -> FilesConfig:
+    return FilesConfig(
+        path=settings["path"],
+        format=Format(
+            kind=settings["kind"],
+            header=settings["header"],
+            delimiter=settings["delimiter"],
+            null_text=settings["null_text"],
+        ),
+        pattern=settings["pattern"],
+        on_error=settings["on_error"],
+    )
+
+
+def _full(schema: str, name: str) -> QualifiedName:
+    return QualifiedName(("slackwater", schema, name))
+
+
+def _named_source(statement: st.CreateSource, schema: str, name: str) -> st.CreateSource:
+    return replace(statement, name=_full(schema, name), if_not_exists=False)
+
+
+def _named_sink(
+    statement: st.CreateSink, schema: str, name: str, written: CatalogItem
+) -> st.CreateSink:
+    return replace(
+        statement,
+        name=_full(schema, name),
+        from_name=_full(written.schema_name, written.name),
+        if_not_exists=False,
+    )

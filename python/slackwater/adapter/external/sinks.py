@@ -1,0 +1,186 @@
+"""The threads that write sinks: each follows its input's frontier and commits range after range."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.reading.feeds import CollectionFeed
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.persist.client import UnknownShard
+from slackwater.persist.leadership import Fenced
+from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
+
+PROGRESS = RelationDesc.of(frontier="long")
+"""The columns of a sink's progress shard, which has no rows: its upper is the sink's frontier."""
+
+RETRY_S = 1.0
+IDLE_S = 1.0
+
+_log = structlog.get_logger("sink")
+
+
+@dataclass(slots=True)
+class RunningSink:
+    """One sink and how it is. `error` is the last problem; None while it works."""
+
+    item: CatalogItem
+    stop: Cancellation = field(default_factory=Cancellation)
+    sink: FilesSink | None = None
+    error: str | None = None
+    changed_ms: int = 0
+    thread: threading.Thread | None = None
+
+
+def sink_config(item: CatalogItem) -> SinkConfig:
+    """The configuration that the catalog keeps for a sink."""
+    config = item.details["config"]
+    return SinkConfig(
+        path=config["path"],
+        format=config["format"],
+        envelope=config["envelope"],
+        key=tuple(config["key"]),
+        snapshot=config["snapshot"],
+    )
+
+
+class SinkRunner:
+    """Runs the sinks of the environment. A failing sink retries and holds up no other."""
+
+    def __init__(self, env: Environment, on_fatal: Callable[[str], None]) -> None:
+        self._env = env
+        self._on_fatal = on_fatal
+        self._lock = threading.Lock()
+        self._running: dict[GlobalId, RunningSink] = {}
+
+    def run(self, global_id: GlobalId) -> None:
+        """Runs the sink as the catalog describes it, in place of how it ran before."""
+        self.remove(global_id)
+        item = self._env.item(global_id)
+        running = RunningSink(item, changed_ms=self._env.now())
+        thread = threading.Thread(
+            target=self._run, args=(running,), name=f"sink-{item.id}", daemon=True
+        )
+        running.thread = thread
+        with self._lock:
+            self._running[item.id] = running
+        thread.start()
+
+    def remove(self, global_id: GlobalId) -> None:
+        """Stops a sink and waits for the range that it is writing. Others are ignored."""
+        with self._lock:
+            running = self._running.pop(global_id, None)
+        if running is None:
+            return
+        running.stop.flag.set()
+        self._env.watch.signal()
+        if running.thread is not None:
+            running.thread.join()
+
+    def close(self) -> None:
+        for global_id in list(self._running):
+            self.remove(global_id)
+
+    def frontier(self, global_id: GlobalId) -> Frontier:
+        """Everything before this time is out; the as-of while the sink has not begun."""
+        running = self._running.get(global_id)
+        if running is None:
+            return Frontier(0)
+        reached = None if running.sink is None else running.sink.frontier
+        return Frontier(int(running.item.details["as_of"])) if reached is None else reached
+
+    def statuses(self) -> tuple[RunningSink, ...]:
+        with self._lock:
+            return tuple(self._running.values())
+
+    def statistics(self, global_id: GlobalId) -> SinkStatistics:
+        running = self._running.get(global_id)
+        return (
+            SinkStatistics() if running is None or running.sink is None else running.sink.statistics
+        )
+
+    def _run(self, running: RunningSink) -> None:
+        while not running.stop.flag.is_set():
+            try:
+                self._follow(running)
+            except SlackwaterError as error:
+                if running.stop.flag.is_set():
+                    return
+                if running.error != str(error):
+                    _log.warning("sink failed", sink=running.item.id, error=str(error))
+                    running.changed_ms = self._env.now()
+                running.error = str(error)
+                running.stop.flag.wait(RETRY_S)
+            except (FatalError, Fenced) as error:
+                self._on_fatal(str(error))
+                return
+
+    def _follow(self, running: RunningSink) -> None:
+        item = running.item
+        source = self._env.item(item.depends_on[0])
+        as_of = Timestamp(int(item.details["as_of"]))
+        if source.desc is None:
+            raise FatalError(f"the sink {item.id} reads {source.id}, which has no columns")
+        running.sink = FilesSink.open(
+            sink_config(item), item.id, source.desc, item.full_name, clock=self._env.clock
+        )
+        reached = running.sink.frontier
+        # The export holds its input, also while it fails, one step behind what it has reported.
+        feed = CollectionFeed(self._env, source, as_of, None)
+        while not running.stop.flag.is_set():
+            reached = self._step(running.sink, feed, as_of, reached, running.stop)
+            self._record(item, running.sink)
+            if running.error is not None:
+                running.error = None
+                running.changed_ms = self._env.now()
+
+    def _record(self, item: CatalogItem, sink: FilesSink) -> None:
+        """Makes known, durably, what is out: from then on it need not be readable any more.
+
+        The files are the authority; this may lag behind them, never the other way round.
+        """
+        shard_id = item.progress_shard
+        if shard_id is None or sink.frontier is None:
+            return
+        if sink.frontier.value <= self._env.persist.upper(shard_id):
+            return
+        try:
+            self._env.persist.advance({shard_id: Timestamp(sink.frontier.value)})
+        except UnknownShard:
+            # The sink was dropped meanwhile, and is about to be told to stop.
+            return
+        self._env.storage.report([(item.id, sink.frontier)])
+        self._env.watch.signal()
+
+    def _step(
+        self,
+        sink: FilesSink,
+        feed: CollectionFeed,
+        as_of: Timestamp,
+        reached: Frontier | None,
+        stop: Cancellation,
+    ) -> Frontier | None:
+        """Writes what has become complete; returns how far the sink is then."""
+        seen = as_of if reached is None else reached.value
+        if not self._env.watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, stop):
+            sink.flush()
+            return reached
+        upper = feed.frontier()
+        if reached is None:
+            first = feed.snapshot(as_of)
+            later = feed.updates(Timestamp(as_of + 1), Timestamp(upper.value))
+            sink.write(Frontier(as_of), upper, [first, later])
+        else:
+            sink.write(
+                reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
+            )
+        return upper

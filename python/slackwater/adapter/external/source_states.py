@@ -1,0 +1,216 @@
+"""What is durable of ingestions: their states, statistics and the history of their statuses.
+
+A step is derived from a state. Its transaction first checks that this state still is the stored
+one, by the number of steps that were committed: every step adds one, and only a leader, whose
+epoch the same transaction checks, commits steps. So of two steps that were derived from one state
+one commits, whatever became of the answers; the other is superseded, and its ingestion is built
+again from what is stored.
+
+The row of a source exists from its creation to its drop, both inside the transactions of the
+catalog. What comes later finds no row and changes nothing.
+
+Source: spec controllers 2.11, 5.2, traps 12 and 13.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Protocol, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from slackwater.adapter.writing.group_commit import GroupCommitter, Rows, Write
+from slackwater.persist.metastore import metadata
+from slackwater.repr.errors import user_error
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.ingestion import (
+    IngestionStep,
+    Reached,
+    SourceStatistics,
+    SourceStatus,
+    StatusChange,
+    StepSuperseded,
+)
+
+T = TypeVar("T")
+
+HISTORY_KEPT = 200
+"""So many changes of status are kept of each source."""
+
+# A state that no step has made yet is the empty text.
+source_states = sa.Table(
+    "source_states",
+    metadata,
+    sa.Column("source_id", sa.Text, primary_key=True),
+    sa.Column("step", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+)
+
+source_statistics = sa.Table(
+    "source_statistics",
+    metadata,
+    sa.Column("source_id", sa.Text, primary_key=True),
+    sa.Column("counters", sa.Text, nullable=False),
+)
+
+source_status_history = sa.Table(
+    "source_status_history",
+    metadata,
+    sa.Column("source_id", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("occurred_ms", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Column("details", sa.Text, nullable=False),
+)
+
+_TABLES = (source_states, source_statistics, source_status_history)
+
+
+class Metastore(Protocol):
+    """Queries, and fenced transactions (`PersistClient`)."""
+
+    def query(self, body: Callable[[Connection], T]) -> T: ...
+
+    def transact(self, *steps: Callable[[Connection], None]) -> None: ...
+
+
+class SourceStates:
+    """The durable states of all sources. Thread-safe.
+
+    What is not said to happen in the caller's transaction raises SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+
+    def __init__(self, metastore: Metastore, committer: GroupCommitter) -> None:
+        self._metastore = metastore
+        self._committer = committer
+
+    def forget(self, conn: Connection, source_id: GlobalId) -> None:
+        """Removes all that is kept of a source, in the transaction that drops it."""
+        for table in _TABLES:
+            conn.execute(sa.delete(table).where(table.c.source_id == source_id))
+
+    def reached(self, source_id: GlobalId) -> Reached:
+        """What is stored, without the frontier, which the remap has.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED.
+        """
+
+        def read(conn: Connection) -> Reached:
+            row = _row(conn, source_states, source_id)
+            if row is None:
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=source_id)
+            counted = _row(conn, source_statistics, source_id)
+            statistics = SourceStatistics() if counted is None else _decode(counted.counters)
+            return Reached(row.step, row.state or None, None, statistics)
+
+        return self._metastore.query(read)
+
+    def commit(
+        self,
+        source_id: GlobalId,
+        reached: Reached,
+        step: IngestionStep,
+        appends: Mapping[int, Rows],
+    ) -> None:
+        """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.
+
+        Raises `StepSuperseded` unless `reached` is what is stored, SLACKWATER_DEPENDENCY_DROPPED,
+        and what `GroupCommitter.submit` does.
+        """
+        after = reached.after(step)
+
+        def advance(conn: Connection) -> None:
+            row = _row(conn, source_states, source_id)
+            if row is None:
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=source_id)
+            if row.step != reached.steps:
+                raise StepSuperseded(source_id, reached.steps, row.step)
+            conn.execute(
+                sa.update(source_states)
+                .where(source_states.c.source_id == source_id)
+                .values(step=after.steps, state=step.state)
+            )
+            _write_statistics(conn, source_id, after.statistics)
+
+        # Each attempt has an id of its own: another attempt's rows are not these rows.
+        write = Write(
+            write_id=f"{source_id}-{uuid.uuid4().hex}",
+            appends=appends,
+            inserted=sum(rows.num_rows for rows in step.updates.values()),
+            steps=(advance,),
+        )
+        self._committer.submit(write).result()
+
+    def record(self, changes: Sequence[StatusChange]) -> None:
+        """Adds to the history, which is cut to HISTORY_KEPT; dropped sources are left out."""
+
+        def add(conn: Connection) -> None:
+            for source_id in dict.fromkeys(change.source_id for change in changes):
+                if _row(conn, source_states, source_id) is not None:
+                    _append_history(conn, [c for c in changes if c.source_id == source_id])
+
+        self._metastore.transact(add)
+
+    def history(self) -> tuple[StatusChange, ...]:
+        """The last changes of every source, oldest first."""
+        table = source_status_history
+        statement = sa.select(table).order_by(table.c.occurred_ms, table.c.number)
+        rows = self._metastore.query(lambda conn: conn.execute(statement).all())
+        return tuple(
+            StatusChange(
+                row.occurred_ms,
+                GlobalId(row.source_id),
+                SourceStatus(row.status, row.error, json.loads(row.details)),
+            )
+            for row in rows
+        )
+
+
+def create_state(conn: Connection, source_id: GlobalId) -> None:
+    """Begins the state of a source, in the transaction that creates it; one that exists stays."""
+    if _row(conn, source_states, source_id) is None:
+        conn.execute(sa.insert(source_states).values(source_id=source_id, step=0, state=""))
+
+
+def _row(conn: Connection, table: sa.Table, source_id: GlobalId) -> sa.Row[tuple[object]] | None:
+    return conn.execute(sa.select(table).where(table.c.source_id == source_id)).one_or_none()
+
+
+def _decode(counters: str) -> SourceStatistics:
+    return SourceStatistics(**json.loads(counters))
+
+
+def _write_statistics(conn: Connection, source_id: GlobalId, statistics: SourceStatistics) -> None:
+    counters = json.dumps(asdict(statistics))
+    updated = conn.execute(
+        sa.update(source_statistics)
+        .where(source_statistics.c.source_id == source_id)
+        .values(counters=counters)
+    )
+    if updated.rowcount == 0:
+        conn.execute(sa.insert(source_statistics).values(source_id=source_id, counters=counters))
+
+
+def _append_history(conn: Connection, changes: Sequence[StatusChange]) -> None:
+    """Adds the changes of one source."""
+    table = source_status_history
+    own = table.c.source_id == changes[0].source_id
+    last = conn.scalar(sa.select(sa.func.max(table.c.number)).where(own)) or 0
+    rows = [
+        {
+            "source_id": change.source_id,
+            "number": number,
+            "occurred_ms": change.occurred_at_ms,
+            "status": change.status.status,
+            "error": change.status.error,
+            "details": json.dumps(dict(change.status.details), default=str),
+        }
+        for number, change in enumerate(changes, start=last + 1)
+    ]
+    conn.execute(sa.insert(table), rows)
+    conn.execute(sa.delete(table).where(own, table.c.number <= last + len(rows) - HISTORY_KEPT))

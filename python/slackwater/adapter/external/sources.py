@@ -1,0 +1,161 @@
+"""The ingestions that fill the sources of the catalog.
+
+Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.catalog.upgrade import frontier_of_state
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.drafts import DEFAULT_INTERVAL_MS, files_config, partitions
+from slackwater.adapter.external.source_states import SourceStates
+from slackwater.adapter.sessions import Session
+from slackwater.adapter.writing.group_commit import Rows
+from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.persist.contents import present_rows
+from slackwater.planner.parser import variables
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.files_source import FilesIngestion
+from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
+from slackwater.storage.ingestion import Ingestion, IngestionStep, Reached, Resumed, StatusChange
+from slackwater.storage.key_value import KeyValueConfig, KeyValueIngestion
+from slackwater.storage.progress import binding_rows, remap_at
+from slackwater.storage.source_time import SourceFrontier
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class Sources:
+    """Runs the ingestions of the environment."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._states = SourceStates(env.persist, env.committer)
+        self._running: dict[GlobalId, GlobalId] = {}
+
+    def run(self, ingestion: GlobalId) -> None:
+        """Runs an ingestion where its durable state says; its id is that of its remap.
+
+        One that runs already sees at each step which exports it has. Called, as `stop` is, by one
+        thread at a time.
+        """
+        if ingestion in self._running:
+            return
+        source_id = self._env.item(ingestion).parent
+        if source_id is None:
+            raise AssertionError(f"{ingestion} is no progress relation")
+        source = self._env.item(source_id)
+        interval = int(source.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
+        self._env.ingestion.add(source_id, lambda: self._resume(source), interval)
+        self._running[ingestion] = source_id
+
+    def stop(self, ingestion: GlobalId) -> None:
+        """Stops an ingestion and waits for the step that it is in. Others are ignored."""
+        source_id = self._running.pop(ingestion, None)
+        if source_id is not None:
+            self._env.ingestion.remove(source_id)
+
+    def wait_for_snapshot(self, session: Session, item: CatalogItem) -> None:
+        """Returns when what the source found first can be read, so that no read misses it."""
+        timeout_ms = variables.milliseconds(session.variable("statement_timeout")) or DAY_MS
+        if not self._env.ingestion.wait_for(
+            item.id, lambda status: status.status != "starting", timeout_ms / 1000
+        ):
+            session.notify(f"{item.full_name} is still reading what it found first.")
+
+    def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
+        """Commits the step of an ingestion that has `reached` so far, at one time.
+
+        In one transaction: the rows of all exports, the new binding of the remap, the state and
+        the statistics. Raises `StepSuperseded`, SLACKWATER_DEPENDENCY_DROPPED.
+        """
+        current = self._env.state
+        item = current.item(source_id)
+        appends: dict[int, Rows] = {}
+        for export, rows in step.updates.items():
+            target = _target(current, item, export)
+            if target is not None and target.shard_id is not None:
+                shard_id = target.shard_id
+                appends[shard_id] = written_ahead(self._env.persist, shard_id, rows)
+        for export, rows in step.errors.items():
+            target = _target(current, item, export)
+            errors_shard = None if target is None else target.errors_shard
+            if errors_shard is not None:
+                appends[errors_shard] = rows
+        if step.frontier != reached.frontier:
+            remap_shard, desc = _remap(current, item)
+            appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
+        self._states.commit(source_id, reached, step, appends)
+
+    def forget(self, conn: Connection, source_id: GlobalId) -> None:
+        """Removes the durable state of a dropped source."""
+        self._states.forget(conn, source_id)
+
+    def record(self, changes: Sequence[StatusChange]) -> None:
+        """Makes changes of statuses durable; those of dropped sources are left out."""
+        self._states.record(changes)
+
+    def history(self) -> tuple[StatusChange, ...]:
+        """The last changes of every source's status, oldest first."""
+        return self._states.history()
+
+    def _resume(self, item: CatalogItem) -> Resumed:
+        """The ingestion from where its durable collections end.
+
+        A commit goes first: it settles whether an earlier one of this source, whose answer was
+        lost, has happened, so that the state and the remap are of the same step.
+        """
+        self._env.committer.flush()
+        reached = replace(self._states.reached(item.id), frontier=self._source_upper(item))
+        if reached.frontier is None and reached.state is not None:
+            # Of the first version, which kept the frontier in the state; the next step binds it.
+            begun = replace(reached, frontier=frontier_of_state(reached.state))
+            return Resumed(self._ingestion(item, begun), reached)
+        return Resumed(self._ingestion(item, reached), reached)
+
+    def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
+        """How far the source was read for what its exports hold; None: nothing is bound yet."""
+        progress = self._env.item(GlobalId(item.details["progress"]))
+        upper = Timestamp(self._env.upper(progress).value)
+        rows = present_rows(self._env.snapshot(progress, Timestamp(upper - 1)))
+        if rows is None:
+            raise FatalError(f"the remap {progress.id} has a negative multiplicity at {upper - 1}")
+        remap = remap_at(rows, upper, SourceFrontier.minimum(partitions(item)))
+        # All exports share the upper of the tables, and the remap does too.
+        return remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None
+
+    def _ingestion(self, item: CatalogItem, reached: Reached) -> Ingestion:
+        config: Mapping[str, Any] = item.details["config"]
+        if config.get("kind") == "KEY VALUE":
+            given = {key: value for key, value in config.items() if key != "kind"}
+            return KeyValueIngestion(KeyValueConfig(**given), reached.frontier, reached.state)
+        if item.details["connector"] == "load-generator":
+            return GeneratorIngestion(GeneratorConfig(**config), reached.frontier, reached.state)
+        if item.desc is None:
+            raise AssertionError(f"the source {item.id} has no columns")
+        return FilesIngestion(files_config(config), item.name, item.desc, reached.state)
+
+
+def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:
+    """The collection that an export of the source fills; None when it was dropped."""
+    if source.shard_id is not None:
+        return source
+    return state.items.get(GlobalId(source.details["exports"][export]))
+
+
+def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:
+    """The shard of the source's remap and its columns. Raises SLACKWATER_DEPENDENCY_DROPPED."""
+    progress = state.item(GlobalId(source.details["progress"]))
+    if progress.shard_id is None or progress.desc is None:
+        raise AssertionError(f"the progress relation {progress.id} has no shard")
+    return progress.shard_id, progress.desc

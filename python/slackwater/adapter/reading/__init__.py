@@ -1,0 +1,1 @@
+"""Binds, subscriptions, cursors, and the answers of statements."""

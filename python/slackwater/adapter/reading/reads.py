@@ -1,0 +1,440 @@
+"""Reads: from the collections of a query to one timestamp, a hold, and the parts to read.
+
+Source: spec coordinator 2 (timestamp selection), architecture section 5 (binding).
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slackwater.adapter.catalog.columns import refuse_older_plan
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
+from slackwater.adapter.environment import READABLE, Environment
+from slackwater.adapter.sessions import Session
+from slackwater.adapter.system.tables import SystemTables
+from slackwater.adapter.time.selection import (
+    AtLeastTimestamp,
+    AtTimestamp,
+    FreshestTableWrite,
+    Immediately,
+    InputFrontiers,
+    InputKind,
+    Isolation,
+    QueryWhen,
+    TimestampDetermination,
+    TimestampRequest,
+    as_of_timestamp,
+    determine,
+    is_transactional,
+)
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.transactions import (
+    check_outside_block,
+    check_read,
+    in_block,
+    read_time,
+    record_read,
+)
+from slackwater.compute.relations import relation_json
+from slackwater.planner.parser import variables
+from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.errors import StorageError
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
+
+ATTEMPTS = 3
+"""How often a statement whose time is ours to choose is bound before it is refused."""
+
+
+@dataclass(slots=True)
+class OpenHold:
+    """The holds of a running statement, and whether it has locked shards for a write.
+
+    One hold is on all collections that are read at the statement's time, and one on each that is
+    read at a time of its own.
+    """
+
+    session: Session
+    locked: bool
+    shared: ReadHold | None = None
+    own: dict[GlobalId, ReadHold] = field(default_factory=dict)
+
+
+class Reads:
+    """Binds queries. Thread-safe; waits in the caller's thread."""
+
+    def __init__(self, env: Environment, system: SystemTables) -> None:
+        self._env = env
+        self._system = system
+        self._lock = threading.Lock()
+        self._open: dict[str, OpenHold] = {}
+
+    def bind(
+        self,
+        session: Session,
+        relations: Sequence[Mapping[str, Any]],
+        as_of: Mapping[str, int] | None,
+        write_target: GlobalId | None,
+        cancellation: Cancellation,
+    ) -> dict[str, Any]:
+        """The binding of protocol section 2.
+
+        Waits until every input is complete at the chosen time. Raises
+        SLACKWATER_NO_VALID_TIMESTAMP, SLACKWATER_WAIT_TIMEOUT, SLACKWATER_CANCELED,
+        SLACKWATER_DEPENDENCY_DROPPED, what the state of the session's transaction forbids, and
+        what `refuse_older_plan` raises.
+        """
+        if write_target is not None:
+            check_outside_block(session.transaction, "A write that reads relations")
+        free = as_of is None and not any(relation.get("as_of") for relation in relations)
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._bind(session, relations, as_of, write_target, cancellation)
+            except SlackwaterError as error:
+                # A view that recovered meanwhile has no contents for the time that was chosen.
+                if not free or error.condition != "SLACKWATER_NO_VALID_TIMESTAMP":
+                    raise
+        return self._bind(session, relations, as_of, write_target, cancellation)
+
+    def _bind(
+        self,
+        session: Session,
+        relations: Sequence[Mapping[str, Any]],
+        as_of: Mapping[str, int] | None,
+        write_target: GlobalId | None,
+        cancellation: Cancellation,
+    ) -> dict[str, Any]:
+        items = [self._readable(GlobalId(relation["id"])) for relation in relations]
+        token = uuid.uuid4().hex
+        own = [_when(relation.get("as_of")) for relation in relations]
+        common = _when(as_of)
+        opened = self._open_hold(token, session, items, write_target)
+        try:
+            self._env.persist.confirm_leadership()
+            self._hold(opened, items, own)
+            inputs = self.inputs(items)
+            shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
+            timestamp = self._statement_time(session, shared, common, write_target)
+            times = [
+                timestamp if when is None else self._determine(session, (i,), when).timestamp
+                for i, when in zip(inputs, own, strict=True)
+            ]
+            self._wait(session, items, inputs, times, cancellation)
+            self._downgrade(opened, items, times)
+            answers = [
+                self._relation(item, time, relation.get("not_null") or ())
+                for item, time, relation in zip(items, times, relations, strict=True)
+            ]
+        except BaseException:
+            self.release(token)
+            raise
+        if not items:
+            self.release(token)
+        return {
+            "timestamp": timestamp,
+            "hold": token if items else None,
+            "relations": answers,
+        }
+
+    def lock_for_write(self, session: Session, table: GlobalId) -> str:
+        """A hold that reads nothing and keeps other writes away from `table`."""
+        token = uuid.uuid4().hex
+        self._open_hold(token, session, (), table)
+        return token
+
+    def release(self, token: str) -> None:
+        """Ends a hold and its write locks. Unknown holds are ignored."""
+        with self._lock:
+            opened = self._open.pop(token, None)
+        if opened is None:
+            return
+        for hold in (*([] if opened.shared is None else [opened.shared]), *opened.own.values()):
+            self._env.storage.release(hold)
+        if opened.locked:
+            self._env.committer.release(token)
+        opened.session.holds.discard(token)
+
+    def is_open(self, token: str) -> bool:
+        """Whether the hold still keeps what it was given for."""
+        with self._lock:
+            return token in self._open
+
+    def release_block(self, session: Session) -> None:
+        """Ends what a transaction block kept readable."""
+        if session.block_hold is not None:
+            self._env.storage.release(session.block_hold)
+            session.block_hold = None
+
+    def determination(
+        self,
+        session: Session,
+        items: Sequence[CatalogItem],
+        when: QueryWhen,
+        *,
+        depends_on_time: bool = True,
+    ) -> TimestampDetermination:
+        """Chooses a time for reading `items`, without a hold and without waiting."""
+        return self._determine(session, self.inputs(items), when, depends_on_time=depends_on_time)
+
+    def _determine(
+        self,
+        session: Session,
+        inputs: Sequence[InputFrontiers],
+        when: QueryWhen,
+        *,
+        depends_on_time: bool = True,
+    ) -> TimestampDetermination:
+        return determine(
+            TimestampRequest(
+                inputs=tuple(inputs),
+                isolation=Isolation(session.variable("transaction_isolation")),
+                when=when,
+                oracle_read_ts=self._env.oracle.read_ts(),
+                depends_on_time=depends_on_time,
+            )
+        )
+
+    def inputs(self, items: Sequence[CatalogItem]) -> tuple[InputFrontiers, ...]:
+        """The frontiers of `items`, as timestamp selection takes them."""
+        return tuple(
+            InputFrontiers(
+                item.id,
+                item.full_name,
+                *self._env.frontiers(item),
+                InputKind.COMPUTE if item.kind is ItemKind.MATERIALIZED_VIEW else InputKind.STORAGE,
+            )
+            for item in items
+        )
+
+    def wait_complete(
+        self, session: Session, item: CatalogItem, time: Timestamp, cancellation: Cancellation
+    ) -> None:
+        """Returns once the item's contents at `time` are final.
+
+        Raises the item's data error when that is why it does not get there,
+        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`, and
+        SLACKWATER_WAIT_TIMEOUT after the session's statement_timeout.
+        """
+        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
+
+        def reached() -> bool:
+            if item.id not in self._env.state.items:
+                raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
+            if not self._env.upper(item).allows(time):
+                self._refuse_skipped(item, time)
+                return True
+            self._env.worker.raise_if_stalled(item.id, time)
+            return False
+
+        if not self._env.watch.wait_until(reached, timeout_s or 10.0**9, cancellation):
+            raise user_error(
+                "SLACKWATER_WAIT_TIMEOUT",
+                objectName=item.full_name,
+                timestamp=str(time),
+                seconds=f"{timeout_s:g}",
+                complete=str(self._env.upper(item).last_complete()),
+            )
+
+    def _refuse_skipped(self, item: CatalogItem, time: Timestamp) -> None:
+        """A view that recovers from a data error moves its since past times that are held, too."""
+        if item.shard_id is None:
+            return
+        since = self._env.since(item)
+        if since.value > time:
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"a row made the query of {item.full_name} fail at {time}; "
+                f"it can be read from {since.value} on",
+            )
+
+    def _readable(self, global_id: GlobalId) -> CatalogItem:
+        item = self._env.item(global_id)
+        if item.kind not in READABLE or (
+            item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
+        ):
+            raise user_error(
+                "SLACKWATER_WRONG_KIND",
+                objectName=item.full_name,
+                actualKind=item.kind.spoken,
+                expectedKind="relation that can be read",
+            )
+        return item
+
+    def _open_hold(
+        self,
+        token: str,
+        session: Session,
+        items: Sequence[CatalogItem],
+        write_target: GlobalId | None,
+    ) -> OpenHold:
+        if write_target is not None:
+            ids = self._env.leaves([item.id for item in items] + [write_target])
+            self._env.committer.lock(ids, token)
+        opened = OpenHold(session, write_target is not None)
+        with self._lock:
+            self._open[token] = opened
+        session.holds.add(token)
+        return opened
+
+    def _hold(
+        self,
+        opened: OpenHold,
+        items: Sequence[CatalogItem],
+        own: Sequence[QueryWhen | None],
+    ) -> None:
+        """Takes the holds at the earliest times at which the statement may read.
+
+        What is read at one time is read at or after the latest since, so holding it there lets no
+        since go back.
+        """
+        holder = Holder(HoldKind.STATEMENT, opened.session.session_id)
+        together: list[CatalogItem] = []
+        for item, when in zip(items, own, strict=True):
+            if item.shard_id is None:
+                continue
+            if when is None:
+                together.append(item)
+            elif item.id not in opened.own:
+                opened.own[item.id] = self._env.hold([item], holder)
+        if together:
+            opened.shared = self._env.hold(together, holder)
+
+    def _downgrade(
+        self,
+        opened: OpenHold,
+        items: Sequence[CatalogItem],
+        times: Sequence[Timestamp | None],
+    ) -> None:
+        """Moves the holds to the times that were chosen."""
+        own: dict[GlobalId, Timestamp] = {}
+        shared: Timestamp | None = None
+        for item, time in zip(items, times, strict=True):
+            if item.shard_id is None or time is None:
+                continue
+            if item.id in opened.own:
+                own[item.id] = min(time, own.get(item.id, time))
+            else:
+                shared = time
+        if opened.shared is not None and shared is not None:
+            opened.shared = self._env.storage.downgrade(opened.shared, shared)
+        for global_id, time in own.items():
+            opened.own[global_id] = self._env.storage.downgrade(opened.own[global_id], time)
+
+    def _statement_time(
+        self,
+        session: Session,
+        inputs: Sequence[InputFrontiers],
+        common: QueryWhen | None,
+        write_target: GlobalId | None,
+    ) -> Timestamp | None:
+        """The time of all relations that do not state their own; the value of mz_now()."""
+        unasked: QueryWhen = Immediately() if write_target is None else FreshestTableWrite()
+        when = common or unasked
+        transactional = is_transactional(when) and write_target is None
+        if transactional and inputs:
+            fixed = check_read(session.transaction, inputs[0].name)
+            if fixed is not None:
+                self._check_domain(inputs, fixed)
+                return fixed
+        if not inputs:
+            named = as_of_timestamp(when)
+            block = read_time(session.transaction) if transactional else None
+            return named or block or self._env.oracle.read_ts()
+        chosen = self._determine(session, inputs, when).timestamp
+        if transactional and in_block(session.transaction):
+            session.transaction = record_read(session.transaction, chosen)
+            self._keep_domain(session, inputs, chosen)
+        return chosen
+
+    def _keep_domain(
+        self, session: Session, inputs: Sequence[InputFrontiers], time: Timestamp
+    ) -> None:
+        """Keeps readable at `time` what later reads of the block may name.
+
+        That is everything in the schemas that its first read names (spec coordinator 2.9).
+        """
+        schemas = {fold(self._env.item(each.id).schema_name) for each in inputs}
+        holder = Holder(HoldKind.TRANSACTION, session.session_id)
+        while session.block_hold is None:
+            readable = [
+                item
+                for item in self._env.state.items.values()
+                if item.shard_id is not None
+                and fold(item.schema_name) in schemas
+                and self._is_readable(item, time)
+            ]
+            if not readable:
+                return
+            try:
+                session.block_hold = self._env.storage.acquire(
+                    [item.id for item in readable], holder, time
+                )
+            except StorageError:
+                # What cannot be read at the time any more is left out with the next look.
+                continue
+
+    def _is_readable(self, item: CatalogItem, time: Timestamp) -> bool:
+        try:
+            return self._env.since(item).value <= time
+        except SlackwaterError:
+            return False
+
+    def _check_domain(self, inputs: Sequence[InputFrontiers], time: Timestamp) -> None:
+        for each in inputs:
+            if each.since.value > time:
+                raise user_error(
+                    "SLACKWATER_OUTSIDE_TIMEDOMAIN",
+                    objectName=each.name,
+                    timestamp=str(time),
+                    reason=f"it can be read from {each.since.value} on",
+                )
+
+    def _wait(
+        self,
+        session: Session,
+        items: Sequence[CatalogItem],
+        inputs: Sequence[InputFrontiers],
+        times: Sequence[Timestamp | None],
+        cancellation: Cancellation,
+    ) -> None:
+        """Waits for those that were not complete when the time was chosen."""
+        for item, chosen_from, time in zip(items, inputs, times, strict=True):
+            if time is not None and chosen_from.upper.allows(time):
+                self.wait_complete(session, item, time, cancellation)
+
+    def _relation(
+        self, item: CatalogItem, time: Timestamp | None, not_null: Collection[str]
+    ) -> dict[str, Any]:
+        if time is None:
+            raise AssertionError("a bound relation has a time")
+        if item.kind is ItemKind.SYSTEM_TABLE:
+            return {
+                "id": item.id,
+                "as_of": time,
+                "files": [],
+                "inline": [base64.b64encode(self._system.rows(item.id, time)).decode()],
+                "retractions": False,
+                "time_filter": False,
+            }
+        if item.shard_id is None:
+            raise AssertionError(f"{item.id} has no shard")
+        self._env.refuse_errors(item, time, Timestamp(time + 1))
+        parts = self._env.persist.parts_at(item.shard_id, time)
+        state = self._env.persist.state(item.shard_id)
+        refuse_older_plan(item, state.desc, not_null)
+        relation = relation_json(parts, state.desc, as_of=time)
+        return {"id": item.id, "as_of": time, **relation}
+
+
+def _when(as_of: Mapping[str, int] | None) -> QueryWhen | None:
+    if as_of is None:
+        return None
+    if "at" in as_of:
+        return AtTimestamp(Timestamp(as_of["at"]))
+    return AtLeastTimestamp(Timestamp(as_of["at_least"]))

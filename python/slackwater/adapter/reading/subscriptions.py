@@ -1,0 +1,391 @@
+"""SUBSCRIBE and cursors. The rows' form is in `slackwater.storage.subscribe`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.naming import find_item
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.reading.cursors import Cursor
+from slackwater.adapter.reading.feeds import CollectionFeed, Feed, QueryFeed
+from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.reading.results import Result
+from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.selection import (
+    AtLeastTimestamp,
+    AtTimestamp,
+    Immediately,
+    QueryWhen,
+)
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.controller.holds import Holder, HoldKind
+from slackwater.storage.subscribe import (
+    OrderColumn,
+    SubscribeFormat,
+    SubscribeSpec,
+    check_bounds,
+    output_desc,
+)
+
+FETCH_WAIT_S = 60.0
+
+
+@dataclass(slots=True)
+class Subscription:
+    """A SUBSCRIBE that is being read: what was formatted but not fetched, and how far it is."""
+
+    env: Environment
+    feed: Feed
+    output: SubscribeFormat
+    as_of: Timestamp
+    up_to: Timestamp
+    position: Timestamp
+    reads: tuple[GlobalId, ...]
+    created_ms: int
+    started: bool = False
+    ready: list[pa.Table] = field(default_factory=list)
+
+    @property
+    def desc(self) -> RelationDesc:
+        return output_desc(self.output.spec, self.output.desc)
+
+    @property
+    def ended(self) -> bool:
+        return self.position >= self.up_to and not self.ready
+
+    def advance(self) -> None:
+        """Formats what has become complete since the last time."""
+        upper = Timestamp(min(self.feed.frontier().value, self.up_to))
+        if not self.started and (upper > self.as_of or self.as_of >= self.up_to):
+            self._start()
+        if self.started and upper > self.position:
+            self._keep(self.output.rows(self.feed.updates(self.position, upper), Frontier(upper)))
+            self.position = upper
+            self.feed.release(Timestamp(max(self.as_of, upper - 1)))
+
+    def _start(self) -> None:
+        self.started = True
+        self._keep(self.output.begin())
+        if self.as_of >= self.up_to:
+            self.position = self.up_to
+            return
+        self.position = Timestamp(self.as_of + 1)
+        if self.output.spec.snapshot:
+            self._keep(self.output.rows(self.feed.snapshot(self.as_of), Frontier(self.as_of)))
+
+    def _keep(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.ready.append(rows)
+
+    def wait(self, timeout_s: float, cancellation: Cancellation) -> bool:
+        """Waits until there are rows or the end is reached; False after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.advance()
+            if self.ready or self.position >= self.up_to:
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.env.watch.wait_until(self._moved, left, cancellation):
+                return False
+
+    def _moved(self) -> bool:
+        seen = self.position if self.started else self.as_of
+        return self.feed.frontier().value > seen
+
+    def fetch(
+        self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
+    ) -> Result:
+        self.wait(10.0**9 if timeout_ms is None else timeout_ms / 1000, cancellation)
+        schema = self.desc.arrow_schema()
+        table = pa.concat_tables([schema.empty_table(), *self.ready])
+        taken = table if count is None else table.slice(0, count)
+        rest = table.slice(taken.num_rows)
+        self.ready = [rest] if rest.num_rows else []
+        return Result(self.desc, taken)
+
+    def close(self) -> None:
+        self.feed.release(None)
+
+
+@dataclass(slots=True)
+class QueryCursor:
+    """A cursor over the answer of a SELECT, which is computed when it is first fetched."""
+
+    desc: RelationDesc
+    answer: Callable[[], pa.Table]
+    created_ms: int
+    reads: tuple[GlobalId, ...] = ()
+    rest: pa.Table | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.rest is not None and self.rest.num_rows == 0
+
+    def fetch(
+        self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
+    ) -> Result:
+        cancellation.check()
+        rows = self.answer() if self.rest is None else self.rest
+        taken = rows if count is None else rows.slice(0, count)
+        self.rest = rows.slice(taken.num_rows)
+        return Result(self.desc, taken)
+
+    def close(self) -> None:
+        self.rest = None
+
+
+class Subscriptions:
+    """Opens subscriptions and cursors."""
+
+    def __init__(self, env: Environment, reads: Reads) -> None:
+        self._env = env
+        self._reads = reads
+
+    def columns(self, session: Session, context: Context, statement: st.Subscribe) -> RelationDesc:
+        """The columns of the SUBSCRIBE's rows. Raises SLACKWATER_SUBSCRIBE_NEEDS_CURSOR."""
+        if statement.up_to is None:
+            raise user_error("SLACKWATER_SUBSCRIBE_NEEDS_CURSOR")
+        desc, _, _ = self._target(context, statement)
+        return output_desc(_spec(statement, desc, Timestamp(0), None), desc)
+
+    def collect(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.Subscribe,
+        cancellation: Cancellation,
+    ) -> Result:
+        """All rows of a SUBSCRIBE with UP TO; waits for its end."""
+        subscription = self._open(session, context, statement)
+        try:
+            tables = [subscription.desc.arrow_schema().empty_table()]
+            while not subscription.ended:
+                subscription.wait(FETCH_WAIT_S, cancellation)
+                tables.extend(subscription.ready)
+                subscription.ready = []
+            return Result(subscription.desc, pa.concat_tables(tables))
+        finally:
+            subscription.close()
+
+    def declare(
+        self,
+        session: Session,
+        context: Context,
+        name: str,
+        statement: st.Subscribe | st.Query,
+    ) -> Cursor:
+        """Opens a cursor; a subscription's time is chosen now."""
+        if isinstance(statement, st.Subscribe):
+            return self._open(session, context, statement)
+        text = statement.text.text
+        analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
+        suffix = ""
+        if statement.as_of is not None:
+            words = "AT LEAST " if statement.as_of.kind == "at_least" else ""
+            suffix = f" AS OF {words}{statement.as_of.expression.text}"
+        schema = analysis.desc.arrow_schema()
+
+        def answer() -> pa.Table:
+            table = self._env.engine.collect(
+                f"{text}\n{suffix}", context.catalog, context.namespace
+            )
+            return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
+
+        return QueryCursor(analysis.desc, answer, self._env.now())
+
+    def evaluate(self, as_of: st.AsOf) -> QueryWhen:
+        """The time that an AS OF clause means. Raises SLACKWATER_INVALID_AS_OF."""
+        value = self._milliseconds(as_of.expression.text)
+        return AtTimestamp(value) if as_of.kind == "at" else AtLeastTimestamp(value)
+
+    def _open(self, session: Session, context: Context, statement: st.Subscribe) -> Subscription:
+        desc, items, text = self._target(context, statement)
+        when = Immediately() if statement.as_of is None else self.evaluate(statement.as_of)
+        determination = self._reads.determination(session, items, when)
+        as_of = determination.timestamp
+        up_to = (
+            TIMESTAMP_MAX if statement.up_to is None else self._milliseconds(statement.up_to.text)
+        )
+        check_bounds(as_of, up_to)
+        if up_to == as_of:
+            session.notify("AS OF and UP TO are the same time, so the answer is empty.")
+        holder = Holder(HoldKind.SUBSCRIPTION, session.session_id)
+        feed: Feed
+        if text is None:
+            feed = CollectionFeed(self._env, items[0], as_of, holder)
+        else:
+            feed = QueryFeed(
+                self._env,
+                text,
+                context.catalog,
+                context.namespace,
+                desc,
+                [item.id for item in items],
+                as_of,
+                holder,
+            )
+        spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
+        return Subscription(
+            env=self._env,
+            feed=feed,
+            output=SubscribeFormat(spec, desc),
+            as_of=as_of,
+            up_to=up_to,
+            position=as_of,
+            reads=tuple(item.id for item in items),
+            created_ms=self._env.now(),
+        )
+
+    def _target(
+        self, context: Context, statement: st.Subscribe
+    ) -> tuple[RelationDesc, list[CatalogItem], str | None]:
+        """Columns, collections and, unless it is one stored collection, the query's text."""
+        target = statement.target
+        if isinstance(target, QualifiedName):
+            item = find_item(self._env.state, target, context)
+            if (
+                item.kind is not ItemKind.VIEW
+                and item.desc is not None
+                and item.shard_id is not None
+            ):
+                return item.desc, [item], None
+            text = f"SELECT * FROM {target.sql}"
+        else:
+            text = target.text
+        analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
+        if analysis.uses_mz_now:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="SUBSCRIBE to a query with mz_now()",
+                advice="SUBSCRIBE to the relations below it and filter what arrives.",
+            )
+        if analysis.nondeterministic or analysis.foreign or not analysis.relations:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="SUBSCRIBE to a query that reads more than relations of slackwater",
+                advice="Use only tables, sources and views of slackwater, and deterministic "
+                "functions.",
+            )
+        items = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        # What it reads can lose NOT NULL while it runs.
+        columns = tuple(replace(column, nullable=True) for column in analysis.desc.columns)
+        return RelationDesc(columns), items, text
+
+    def _milliseconds(self, expression: str) -> Timestamp:
+        stripped = expression.strip()
+        if stripped.isdecimal():
+            return _checked(int(stripped), expression)
+        analysis = self._env.engine.analyze(
+            f"SELECT ({expression}) AS t", "slackwater", ("default",)
+        )
+        if analysis.nondeterministic or analysis.uses_mz_now or analysis.relations:
+            raise _invalid(expression, "it is not constant")
+        value = self._env.engine.collect(f"SELECT ({expression}) AS t")["t"][0].as_py()
+        return _checked(_to_milliseconds(value, expression), expression)
+
+
+def _spec(
+    statement: st.Subscribe, desc: RelationDesc, as_of: Timestamp, up_to: Timestamp | None
+) -> SubscribeSpec:
+    """What the statement asks for. Raises for keys and orders that name no column."""
+    envelope = statement.envelope
+    key = () if envelope is None else envelope.key
+    order: tuple[OrderColumn, ...] = ()
+    if statement.within_timestamp_order_by is not None:
+        order = _order(statement.within_timestamp_order_by.text)
+    for name in (*key, *(column.name for column in order)):
+        if name not in desc.names and name != "mz_diff":
+            raise user_error(
+                "SLACKWATER_INVALID_OPTION",
+                option="ENVELOPE" if name in key else "WITHIN TIMESTAMP ORDER BY",
+                statement="SUBSCRIBE",
+                value=name,
+                reason=f"the columns are {', '.join(desc.names)}",
+            )
+    kind = None if envelope is None or envelope.kind == "DIFF" else envelope.kind
+    return SubscribeSpec(
+        as_of=as_of,
+        up_to=up_to,
+        snapshot=statement.snapshot,
+        progress=statement.progress,
+        envelope=kind,
+        key=key,
+        order_by=order,
+    )
+
+
+def _order(text: str) -> tuple[OrderColumn, ...]:
+    """WITHIN TIMESTAMP ORDER BY: columns with ASC or DESC and NULLS FIRST or LAST."""
+    ordered = sqlglot.parse_one(f"SELECT 1 ORDER BY {text}", dialect="spark").args["order"]
+    columns = []
+    for item in ordered.expressions:
+        if not isinstance(item.this, exp.Column):
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"WITHIN TIMESTAMP ORDER BY {item.this.sql(dialect='spark')}",
+                advice="Name columns, or mz_diff.",
+            )
+        columns.append(
+            OrderColumn(
+                item.this.name,
+                descending=bool(item.args.get("desc")),
+                nulls_first=bool(item.args.get("nulls_first")),
+            )
+        )
+    return tuple(columns)
+
+
+def _to_milliseconds(value: object, expression: str) -> int:
+    match value:
+        case None:
+            raise _invalid(expression, "it is NULL")
+        case bool():
+            raise _invalid(expression, "it is a BOOLEAN")
+        case int():
+            return value
+        case float() | Decimal():
+            if value != int(value):
+                raise _invalid(expression, "it is not whole")
+            return int(value)
+        case datetime():
+            instant = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+            return int(instant.timestamp() * 1000)
+        case date():
+            return (
+                int(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp())
+                * 1000
+            )
+        case str():
+            if value.strip().isdecimal():
+                return int(value)
+            try:
+                return _to_milliseconds(datetime.fromisoformat(value.strip()), expression)
+            except ValueError:
+                raise _invalid(expression, "it is not a time") from None
+        case _:
+            raise _invalid(expression, f"it is a {type(value).__name__}")
+
+
+def _checked(value: int, expression: str) -> Timestamp:
+    if not 0 <= value <= TIMESTAMP_MAX:
+        raise _invalid(expression, "it is out of range")
+    return Timestamp(value)
+
+
+def _invalid(expression: str, reason: str) -> Exception:
+    return user_error("SLACKWATER_INVALID_AS_OF", expression=expression, reason=reason)

@@ -1,0 +1,1 @@
+"""What the system says about itself: SHOW and the system relations."""

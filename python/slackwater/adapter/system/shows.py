@@ -1,0 +1,156 @@
+"""The SHOW family: listings of the catalog, stored SQL, session variables."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.naming import expect_kind, find_item
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.reading.results import Result, rows, strings
+from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.system import tables as system_tables
+from slackwater.adapter.system.relations import source_type
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser import variables
+from slackwater.planner.parser.names import resolve_schema
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.repr.version import VERSION
+
+CLUSTER = system_tables.CLUSTER.name
+REPLICA = system_tables.CLUSTER.replicas[0].name
+
+_LISTED: dict[st.ShowKind, ItemKind | None] = {
+    st.ShowKind.OBJECTS: None,
+    st.ShowKind.SOURCES: ItemKind.SOURCE,
+    st.ShowKind.SINKS: ItemKind.SINK,
+    st.ShowKind.INDEXES: ItemKind.INDEX,
+    st.ShowKind.MATERIALIZED_VIEWS: ItemKind.MATERIALIZED_VIEW,
+    st.ShowKind.VIEWS: ItemKind.VIEW,
+}
+
+_COLUMNS: dict[st.ShowKind, RelationDesc] = {
+    st.ShowKind.OBJECTS: strings("name", "type", "comment"),
+    st.ShowKind.SOURCES: strings("name", "type", "cluster", "status", "error", "comment"),
+    st.ShowKind.SINKS: strings("name", "type", "cluster", "comment"),
+    st.ShowKind.INDEXES: strings("name", "on", "cluster", "key", "comment"),
+    st.ShowKind.MATERIALIZED_VIEWS: strings(
+        "name", "cluster", "state", "maintenance", "error", "comment"
+    ),
+    st.ShowKind.VIEWS: strings("name", "comment"),
+    st.ShowKind.CLUSTERS: strings("name", "replicas", "comment"),
+    st.ShowKind.CLUSTER_REPLICAS: strings("name", "cluster", "comment"),
+    st.ShowKind.NOTICES: strings("name", "code", "message"),
+}
+
+ShowStatement = st.Show | st.ShowCreate | st.ShowVariable | st.ShowAll
+
+
+class Shows:
+    """Answers SHOW statements from the catalog's snapshot."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+
+    def columns(self, statement: ShowStatement) -> RelationDesc:
+        match statement:
+            case st.Show(kind=kind):
+                return _COLUMNS[kind]
+            case st.ShowCreate():
+                return strings("name", "create_sql")
+            case st.ShowVariable(name=name):
+                return strings(variables.variable(name).name)
+            case st.ShowAll():
+                return strings("name", "setting", "description")
+
+    def show(self, session: Session, context: Context, statement: ShowStatement) -> Result:
+        """The rows, ordered by name. Raises for unknown schemas, objects and variables."""
+        columns = self.columns(statement)
+        match statement:
+            case st.Show():
+                return rows(columns, self._listing(session, context, statement))
+            case st.ShowCreate(kind=kind, name=name):
+                item = find_item(self._env.state, name, context)
+                expect_kind(item, ItemKind(kind.value.lower().replace(" ", "-")))
+                return rows(columns, [(item.full_name, item.create_sql)])
+            case st.ShowVariable(name=name):
+                return rows(columns, [(self._value(session, variables.variable(name)),)])
+            case st.ShowAll():
+                return rows(
+                    columns,
+                    [
+                        (v.name, self._value(session, v), v.description)
+                        for v in sorted(variables.VARIABLES.values(), key=lambda v: v.name)
+                    ],
+                )
+
+    @staticmethod
+    def _value(session: Session, variable: variables.Variable) -> str:
+        if variable.name == "mz_version":
+            return f"v{VERSION} (slackwater)"
+        return session.values.get(variable.name, variable.default)
+
+    def _listing(
+        self, session: Session, context: Context, statement: st.Show
+    ) -> list[Sequence[object]]:
+        match statement.kind:
+            case st.ShowKind.CLUSTERS:
+                found: list[Sequence[object]] = [(CLUSTER, REPLICA, "")]
+            case st.ShowKind.CLUSTER_REPLICAS:
+                found = [(REPLICA, CLUSTER, "")]
+            case st.ShowKind.NOTICES:
+                return [(n.severity, n.code, n.message) for n in session.history]
+            case _:
+                found = [self._row(statement.kind, i) for i in self._items(context, statement)]
+        return [row for row in found if _like(str(row[0]), statement.like)]
+
+    def _items(self, context: Context, statement: st.Show) -> list[CatalogItem]:
+        if statement.cluster is not None:
+            variables.assign("cluster", statement.cluster)
+        schema = (
+            (context.namespace[0] if context.namespace else "default")
+            if statement.from_schema is None
+            else resolve_schema(statement.from_schema, context.catalog)
+        )
+        items = self._env.state.items_in(self._env.state.schema(schema).name)
+        wanted = _LISTED[statement.kind]
+        chosen = [item for item in items if wanted is None or item.kind is wanted]
+        return sorted(chosen, key=lambda item: item.name)
+
+    def _row(self, kind: st.ShowKind, item: CatalogItem) -> Sequence[object]:
+        comment = item.comment or ""
+        match kind:
+            case st.ShowKind.OBJECTS:
+                return (item.name, item.kind.value, comment)
+            case st.ShowKind.SOURCES:
+                owner = GlobalId(str(item.details.get("parent") or item.id))
+                change = self._env.ingestion.status(owner)
+                status = "" if change is None else change.status.status
+                error = None if change is None else change.status.error
+                return (item.name, source_type(item), CLUSTER, status, error, comment)
+            case st.ShowKind.SINKS:
+                return (item.name, "files", CLUSTER, comment)
+            case st.ShowKind.MATERIALIZED_VIEWS:
+                trouble = self._env.worker.trouble(item.id)
+                error = None if trouble is None else str(trouble)
+                state = "stalled" if error is not None else self._state(item)
+                maintenance = str(item.details.get("maintenance") or "")
+                return (item.name, CLUSTER, state, maintenance, error, comment)
+            case _:
+                return (item.name, comment)
+
+    def _state(self, item: CatalogItem) -> str:
+        floor = self._env.persist.state(item.shard_id).since if item.shard_id is not None else 0
+        return "hydrated" if self._env.upper(item).value > floor else "hydrating"
+
+
+def _like(name: str, pattern: str | None) -> bool:
+    """SHOW ... LIKE: Spark's pattern (`*` for any text, `|` between alternatives) or `%`."""
+    if pattern is None:
+        return True
+    return any(
+        fnmatch.fnmatchcase(name.lower(), alternative.strip().lower().replace("%", "*"))
+        for alternative in pattern.split("|")
+    )

@@ -1,0 +1,163 @@
+"""The system relations as collections that a bind can serve: rows as of the moment of the bind."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.sinks import SinkRunner
+from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.system.relations import SYSTEM_RELATIONS
+from slackwater.adapter.system.snapshot import (
+    ClusterEntry,
+    Hydration,
+    NoticeEntry,
+    ObjectFrontiers,
+    ObjectStatus,
+    ReplicaEntry,
+    SessionEntry,
+    SourceStatistics,
+    SubscriptionEntry,
+    SystemSnapshot,
+)
+from slackwater.persist.usage import usage
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.storage.ingestion import StatusChange
+
+CLUSTER = ClusterEntry(
+    "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
+)
+REPLICA_ID = CLUSTER.replicas[0].id
+_WITH_AUDIT = frozenset({"mz_audit_events"})
+_WITH_HISTORY = frozenset({"mz_source_status_history"})
+_WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
+
+
+class SystemTables:
+    """Serves the relations of `mz_catalog`, `mz_internal` and `mz_introspection`."""
+
+    def __init__(self, env: Environment, sinks: SinkRunner, sources: Sources) -> None:
+        self._env = env
+        self._sinks = sinks
+        self._sources = sources
+        self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
+
+    def rows(self, global_id: GlobalId, time: Timestamp) -> bytes:
+        """The rows now, as an Arrow IPC stream of updates at `time`."""
+        relation = self._by_id[global_id]
+        table = relation.table(
+            self.snapshot(
+                with_audit=relation.name in _WITH_AUDIT,
+                with_history=relation.name in _WITH_HISTORY,
+                with_usage=relation.name in _WITH_USAGE,
+            )
+        )
+        count = table.num_rows
+        table = table.append_column(
+            pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time)), count)
+        ).append_column(pa.field(DIFF_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(1), count))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return bytes(sink.getvalue())
+
+    def snapshot(
+        self, *, with_audit: bool = False, with_history: bool = False, with_usage: bool = False
+    ) -> SystemSnapshot:
+        """What the system relations show, now; what the metastore has to be asked if wanted."""
+        env = self._env
+        catalog = env.state
+        items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
+        statistics = {
+            source_id: SourceStatistics(
+                replica_id=REPLICA_ID,
+                messages_received=found.messages_received,
+                bytes_received=found.bytes_received,
+                updates_staged=found.updates_staged,
+                updates_committed=found.updates_committed,
+                snapshot_committed=found.snapshot_committed,
+                offset_known=found.offset_known,
+                offset_committed=found.offset_committed,
+            )
+            for source_id, found in env.ingestion.statistics().items()
+        }
+        return SystemSnapshot(
+            catalog=catalog,
+            now_ms=env.now(),
+            frontiers={item.id: self._frontiers(item) for item in items if _has_frontiers(item)},
+            hydration=tuple(
+                Hydration(item.id, REPLICA_ID, self._is_hydrated(item))
+                for item in items
+                if item.kind is ItemKind.MATERIALIZED_VIEW
+            ),
+            statuses=self._statuses(),
+            source_statistics=statistics,
+            clusters=(CLUSTER,),
+            sessions=tuple(
+                SessionEntry(s.session_id, n, s.user, None, s.connected_ms)
+                for n, s in enumerate(env.sessions.all(), start=1)
+            ),
+            subscriptions=self._subscriptions(),
+            notices=tuple(
+                NoticeEntry(
+                    f"{session.session_id}/{number}",
+                    notice.severity,
+                    notice.message,
+                    "",
+                    None,
+                    None,
+                    None,
+                    session.connected_ms,
+                )
+                for session in env.sessions.all()
+                for number, notice in enumerate(session.history)
+            ),
+            read_holds=env.storage.holds(),
+            audit_events=env.catalog.audit_events() if with_audit else (),
+            source_history=(
+                tuple((c.source_id, _shown(c)) for c in self._sources.history())
+                if with_history
+                else ()
+            ),
+            usage=env.persist.query(usage) if with_usage else (),
+        )
+
+    def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
+        if item.kind is ItemKind.SINK:
+            return ObjectFrontiers(None, self._sinks.frontier(item.id))
+        return ObjectFrontiers(self._env.since(item), self._env.upper(item))
+
+    def _is_hydrated(self, item: CatalogItem) -> bool:
+        return self._env.upper(item).value > int(item.details["as_of"])
+
+    def _statuses(self) -> dict[GlobalId, ObjectStatus]:
+        found = {}
+        for change in self._env.ingestion.statuses():
+            found[change.source_id] = _shown(change)
+        for running in self._sinks.statuses():
+            name = "running" if running.error is None else "stalled"
+            found[running.item.id] = ObjectStatus(name, running.changed_ms, running.error)
+        return found
+
+    def _subscriptions(self) -> tuple[SubscriptionEntry, ...]:
+        return tuple(
+            SubscriptionEntry(name, session.session_id, CLUSTER.id, cursor.created_ms, cursor.reads)
+            for session in self._env.sessions.all()
+            for name, cursor in list(session.cursors.items())
+            if cursor.reads and not cursor.ended
+        )
+
+
+def _shown(change: StatusChange) -> ObjectStatus:
+    status = change.status
+    details = json.dumps(dict(status.details), default=str) if status.details else None
+    return ObjectStatus(status.status, change.occurred_at_ms, status.error, details)
+
+
+def _has_frontiers(item: CatalogItem) -> bool:
+    return item.shard_id is not None or item.kind is ItemKind.SINK

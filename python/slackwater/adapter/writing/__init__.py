@@ -1,0 +1,1 @@
+"""From rows to one durable commit of the environment's tables."""

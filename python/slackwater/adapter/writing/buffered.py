@@ -1,0 +1,19 @@
+"""A write whose rows are known and whose time is not yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slackwater.adapter.writing.group_commit import Rows
+from slackwater.repr.ids import GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedWrite:
+    """What one statement writes to one table. `name` is qualified, for messages."""
+
+    table: GlobalId
+    name: str
+    rows: Rows
+    inserted: int
+    deleted: int

@@ -1,0 +1,99 @@
+"""The table log over the storage controller: what the group committer writes goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from slackwater.adapter.writing.table_log import LogFencedError, LogMovedError, Step
+from slackwater.persist.client import PersistClient, UnknownShard
+from slackwater.persist.leadership import Fenced
+from slackwater.persist.parts import NewPart
+from slackwater.persist.rows import WriteResult
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.shell import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Also:
+    """What else a commit of tables has: steps of its transaction, and results by write id."""
+
+    steps: Sequence[Step] = ()
+    results: Mapping[str, WriteResult] = field(default_factory=dict)
+
+
+class StorageLog:
+    """The `TableLog` of a leader. `client` may be used by others at the same time."""
+
+    def __init__(self, storage: Storage, client: PersistClient) -> None:
+        self._storage = storage
+        self._client = client
+
+    def tables_upper(self) -> Timestamp:
+        return Timestamp(self._storage.tables_upper().value)
+
+    def append(
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        parts: Mapping[int, tuple[NewPart, ...]],
+        steps: Sequence[Step],
+        results: Mapping[str, WriteResult],
+    ) -> None:
+        """As the seam says; and SLACKWATER_DEPENDENCY_DROPPED when a table is gone."""
+        if lower != self.tables_upper():
+            raise LogMovedError(f"the upper is {self.tables_upper()}, not {lower}")
+        owners = self._storage.owners(parts)
+        if len(owners) < len(parts):
+            raise _dropped()
+        rows: dict[GlobalId, dict[int, tuple[NewPart, ...]]] = {}
+        for shard_id, made in parts.items():
+            rows.setdefault(owners[shard_id], {})[shard_id] = made
+        with _translated():
+            self._storage.append(
+                [_command(owner, by_shard, Frontier(upper)) for owner, by_shard in rows.items()],
+                Frontier(upper),
+                Also(steps, results),
+            )
+
+    def written(self, write_id: str) -> WriteResult | None:
+        with _translated():
+            return self._client.written(write_id)
+
+    def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]:
+        with _translated():
+            return self._client.new_parts(shard_id, updates)
+
+
+def _command(owner: GlobalId, rows: Mapping[int, tuple[NewPart, ...]], upper: Frontier) -> Append:
+    times = [part.max_time for made in rows.values() for part in made]
+    return Append(owner, rows, max(times, default=None), upper)
+
+
+def _dropped() -> SlackwaterError:
+    return user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName="The table")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except Fenced as error:
+        raise LogFencedError(str(error)) from error
+    except UnknownShard as error:
+        raise _dropped() from error
+    except StorageError as error:
+        match error.variant:
+            case Variant.INVALID_UPPERS:
+                raise LogMovedError(str(error)) from error
+            case Variant.IDENTIFIER_MISSING:
+                raise _dropped() from error
+            case _:
+                raise FatalError(str(error)) from error

@@ -1,0 +1,1 @@
+"""Statements, relational plans, delta rules; no I/O."""

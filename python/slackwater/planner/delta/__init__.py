@@ -1,0 +1,1 @@
+"""The rules by which a plan's output follows its inputs."""

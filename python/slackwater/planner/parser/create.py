@@ -1,0 +1,482 @@
+"""The grammar of CREATE. Source: surface 4 and 4.1, spec coordinator 5.3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, cast
+
+from slackwater.planner.parser.names import CATALOG, QualifiedName
+from slackwater.planner.parser.options import (
+    OptionValue,
+    ReadValue,
+    boolean,
+    choice,
+    integer,
+    positive_duration,
+    positive_integer,
+    positive_number,
+    read_options,
+    text,
+)
+from slackwater.planner.parser.query import read_key, read_timeless_query
+from slackwater.planner.parser.statements import (
+    CreateMaterializedView,
+    CreateSink,
+    CreateSource,
+    CreateTable,
+    CreateView,
+    Envelope,
+    FilesSink,
+    FilesSource,
+    LoadGenerator,
+    TextSlice,
+)
+from slackwater.planner.parser.tokens import Cursor, Kind
+from slackwater.planner.parser.variables import CLUSTERS
+
+Created = CreateTable | CreateView | CreateMaterializedView | CreateSource | CreateSink
+
+_REFUSED = (
+    "CLUSTER REPLICA",
+    "CLUSTER",
+    "CONNECTION",
+    "SECRET",
+    "TYPE",
+    "ROLE",
+    "NETWORK POLICY",
+    "CONTINUAL TASK",
+    "DEFAULT INDEX",
+    "REPLACEMENT MATERIALIZED VIEW",
+    "METRIC SINK",
+)
+_GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
+_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, and FILES."
+_OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "WEBHOOK", "CHANGEFEED", "DELTA")
+_OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
+_OTHER_GENERATORS = ("MARKETING",)
+_LARGEST_SCALE = 10.0
+_ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
+
+
+def retain_history(cursor: Cursor, option: str) -> int:
+    """``FOR '1 hour'``, in milliseconds."""
+    cursor.expect("FOR")
+    return positive_duration(cursor, option)
+
+
+def _refresh(cursor: Cursor, option: str) -> str:
+    if cursor.accept("ON", "COMMIT"):
+        return "ON COMMIT"
+    raise cursor.unsupported(
+        f"REFRESH {cursor.token.upper}".rstrip(), "Views are refreshed with every commit."
+    )
+
+
+def _assert_not_null(cursor: Cursor, option: str) -> str:
+    raise cursor.unsupported(option, "Filter rows with NULL in the query of the view.")
+
+
+def read_create(cursor: Cursor) -> Created | None:
+    """A CREATE statement; None for what is Spark's."""
+    start = cursor.token
+    cursor.expect("CREATE")
+    or_replace = cursor.accept("OR", "REPLACE")
+    if cursor.accept("TABLE"):
+        return _table(cursor, or_replace)
+    if cursor.accept("VIEW"):
+        return _view(cursor, or_replace)
+    if cursor.accept("MATERIALIZED", "VIEW"):
+        return _materialized_view(cursor, or_replace)
+    for kind in _REFUSED:
+        if cursor.looking_at(*kind.split()):
+            raise cursor.unsupported(f"CREATE {kind}", _advice(kind), start)
+    if cursor.looking_at("INDEX"):
+        _refuse_index(cursor)
+    for kind in ("SOURCE", "SINK"):
+        if not cursor.accept(kind):
+            continue
+        if or_replace:
+            raise cursor.unsupported(f"CREATE OR REPLACE {kind}", f"DROP {kind} first.", start)
+        return _source(cursor) if kind == "SOURCE" else _sink(cursor)
+    return None
+
+
+def _advice(kind: str) -> str:
+    if "CLUSTER" in kind:
+        return "Everything runs on the cluster quickstart."
+    if kind in ("CONNECTION", "SECRET"):
+        return _CONNECTORS
+    if "VIEW" in kind:
+        return "Use CREATE OR REPLACE MATERIALIZED VIEW."
+    return "Leave it out."
+
+
+def _refuse_index(cursor: Cursor) -> None:
+    """Spark has CREATE INDEX too, for catalogs of databases: only ours is refused."""
+    at = cursor.token
+    cursor.expect("INDEX")
+    marks = cursor.groups()
+    words = [cursor.at(mark) for mark in marks]
+    ons = [i for i, token in enumerate(words) if token.is_word("ON")]
+    behind = words[ons[0] + 1 :] if ons else []
+    if behind and behind[0].is_word("TABLE"):
+        behind = behind[1:]
+    dots = sum(token.is_symbol(".") for token in behind)
+    named_elsewhere = dots >= 2 and behind[0].text != CATALOG
+    if named_elsewhere or any(token.is_word("USING") for token in behind):
+        return
+    raise cursor.unsupported(
+        "CREATE INDEX", "Use CREATE MATERIALIZED VIEW to keep the result of a query.", at
+    )
+
+
+def _if_not_exists(cursor: Cursor, or_replace: bool = False) -> bool:
+    at = cursor.token
+    found = cursor.accept("IF", "NOT", "EXISTS")
+    if found and or_replace:
+        raise cursor.syntax_error(_ONCE, at)
+    return found
+
+
+def _table(cursor: Cursor, or_replace: bool) -> CreateTable | None:
+    start = cursor.mark
+    if not _has_options(cursor):
+        return None
+    cursor.rewind(start)
+    cursor.statement = "CREATE TABLE"
+    if_not_exists = _if_not_exists(cursor, or_replace)
+    name = cursor.name()
+    body_start = cursor.mark
+    if cursor.looking_at("FROM", "SOURCE"):
+        raise cursor.unsupported("CREATE TABLE ... FROM SOURCE", _CONNECTORS)
+    cursor.groups(stop=lambda: cursor.looking_at("WITH"))
+    body = cursor.slice(body_start)
+    cursor.expect("WITH")
+    options = read_options(cursor, {"RETAIN HISTORY": retain_history})
+    query = read_timeless_query(cursor) if cursor.accept("AS") else None
+    cursor.expect_end("AS, or the end of the statement")
+    history = _milliseconds(options, "RETAIN HISTORY")
+    return CreateTable(name, body, query, history, if_not_exists, or_replace)
+
+
+def _has_options(cursor: Cursor) -> bool:
+    """Whether there is a ``WITH (`` before the query, or FROM SOURCE: what Spark has not.
+
+    A WITH that begins a query is followed by a name.
+    """
+    while not cursor.at_end and not cursor.looking_at("AS"):
+        if cursor.looking_at("WITH"):
+            return cursor.peek().is_symbol("(")
+        if cursor.looking_at("FROM", "SOURCE"):
+            return True
+        if cursor.token.kind is Kind.BROKEN or cursor.token.is_symbol(")"):
+            return False
+        if cursor.token.is_symbol("("):
+            cursor.skip_group()
+        else:
+            cursor.advance()
+    return False
+
+
+def _view(cursor: Cursor, or_replace: bool) -> CreateView | None:
+    """The plain forms; None for properties, schema binding and whatever else Spark has."""
+    cursor.statement = "CREATE VIEW"
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if cursor.token.kind not in (Kind.WORD, Kind.QUOTED) or (if_not_exists and or_replace):
+        return None
+    name = cursor.name()
+    columns: tuple[str, ...] | None = None
+    if cursor.token.is_symbol("("):
+        columns = _plain_columns(cursor)
+        if columns is None:
+            return None
+    comment: str | None = None
+    if cursor.looking_at("COMMENT") and cursor.peek().kind is Kind.STRING:
+        cursor.advance()
+        comment = cursor.advance().text
+    if not cursor.accept("AS"):
+        return None
+    query = read_timeless_query(cursor)
+    return CreateView(name, query, columns, or_replace, if_not_exists, comment)
+
+
+def _plain_columns(cursor: Cursor) -> tuple[str, ...] | None:
+    """A list of names; None if it says more about a column, such as a comment."""
+    names: list[str] = []
+    while True:
+        cursor.advance()
+        if cursor.token.kind not in (Kind.WORD, Kind.QUOTED):
+            return None
+        names.append(cursor.identifier())
+        if cursor.accept_symbol(")"):
+            return tuple(names)
+        if not cursor.token.is_symbol(","):
+            return None
+
+
+def _materialized_view(cursor: Cursor, or_replace: bool) -> CreateMaterializedView:
+    cursor.statement = "CREATE MATERIALIZED VIEW"
+    if_not_exists = _if_not_exists(cursor, or_replace)
+    name = cursor.name()
+    columns = cursor.identifiers() if cursor.token.is_symbol("(") else None
+    cluster = read_cluster(cursor)
+    options: dict[str, OptionValue] = {}
+    if cursor.accept("WITH"):
+        known: Mapping[str, ReadValue] = {
+            "RETAIN HISTORY": retain_history,
+            "REFRESH": _refresh,
+            "ASSERT NOT NULL": _assert_not_null,
+        }
+        options = read_options(cursor, known)
+    cursor.expect("AS")
+    query = read_timeless_query(cursor)
+    history = _milliseconds(options, "RETAIN HISTORY")
+    return CreateMaterializedView(name, query, columns, cluster, or_replace, if_not_exists, history)
+
+
+def read_cluster(cursor: Cursor) -> str | None:
+    """``IN CLUSTER c``, if it is next."""
+    if not cursor.looking_at("IN", "CLUSTER"):
+        return None
+    cursor.expect("IN", "CLUSTER")
+    at = cursor.token
+    cluster = cursor.identifier("the name of a cluster").lower()
+    if cluster not in CLUSTERS:
+        raise cursor.unsupported(
+            f"The cluster {cluster}", f"The clusters are {', '.join(CLUSTERS)}.", at
+        )
+    return cluster
+
+
+def _milliseconds(options: Mapping[str, OptionValue], option: str) -> int | None:
+    return cast("int | None", options.get(option))
+
+
+def _source(cursor: Cursor) -> CreateSource:
+    cursor.statement = "CREATE SOURCE"
+    if_not_exists = _if_not_exists(cursor)
+    name = cursor.name()
+    columns = _declared_columns(cursor)
+    cluster = read_cluster(cursor)
+    cursor.expect("FROM")
+    connector = _connector(cursor)
+    if columns is not None and isinstance(connector, LoadGenerator):
+        raise cursor.unsupported("Columns of a load generator", "Leave them out.")
+    progress: QualifiedName | None = None
+    if cursor.accept("EXPOSE"):
+        cursor.expect("PROGRESS", "AS")
+        progress = cursor.name()
+    options: dict[str, OptionValue] = {}
+    if cursor.accept("WITH"):
+        known: Mapping[str, ReadValue] = {
+            "TIMESTAMP INTERVAL": positive_duration,
+            "RETAIN HISTORY": retain_history,
+        }
+        options = read_options(cursor, known)
+    return CreateSource(
+        name,
+        connector,
+        columns,
+        if_not_exists,
+        cluster,
+        progress,
+        _milliseconds(options, "TIMESTAMP INTERVAL"),
+        _milliseconds(options, "RETAIN HISTORY"),
+    )
+
+
+def _declared_columns(cursor: Cursor) -> TextSlice | None:
+    if not cursor.token.is_symbol("("):
+        return None
+    start = cursor.mark
+    cursor.skip_group()
+    if cursor.mark == start + 2:
+        raise cursor.syntax_error("columns", cursor.at(start + 1))
+    return cursor.slice(start + 1, cursor.mark - 1)
+
+
+def _connector(cursor: Cursor) -> LoadGenerator | FilesSource:
+    at = cursor.token
+    if cursor.accept("LOAD", "GENERATOR"):
+        return _load_generator(cursor)
+    if cursor.accept("FILES"):
+        return _files_source(cursor)
+    for other in (*_OTHER_SOURCES, "ICEBERG"):
+        if cursor.looking_at(*other.split()):
+            raise cursor.unsupported(f"CREATE SOURCE ... FROM {other}", _CONNECTORS, at)
+    raise cursor.syntax_error("LOAD GENERATOR or FILES")
+
+
+def _load_generator(cursor: Cursor) -> LoadGenerator:
+    for other in _OTHER_GENERATORS:
+        if cursor.looking_at(*other.split()):
+            raise cursor.unsupported(f"LOAD GENERATOR {other}", _CONNECTORS)
+    if cursor.accept("KEY", "VALUE"):
+        return _key_value(cursor)
+    known: dict[str, ReadValue] = {
+        "TICK INTERVAL": positive_duration,
+        "AS OF": integer,
+        "UP TO": integer,
+    }
+    kind: Literal["COUNTER", "AUCTION", "CLOCK", "TPCH"]
+    if cursor.accept("COUNTER"):
+        kind, known["MAX CARDINALITY"] = "COUNTER", integer
+    elif cursor.accept("CLOCK"):
+        kind = "CLOCK"
+    elif cursor.accept("AUCTION"):
+        kind, known["SEED"] = "AUCTION", integer
+    elif cursor.accept("TPCH"):
+        kind, known["SEED"] = "TPCH", integer
+        known["SCALE FACTOR"] = positive_number(_LARGEST_SCALE)
+    else:
+        raise cursor.syntax_error(_GENERATORS)
+    options = read_options(cursor, known) if cursor.token.is_symbol("(") else {}
+    for_all_tables = cursor.looking_at("FOR", "ALL", "TABLES")
+    if for_all_tables:
+        if kind not in ("AUCTION", "TPCH"):
+            raise cursor.unsupported(f"FOR ALL TABLES of LOAD GENERATOR {kind}", "Leave it out.")
+        cursor.expect("FOR", "ALL", "TABLES")
+    return LoadGenerator(
+        kind,
+        _milliseconds(options, "TICK INTERVAL"),
+        _milliseconds(options, "AS OF"),
+        _milliseconds(options, "UP TO"),
+        cast("int | None", options.get("MAX CARDINALITY")),
+        cast("int | None", options.get("SEED")),
+        for_all_tables,
+        cast("float | None", options.get("SCALE FACTOR")),
+    )
+
+
+def _key_value(cursor: Cursor) -> LoadGenerator:
+    at = cursor.token
+    required = ("KEYS", "SNAPSHOT ROUNDS", "VALUE SIZE", "PARTITIONS", "BATCH SIZE", "SEED")
+    options = read_options(
+        cursor,
+        {
+            **dict.fromkeys(required, positive_integer),
+            "SEED": integer,
+            "TRANSACTIONAL SNAPSHOT": boolean,
+            "TICK INTERVAL": positive_duration,
+        },
+    )
+    _require(cursor, options, *required)
+    keys, partitions = int(options["KEYS"]), int(options["PARTITIONS"])
+    batch = int(options["BATCH SIZE"])
+    if keys % (partitions * batch):
+        raise cursor.error(
+            "SLACKWATER_INVALID_OPTION",
+            at,
+            option="KEYS",
+            statement=cursor.statement,
+            value=str(keys),
+            reason=f"it is no multiple of PARTITIONS times BATCH SIZE, {partitions * batch}",
+        )
+    return LoadGenerator(
+        "KEY VALUE",
+        tick_interval_ms=_milliseconds(options, "TICK INTERVAL"),
+        seed=int(options["SEED"]),
+        keys=keys,
+        partitions=partitions,
+        snapshot_rounds=int(options["SNAPSHOT ROUNDS"]),
+        transactional_snapshot=cast("bool | None", options.get("TRANSACTIONAL SNAPSHOT")),
+        value_size=int(options["VALUE SIZE"]),
+        batch_size=batch,
+        envelope=_source_envelope(cursor),
+    )
+
+
+def _source_envelope(cursor: Cursor) -> Literal["NONE", "UPSERT"] | None:
+    if not cursor.accept("ENVELOPE"):
+        return None
+    if cursor.accept("NONE"):
+        return "NONE"
+    if cursor.accept("UPSERT"):
+        return "UPSERT"
+    raise cursor.syntax_error("NONE or UPSERT")
+
+
+def _files_source(cursor: Cursor) -> FilesSource:
+    at = cursor.token
+    known: Mapping[str, ReadValue] = {
+        "PATH": text,
+        "FORMAT": choice("CSV", "JSON", "PARQUET"),
+        "HEADER": boolean,
+        "DELIMITER": text,
+        "NULL": text,
+        "PATTERN": text,
+        "ON ERROR": choice("STALL", "SKIP", "PROPAGATE"),
+    }
+    options = read_options(cursor, known)
+    _require(cursor, options, "PATH", "FORMAT")
+    if options["FORMAT"] != "CSV":
+        for option in ("HEADER", "DELIMITER", "NULL"):
+            if option in options:
+                raise cursor.error(
+                    "SLACKWATER_INVALID_OPTION",
+                    at,
+                    option=option,
+                    statement=cursor.statement,
+                    value=str(options[option]).lower(),
+                    reason="it is an option of FORMAT CSV",
+                )
+    return FilesSource(
+        str(options["PATH"]),
+        cast("Literal['CSV', 'JSON', 'PARQUET']", options["FORMAT"]),
+        cast("bool | None", options.get("HEADER")),
+        cast("str | None", options.get("DELIMITER")),
+        cast("str | None", options.get("PATTERN")),
+        cast("str | None", options.get("NULL")),
+        cast("Literal['STALL', 'SKIP', 'PROPAGATE']", options.get("ON ERROR", "STALL")),
+    )
+
+
+def _require(cursor: Cursor, options: Mapping[str, OptionValue], *required: str) -> None:
+    for option in required:
+        if option not in options:
+            raise cursor.syntax_error(f"the option {option}", cursor.at(cursor.mark - 1))
+
+
+def _sink(cursor: Cursor) -> CreateSink:
+    cursor.statement = "CREATE SINK"
+    if_not_exists = _if_not_exists(cursor)
+    unnamed = cursor.looking_at("FROM") or cursor.looking_at("IN", "CLUSTER")
+    name = None if unnamed else cursor.name()
+    cluster = read_cluster(cursor)
+    cursor.expect("FROM")
+    from_name = cursor.name("a relation")
+    cursor.expect("INTO")
+    connector = _files_sink(cursor)
+    envelope = _sink_envelope(cursor)
+    snapshot = True
+    if cursor.accept("WITH"):
+        snapshot = bool(read_options(cursor, {"SNAPSHOT": boolean})["SNAPSHOT"])
+    return CreateSink(name, from_name, connector, envelope, if_not_exists, cluster, snapshot)
+
+
+def _files_sink(cursor: Cursor) -> FilesSink:
+    for other in _OTHER_SINKS:
+        if cursor.looking_at(other):
+            raise cursor.unsupported(f"CREATE SINK ... INTO {other}", "Sinks write FILES.")
+    cursor.expect("FILES")
+    options = read_options(cursor, {"PATH": text, "FORMAT": choice("PARQUET", "JSON")})
+    _require(cursor, options, "PATH", "FORMAT")
+    return FilesSink(str(options["PATH"]), cast("Literal['PARQUET', 'JSON']", options["FORMAT"]))
+
+
+def _sink_envelope(cursor: Cursor) -> Envelope:
+    """``ENVELOPE UPSERT KEY (a)``; the key may also stand before ENVELOPE."""
+    first = read_key(cursor) if cursor.looking_at("KEY") else ()
+    if not first and not cursor.looking_at("ENVELOPE"):
+        return Envelope("DIFF")
+    cursor.expect("ENVELOPE")
+    if cursor.accept("DIFF"):
+        if first:
+            raise cursor.syntax_error("UPSERT or DEBEZIUM", cursor.at(cursor.mark - 1))
+        return Envelope("DIFF")
+    if cursor.accept("DEBEZIUM"):
+        follows = cursor.looking_at("KEY") or cursor.token.is_symbol("(")
+        return Envelope("DEBEZIUM", first or (read_key(cursor) if follows else ()))
+    if cursor.accept("UPSERT"):
+        return Envelope("UPSERT", first or read_key(cursor))
+    raise cursor.syntax_error("DIFF, UPSERT or DEBEZIUM")

@@ -1,0 +1,218 @@
+"""The grammar of DROP, ALTER, COMMENT ON and SHOW. Source: surface 4, spec coordinator 5.4, 5.5."""
+
+from __future__ import annotations
+
+from slackwater.planner.parser.create import retain_history
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
+from slackwater.planner.parser.session import read_variable_name
+from slackwater.planner.parser.statements import (
+    AlterRename,
+    AlterSetRetainHistory,
+    AlterSinkFrom,
+    CommentOn,
+    DropObjects,
+    ObjectKind,
+    Show,
+    ShowAll,
+    ShowCreate,
+    ShowKind,
+    ShowVariable,
+)
+from slackwater.planner.parser.tokens import Cursor, Kind
+
+_SPARK_KINDS = frozenset({ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.SCHEMA})
+_REFUSED_KINDS = (
+    "CLUSTER REPLICA",
+    "CLUSTER",
+    "CONNECTION",
+    "SECRET",
+    "ROLE",
+    "TYPE",
+    "NETWORK POLICY",
+)
+_REFUSED_ALTERS = (*_REFUSED_KINDS, "SYSTEM", "DEFAULT PRIVILEGES")
+_REFUSED_SHOWS = (
+    "SUBSOURCES",
+    "CONNECTIONS",
+    "SECRETS",
+    "TYPES",
+    "ROLES",
+    "NETWORK POLICIES",
+    "PRIVILEGES",
+    "DEFAULT PRIVILEGES",
+    "ROLE MEMBERSHIP",
+)
+_KINDS_TEXT = "The kinds are TABLE, VIEW, MATERIALIZED VIEW, SOURCE, SINK, INDEX and SCHEMA."
+_RETAINERS = frozenset(
+    {ObjectKind.TABLE, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SOURCE, ObjectKind.INDEX}
+)
+
+
+def _accept_kind(cursor: Cursor, *left_out: ObjectKind) -> ObjectKind | None:
+    for kind in ObjectKind:
+        if kind not in left_out and cursor.accept(*kind.value.split()):
+            return kind
+    return None
+
+
+def _refuse(cursor: Cursor, verb: str, kinds: tuple[str, ...], advice: str) -> None:
+    for kind in kinds:
+        if cursor.looking_at(*kind.split()):
+            raise cursor.unsupported(f"{verb} {kind}", advice)
+
+
+def read_drop(cursor: Cursor) -> DropObjects | None:
+    """DROP of one or more objects; None for Spark's kinds and clauses."""
+    cursor.expect("DROP")
+    _refuse(cursor, "DROP", (*_REFUSED_KINDS, "OWNED"), _KINDS_TEXT)
+    kind = _accept_kind(cursor, ObjectKind.COLUMN)
+    if kind is None:
+        return None
+    cursor.statement = f"DROP {kind.value}"
+    if_exists = cursor.accept("IF", "EXISTS")
+    if kind in _SPARK_KINDS and cursor.token.kind not in (Kind.WORD, Kind.QUOTED):
+        return None
+    names = [cursor.name()]
+    while cursor.accept_symbol(","):
+        names.append(cursor.name())
+    if kind is ObjectKind.INDEX and cursor.looking_at("ON"):
+        return None
+    cascade = cursor.accept("CASCADE")
+    restrict = not cascade and cursor.accept("RESTRICT")
+    if kind in _SPARK_KINDS and len(names) == 1 and not cursor.at_end:
+        return None
+    return DropObjects(kind, tuple(names), if_exists, cascade if cascade or restrict else None)
+
+
+def read_alter(cursor: Cursor) -> AlterRename | AlterSetRetainHistory | AlterSinkFrom | None:
+    """ALTER of an object; None for what only Spark has."""
+    cursor.expect("ALTER")
+    _refuse(cursor, "ALTER", _REFUSED_ALTERS, _KINDS_TEXT)
+    kind = _accept_kind(cursor, ObjectKind.COLUMN)
+    if kind is None:
+        return None
+    cursor.statement = f"ALTER {kind.value}"
+    if_exists = cursor.accept("IF", "EXISTS")
+    if kind in _SPARK_KINDS and cursor.token.kind not in (Kind.WORD, Kind.QUOTED):
+        return None
+    name = cursor.name()
+    if cursor.looking_at("RENAME", "TO"):
+        cursor.expect("RENAME", "TO")
+        return AlterRename(kind, name, cursor.name("the new name"), if_exists)
+    if kind is ObjectKind.SINK and cursor.looking_at("SET", "FROM"):
+        cursor.expect("SET", "FROM")
+        return AlterSinkFrom(name, cursor.name("a relation"), if_exists)
+    if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):
+        cursor.advance()
+        known: dict[str, ReadValue] = {"RETAIN HISTORY": retain_history}
+        if kind is ObjectKind.SOURCE:
+            known["TIMESTAMP INTERVAL"] = _fixed_option
+        history = int(read_options(cursor, known)["RETAIN HISTORY"])
+        return AlterSetRetainHistory(kind, name, history, if_exists)
+    if kind in _RETAINERS and cursor.looking_at("RESET") and cursor.peek().is_symbol("("):
+        cursor.advance()
+        read_options(cursor, {"RETAIN HISTORY": _no_value})
+        return AlterSetRetainHistory(kind, name, None, if_exists)
+    _refuse_alter(cursor, kind)
+    return None
+
+
+def _fixed_option(cursor: Cursor, option: str) -> OptionValue:
+    raise cursor.unsupported(f"Changing {option} of a source", "Create the source anew.")
+
+
+def _no_value(cursor: Cursor, option: str) -> OptionValue:
+    return True
+
+
+def _refuse_alter(cursor: Cursor, kind: ObjectKind) -> None:
+    """What Spark does not have is refused by name; the rest of its own kinds is Spark's."""
+    if cursor.at_end:
+        if kind not in _SPARK_KINDS:
+            raise cursor.syntax_error("RENAME TO, SET or RESET")
+        return
+    first, second = cursor.token, cursor.peek()
+    foreign = (first.upper, second.upper) in {("SWAP", "WITH"), ("OWNER", "TO")}
+    if kind in _SPARK_KINDS and not foreign:
+        return
+    action = f"{first.upper} {second.upper}".strip()
+    if not action:
+        raise cursor.syntax_error("RENAME TO, SET or RESET")
+    raise cursor.unsupported(
+        f"ALTER {kind.value} ... {action}",
+        "ALTER knows RENAME TO and SET (RETAIN HISTORY FOR '...'); of a sink, SET FROM.",
+    )
+
+
+def read_comment(cursor: Cursor) -> CommentOn | None:
+    """COMMENT ON for the kinds of objects that Spark has not."""
+    if not cursor.looking_at("ON", ahead=1):
+        return None
+    cursor.expect("COMMENT", "ON")
+    _refuse(cursor, "COMMENT ON", _REFUSED_KINDS, _KINDS_TEXT)
+    kind = _accept_kind(cursor, ObjectKind.TABLE, ObjectKind.SCHEMA)
+    if kind is None:
+        return None
+    cursor.statement = f"COMMENT ON {kind.value}"
+    at = cursor.token
+    name = cursor.name()
+    if kind is ObjectKind.COLUMN and len(name.parts) < 2:
+        raise cursor.syntax_error("relation.column", at)
+    cursor.expect("IS")
+    if cursor.accept("NULL"):
+        return CommentOn(kind, name, None)
+    return CommentOn(kind, name, cursor.string("a string, or NULL"))
+
+
+def read_show(cursor: Cursor) -> Show | ShowCreate | ShowVariable | ShowAll | None:
+    """Our SHOW statements; None for Spark's."""
+    cursor.expect("SHOW")
+    cursor.statement = "SHOW"
+    if cursor.looking_at("CREATE"):
+        return _show_create(cursor)
+    if cursor.accept("ALL"):
+        return ShowAll() if cursor.at_end else None
+    if cursor.accept("TRANSACTION", "ISOLATION", "LEVEL"):
+        return ShowVariable("transaction_isolation")
+    _refuse(cursor, "SHOW", _REFUSED_SHOWS, "SHOW OBJECTS lists everything that there is.")
+    for kind in ShowKind:
+        if cursor.accept(*kind.value.split()):
+            return _show(cursor, kind)
+    variable = read_variable_name(cursor)
+    return None if variable is None else ShowVariable(variable)
+
+
+def _show(cursor: Cursor, kind: ShowKind) -> Show | None:
+    cursor.statement = f"SHOW {kind.value}"
+    schema: QualifiedName | None = None
+    cluster: str | None = None
+    on: QualifiedName | None = None
+    has_schema = kind not in (ShowKind.CLUSTERS, ShowKind.CLUSTER_REPLICAS, ShowKind.NOTICES)
+    in_schema = cursor.looking_at("IN") and not cursor.looking_at("IN", "CLUSTER")
+    if has_schema and (cursor.looking_at("FROM") or in_schema):
+        cursor.advance()
+        schema = cursor.name("a schema")
+    if kind is ShowKind.INDEXES and cursor.accept("ON"):
+        on = cursor.name("a relation")
+    if has_schema and cursor.looking_at("IN", "CLUSTER"):
+        cursor.expect("IN", "CLUSTER")
+        cluster = cursor.identifier("the name of a cluster")
+    like = cursor.string("a pattern as a string") if cursor.accept("LIKE") else None
+    if cursor.looking_at("WHERE"):
+        raise cursor.unsupported(
+            f"SHOW {kind.value} ... WHERE", "Use LIKE, or query the relations of mz_catalog."
+        )
+    if kind is ShowKind.VIEWS and not cursor.at_end:
+        return None
+    return Show(kind, schema, like, cluster, on)
+
+
+def _show_create(cursor: Cursor) -> ShowCreate | None:
+    cursor.expect("CREATE")
+    _refuse(cursor, "SHOW CREATE", _REFUSED_KINDS, _KINDS_TEXT)
+    kind = _accept_kind(cursor, ObjectKind.TABLE, ObjectKind.SCHEMA, ObjectKind.COLUMN)
+    if kind is None:
+        return None
+    cursor.statement = f"SHOW CREATE {kind.value}"
+    return ShowCreate(kind, cursor.name())

@@ -1,0 +1,165 @@
+"""The grammar of transactions and session variables. Source: spec coordinator 1.9, 5.2, 5.6."""
+
+from __future__ import annotations
+
+from slackwater.planner.parser.statements import (
+    Begin,
+    Commit,
+    ResetVariable,
+    Rollback,
+    SetVariable,
+    ShowVariable,
+)
+from slackwater.planner.parser.tokens import Cursor, Kind
+from slackwater.planner.parser.variables import KNOWN_NAMES, PREFIX
+
+_LEVELS = (
+    "READ UNCOMMITTED",
+    "READ COMMITTED",
+    "REPEATABLE READ",
+    "SERIALIZABLE",
+    "STRICT SERIALIZABLE",
+)
+_OTHER_LEVELS = ("STRONG SESSION SERIALIZABLE", "BOUNDED STALENESS")
+_LEVELS_TEXT = "the isolation level STRICT SERIALIZABLE or SERIALIZABLE"
+
+
+def read_begin(cursor: Cursor) -> Begin | None:
+    """BEGIN or START TRANSACTION; None for the compound statements of Spark's scripts."""
+    if cursor.accept("START"):
+        if not cursor.accept("TRANSACTION"):
+            return None
+        cursor.statement = "START TRANSACTION"
+    else:
+        cursor.expect("BEGIN")
+        cursor.statement = "BEGIN"
+        named = cursor.accept("TRANSACTION") or cursor.accept("WORK")
+        if not (named or cursor.at_end or _is_mode(cursor)):
+            return None
+    return _modes(cursor)
+
+
+def _is_mode(cursor: Cursor) -> bool:
+    return any(
+        cursor.looking_at(*words)
+        for words in (("ISOLATION", "LEVEL"), ("READ", "ONLY"), ("READ", "WRITE"))
+    )
+
+
+def _modes(cursor: Cursor) -> Begin:
+    isolation: str | None = None
+    read_only: bool | None = None
+    while not cursor.at_end:
+        at = cursor.token
+        if isolation is None and cursor.accept("ISOLATION", "LEVEL"):
+            isolation = _level(cursor)
+        elif read_only is None and cursor.accept("READ", "ONLY"):
+            read_only = True
+        elif read_only is None and cursor.accept("READ", "WRITE"):
+            read_only = False
+        else:
+            raise cursor.syntax_error("ISOLATION LEVEL, READ ONLY or READ WRITE, each once", at)
+        if cursor.accept_symbol(",") and cursor.at_end:
+            raise cursor.syntax_error("ISOLATION LEVEL, READ ONLY or READ WRITE")
+    return Begin(isolation, read_only)
+
+
+def _level(cursor: Cursor) -> str:
+    for level in _LEVELS:
+        if cursor.accept(*level.split()):
+            return level.lower()
+    for level in _OTHER_LEVELS:
+        if cursor.looking_at(*level.split()):
+            raise cursor.unsupported(f"The isolation level {level}", f"Use {_LEVELS_TEXT}.")
+    raise cursor.syntax_error(_LEVELS_TEXT)
+
+
+def read_transaction_end(cursor: Cursor) -> Commit | Rollback:
+    cursor.statement = cursor.advance().upper
+    _ = cursor.accept("TRANSACTION") or cursor.accept("WORK")
+    if cursor.looking_at("AND", "CHAIN"):
+        raise cursor.unsupported(f"{cursor.statement} AND CHAIN", "BEGIN the next one yourself.")
+    if cursor.looking_at("TO"):
+        raise cursor.unsupported("ROLLBACK TO a savepoint", "ROLLBACK ends the transaction.")
+    if cursor.accept("AND"):
+        cursor.expect("NO", "CHAIN")
+    return Commit() if cursor.statement == "COMMIT" else Rollback()
+
+
+def read_variable_name(cursor: Cursor) -> str | None:
+    """The name of a variable of ours, in lower case and without prefix, if it is next.
+
+    Any name behind the prefix is ours, so that a mistyped one is told.
+    """
+    if cursor.token.kind not in (Kind.WORD, Kind.QUOTED):
+        return None
+    if cursor.token.text.lower() == PREFIX and cursor.peek().is_symbol("."):
+        cursor.advance()
+        cursor.advance()
+        return cursor.identifier("the name of a variable").lower()
+    name = cursor.token.text.lower()
+    if name not in KNOWN_NAMES or cursor.peek().is_symbol("."):
+        return None
+    cursor.advance()
+    return name
+
+
+def read_set(cursor: Cursor) -> SetVariable | ShowVariable | None:
+    """SET of our variables; None for Spark's configuration."""
+    cursor.expect("SET")
+    cursor.statement = "SET"
+    if cursor.accept("TRANSACTION"):
+        return _set_transaction(cursor, local=True)
+    if cursor.accept("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):
+        return _set_transaction(cursor, local=False)
+    scoped = cursor.looking_at("LOCAL") or cursor.looking_at("SESSION")
+    local = cursor.looking_at("LOCAL")
+    if scoped:
+        cursor.advance()
+    name = read_variable_name(cursor)
+    if name is None:
+        return None
+    if cursor.at_end and not scoped:
+        return ShowVariable(name)
+    if not (cursor.accept_symbol("=") or cursor.accept("TO")):
+        raise cursor.syntax_error("= or TO")
+    return SetVariable(name, _value(cursor), local)
+
+
+def _set_transaction(cursor: Cursor, *, local: bool) -> SetVariable:
+    cursor.statement = "SET TRANSACTION"
+    at = cursor.token
+    modes = _modes(cursor)
+    if modes.read_only is not None:
+        raise cursor.unsupported(
+            "Changing the access mode of a transaction", "Say it with BEGIN READ ONLY.", at
+        )
+    if modes.isolation is None:
+        raise cursor.syntax_error("ISOLATION LEVEL")
+    return SetVariable("transaction_isolation", modes.isolation, local)
+
+
+def _value(cursor: Cursor) -> str | None:
+    """The text of a value: a string, or words as they stand; None for DEFAULT."""
+    token = cursor.token
+    start = cursor.mark
+    cursor.rest("a value")
+    if cursor.mark == start + 1:
+        if token.is_word("DEFAULT"):
+            return None
+        if token.kind in (Kind.STRING, Kind.QUOTED):
+            return token.text
+    # Comments and line ends between words are no part of a value.
+    pieces = [cursor.slice(start, start + 1).text]
+    for mark in range(start + 1, cursor.mark):
+        pieces.append(" " if cursor.at(mark - 1).end < cursor.at(mark).start else "")
+        pieces.append(cursor.slice(mark, mark + 1).text)
+    return "".join(pieces)
+
+
+def read_reset(cursor: Cursor) -> ResetVariable | None:
+    """RESET of our variables; None for Spark's configuration."""
+    cursor.expect("RESET")
+    cursor.statement = "RESET"
+    name = read_variable_name(cursor)
+    return None if name is None else ResetVariable(name)

@@ -1,0 +1,396 @@
+"""The statements of Slackwater as values.
+
+Every class is what the user wrote, nothing resolved: names may be short, queries are text. The
+grammar is in `parser`, the canonical text in `render`. Source: surface 4, spec coordinator 5.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slackwater.planner.parser.names import QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class TextSlice:
+    """A piece of the statement's text, exactly as it was written.
+
+    `start` is its offset, for positions of errors inside it; it is no part of its value.
+    """
+
+    text: str
+    start: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """``AS OF expression``, or ``AS OF AT LEAST expression``: a time of reading."""
+
+    kind: Literal["at", "at_least"]
+    expression: TextSlice
+
+
+class ObjectKind(enum.Enum):
+    """What a statement calls the kind of an object."""
+
+    TABLE = "TABLE"
+    VIEW = "VIEW"
+    MATERIALIZED_VIEW = "MATERIALIZED VIEW"
+    SOURCE = "SOURCE"
+    SINK = "SINK"
+    INDEX = "INDEX"
+    SCHEMA = "SCHEMA"
+    COLUMN = "COLUMN"
+
+
+class ShowKind(enum.Enum):
+    """What a SHOW statement lists."""
+
+    OBJECTS = "OBJECTS"
+    SOURCES = "SOURCES"
+    SINKS = "SINKS"
+    INDEXES = "INDEXES"
+    MATERIALIZED_VIEWS = "MATERIALIZED VIEWS"
+    VIEWS = "VIEWS"
+    CLUSTERS = "CLUSTERS"
+    CLUSTER_REPLICAS = "CLUSTER REPLICAS"
+    NOTICES = "NOTICES"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE with options that Spark's grammar does not have.
+
+    `body` is everything between the name and WITH: columns and Spark's own clauses.
+    """
+
+    name: QualifiedName
+    body: TextSlice
+    as_query: TextSlice | None = None
+    retain_history_ms: int | None = None
+    if_not_exists: bool = False
+    or_replace: bool = False
+
+    @property
+    def spark_text(self) -> str:
+        """The same statement without our options, for Spark's parser."""
+        words = ["CREATE", "OR REPLACE" if self.or_replace else "", "TABLE"]
+        words += ["IF NOT EXISTS" if self.if_not_exists else "", self.name.sql, self.body.text]
+        words += ["" if self.as_query is None else f"AS {self.as_query.text}"]
+        return " ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    name: QualifiedName
+    query: TextSlice
+    columns: tuple[str, ...] | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateMaterializedView:
+    name: QualifiedName
+    query: TextSlice
+    columns: tuple[str, ...] | None = None
+    cluster: str | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+    retain_history_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadGenerator:
+    """Rows that are made up. What is None has the default of the generator.
+
+    The fields from `keys` to `envelope` belong to KEY VALUE.
+    """
+
+    kind: Literal["COUNTER", "AUCTION", "CLOCK", "TPCH", "KEY VALUE"]
+    tick_interval_ms: int | None = None
+    as_of_ms: int | None = None
+    up_to_ms: int | None = None
+    max_cardinality: int | None = None
+    seed: int | None = None
+    for_all_tables: bool = False
+    scale_factor: float | None = None
+    keys: int | None = None
+    partitions: int | None = None
+    snapshot_rounds: int | None = None
+    transactional_snapshot: bool | None = None
+    value_size: int | None = None
+    batch_size: int | None = None
+    envelope: Literal["NONE", "UPSERT"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """Files below a path. `pattern` is a glob over names; None in CSV options: the default.
+
+    `null_text` is what stands for NULL in CSV beside the empty field.
+    """
+
+    path: str
+    format: Literal["CSV", "JSON", "PARQUET"]
+    header: bool | None = None
+    delimiter: str | None = None
+    pattern: str | None = None
+    null_text: str | None = None
+    on_error: Literal["STALL", "SKIP", "PROPAGATE"] = "STALL"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """`columns` is the text between the parentheses of the declaration, for Spark's parser."""
+
+    name: QualifiedName
+    connector: LoadGenerator | FilesSource
+    columns: TextSlice | None = None
+    if_not_exists: bool = False
+    cluster: str | None = None
+    expose_progress: QualifiedName | None = None
+    timestamp_interval_ms: int | None = None
+    retain_history_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSink:
+    path: str
+    format: Literal["PARQUET", "JSON"]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """How updates become rows. `key` is empty where the envelope has none.
+
+    DIFF belongs to sinks; SUBSCRIBE without an envelope has None.
+    """
+
+    kind: Literal["DIFF", "UPSERT", "DEBEZIUM"]
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    name: QualifiedName | None
+    from_name: QualifiedName
+    connector: FilesSink
+    envelope: Envelope = Envelope("DIFF")
+    if_not_exists: bool = False
+    cluster: str | None = None
+    snapshot: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DropObjects:
+    """`cascade` None: neither CASCADE nor RESTRICT was written; RESTRICT is the default."""
+
+    kind: ObjectKind
+    names: tuple[QualifiedName, ...]
+    if_exists: bool = False
+    cascade: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    kind: ShowKind
+    from_schema: QualifiedName | None = None
+    like: str | None = None
+    cluster: str | None = None
+    on: QualifiedName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreate:
+    kind: ObjectKind
+    name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class ShowVariable:
+    """`name` is lower case, without the prefix ``slackwater.``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowAll:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """`envelope` None: one row for each update, with ``mz_diff``."""
+
+    target: QualifiedName | TextSlice
+    snapshot: bool = True
+    progress: bool = False
+    as_of: AsOf | None = None
+    up_to: TextSlice | None = None
+    envelope: Envelope | None = None
+    within_timestamp_order_by: TextSlice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query with the time at which it is read."""
+
+    text: TextSlice
+    as_of: AsOf | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareCursor:
+    name: str
+    statement: Subscribe | Query
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """`count` None: ALL. `timeout_ms` None: wait as FETCH does by default."""
+
+    cursor: str
+    count: int | None = 1
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainTimestamp:
+    query: Query
+    format: Literal["TEXT", "JSON"] = "TEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainIncremental:
+    """`target`: a query, or the name of a materialized view."""
+
+    target: TextSlice | QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """`isolation` is lower case; None and `read_only` None: not said."""
+
+    isolation: str | None = None
+    read_only: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SetVariable:
+    """`value` None: DEFAULT. `local`: until the end of the transaction."""
+
+    name: str
+    value: str | None
+    local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResetVariable:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterRename:
+    kind: ObjectKind
+    name: QualifiedName
+    new_name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSetRetainHistory:
+    """`retain_history_ms` None: RESET, back to the default."""
+
+    kind: ObjectKind
+    name: QualifiedName
+    retain_history_ms: int | None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSinkFrom:
+    """ALTER SINK ... SET FROM: the sink goes on with the changes of another relation."""
+
+    name: QualifiedName
+    from_name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOn:
+    """`text` None: the comment goes away."""
+
+    kind: ObjectKind
+    name: QualifiedName
+    text: str | None
+
+
+Statement = (
+    CreateTable
+    | CreateView
+    | CreateMaterializedView
+    | CreateSource
+    | CreateSink
+    | DropObjects
+    | Show
+    | ShowCreate
+    | ShowVariable
+    | ShowAll
+    | Subscribe
+    | DeclareCursor
+    | Fetch
+    | CloseCursor
+    | ExplainTimestamp
+    | ExplainIncremental
+    | Begin
+    | Commit
+    | Rollback
+    | SetVariable
+    | ResetVariable
+    | AlterRename
+    | AlterSetRetainHistory
+    | AlterSinkFrom
+    | CommentOn
+)
+
+_SPARK_DROPS = frozenset({ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.SCHEMA})
+
+
+def is_spark_grammar(statement: Statement) -> bool:
+    """Whether Spark's own parser takes the statement too.
+
+    Then it is Spark's whenever its target is in another catalog or a temporary view, where
+    SLACKWATER_WRONG_CATALOG would take away what users have.
+    """
+    match statement:
+        case CreateView():
+            return True
+        case DropObjects(kind=kind, names=names, cascade=cascade):
+            if kind is ObjectKind.SCHEMA:
+                return len(names) == 1
+            return kind in _SPARK_DROPS and len(names) == 1 and cascade is None
+        case Show(kind=ShowKind.VIEWS, cluster=None, on=None):
+            return True
+        case AlterRename(kind=ObjectKind.TABLE | ObjectKind.VIEW, if_exists=False):
+            return True
+        case _:
+            return False

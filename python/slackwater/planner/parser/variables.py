@@ -1,0 +1,185 @@
+"""The session variables: names, defaults, what values they take.
+
+Only variables that change something are here; the others of Materialize are known by name and
+refused, because a setting without effect would be a lie. Source: spec coordinator 5.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from slackwater.planner.parser.durations import parse_duration
+from slackwater.repr.errors import user_error
+
+STRICT_SERIALIZABLE = "strict serializable"
+SERIALIZABLE = "serializable"
+PREFIX = "slackwater"
+
+_UPGRADED_LEVELS = ("read uncommitted", "read committed", "repeatable read")
+CLUSTERS = ("default", "quickstart")
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A valid value in its canonical form, and a notice for the user if it is not what he wrote."""
+
+    value: str
+    notice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One session variable.
+
+    `parse` turns the text of a value into its canonical form and raises ValueError with a
+    reason for users. A `read_only` variable has its value from the coordinator; `default` is
+    empty then.
+    """
+
+    name: str
+    default: str
+    parse: Callable[[str], Assigned]
+    description: str
+    read_only: bool = False
+
+
+def _isolation(text: str) -> Assigned:
+    level = " ".join(text.lower().split())
+    if level in (STRICT_SERIALIZABLE, SERIALIZABLE):
+        return Assigned(level)
+    if level in _UPGRADED_LEVELS:
+        return Assigned(
+            SERIALIZABLE, f"The isolation level {level} is not weaker here: it is serializable."
+        )
+    raise ValueError(f"the values are {STRICT_SERIALIZABLE}, {SERIALIZABLE}")
+
+
+def _cluster(text: str) -> Assigned:
+    name = text.lower()
+    if name not in CLUSTERS:
+        raise ValueError(f"there is no such cluster; the clusters are {', '.join(CLUSTERS)}")
+    return Assigned(name)
+
+
+def _timeout(text: str) -> Assigned:
+    """Like PostgreSQL's: a number without a unit is milliseconds, 0 means no limit."""
+    digits = text.strip()
+    bare = digits.isascii() and digits.isdecimal()
+    return Assigned(f"{parse_duration(digits + 'ms' if bare else text)} ms")
+
+
+def _boolean(text: str) -> Assigned:
+    word = text.strip().lower()
+    if word in ("on", "true", "yes", "1"):
+        return Assigned("on")
+    if word in ("off", "false", "no", "0"):
+        return Assigned("off")
+    raise ValueError("the values are on, off")
+
+
+def _fixed(text: str) -> Assigned:
+    raise ValueError("it cannot be changed")
+
+
+VARIABLES: Mapping[str, Variable] = {
+    variable.name: variable
+    for variable in (
+        Variable("cluster", "quickstart", _cluster, "The cluster that runs reads"),
+        Variable(
+            "emit_timestamp_notice",
+            "off",
+            _boolean,
+            "Whether every read says in a notice at which time it reads",
+        ),
+        Variable("mz_version", "", _fixed, "The version of Slackwater", read_only=True),
+        Variable(
+            "statement_timeout",
+            "60000 ms",
+            _timeout,
+            "How long a statement waits before it is given up; 0 for ever",
+        ),
+        Variable(
+            "transaction_isolation",
+            STRICT_SERIALIZABLE,
+            _isolation,
+            "How reads choose their time",
+        ),
+    )
+}
+
+KNOWN_NAMES: frozenset[str] = frozenset(VARIABLES) | frozenset(
+    [
+        "application_name",
+        "client_encoding",
+        "client_min_messages",
+        "cluster_replica",
+        "current_object_missing_warnings",
+        "database",
+        "datestyle",
+        "extra_float_digits",
+        "search_path",
+        "sql_safe_updates",
+        "idle_in_transaction_session_timeout",
+        "timezone",
+        "real_time_recency",
+        "real_time_recency_timeout",
+        "emit_plan_insights_notice",
+        "emit_trace_id_notice",
+        "emit_introspection_query_notice",
+        "auto_route_catalog_queries",
+        "enable_session_rbac_checks",
+        "statement_logging_sample_rate",
+        "max_query_result_size",
+        "welcome_message",
+        "is_superuser",
+        "max_identifier_length",
+        "server_version",
+    ]
+)
+"""Every name, in lower case, that belongs to Slackwater and not to Spark's configuration."""
+
+
+def variable(name: str) -> Variable:
+    """The variable `name`, in any case, with or without the prefix ``slackwater.``.
+
+    Raises SLACKWATER_UNSUPPORTED for one of Materialize's that would do nothing here, and
+    SLACKWATER_UNKNOWN_VARIABLE for any other.
+    """
+    key = name.lower().removeprefix(f"{PREFIX}.")
+    found = VARIABLES.get(key)
+    if found is not None:
+        return found
+    if key in KNOWN_NAMES:
+        raise user_error(
+            "SLACKWATER_UNSUPPORTED",
+            feature=f"The variable {key}",
+            advice=f"The variables are {', '.join(VARIABLES)}.",
+        )
+    raise user_error("SLACKWATER_UNKNOWN_VARIABLE", variable=name)
+
+
+def assign(name: str, value: str | None) -> Assigned:
+    """What `variable(name)` becomes when it is set to `value`; None means its default.
+
+    Raises SLACKWATER_READ_ONLY_VARIABLE, SLACKWATER_INVALID_VARIABLE, and what `variable` does.
+    """
+    found = variable(name)
+    if found.read_only:
+        raise user_error("SLACKWATER_READ_ONLY_VARIABLE", variable=found.name)
+    if value is None:
+        return Assigned(found.default)
+    try:
+        return found.parse(value)
+    except ValueError as reason:
+        raise user_error(
+            "SLACKWATER_INVALID_VARIABLE",
+            variable=found.name,
+            value=repr(value),
+            reason=str(reason),
+        ) from None
+
+
+def milliseconds(value: str) -> int:
+    """The canonical value of a timeout as a number."""
+    return parse_duration(value)

@@ -1,0 +1,1 @@
+"""The relational plan of a view's query."""

@@ -1,0 +1,301 @@
+"""Statements as canonical text: ``parse(to_sql(s)) == s``. SHOW CREATE shows this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slackwater.planner.parser.durations import format_duration
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.statements import (
+    AlterRename,
+    AlterSetRetainHistory,
+    AlterSinkFrom,
+    AsOf,
+    Begin,
+    CloseCursor,
+    CommentOn,
+    Commit,
+    CreateMaterializedView,
+    CreateSink,
+    CreateSource,
+    CreateTable,
+    CreateView,
+    DeclareCursor,
+    DropObjects,
+    Envelope,
+    ExplainIncremental,
+    ExplainTimestamp,
+    Fetch,
+    FilesSink,
+    FilesSource,
+    LoadGenerator,
+    Query,
+    ResetVariable,
+    Rollback,
+    SetVariable,
+    Show,
+    ShowAll,
+    ShowCreate,
+    ShowVariable,
+    Statement,
+    Subscribe,
+)
+from slackwater.repr.relation import quote_identifier
+
+
+def to_sql(statement: Statement) -> str:
+    """The canonical text of `statement`: keywords in upper case, every name quoted.
+
+    Queries and columns stand as the user wrote them.
+    """
+    return _join(_render(statement))
+
+
+def _join(parts: Iterable[str]) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _render(statement: Statement) -> Iterable[str]:
+    match statement:
+        case CreateTable() | CreateView() | CreateMaterializedView():
+            return _create_relation(statement)
+        case CreateSource():
+            return _create_source(statement)
+        case CreateSink():
+            return _create_sink(statement)
+        case (
+            DropObjects() | AlterRename() | AlterSetRetainHistory() | AlterSinkFrom() | CommentOn()
+        ):
+            return _change(statement)
+        case Show() | ShowCreate() | ShowVariable() | ShowAll():
+            return _show(statement)
+        case SetVariable() | ResetVariable() | Begin() | Commit() | Rollback():
+            return _session(statement)
+        case Subscribe() | DeclareCursor() | Fetch() | CloseCursor():
+            return _read(statement)
+        case ExplainTimestamp(query, shape):
+            return ("EXPLAIN TIMESTAMP AS", shape, "FOR", _query(query))
+        case ExplainIncremental(target):
+            if isinstance(target, QualifiedName):
+                return ("EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW", target.sql)
+            return ("EXPLAIN INCREMENTAL FOR", target.text)
+
+
+def _create_relation(s: CreateTable | CreateView | CreateMaterializedView) -> Iterable[str]:
+    yield "CREATE OR REPLACE" if s.or_replace else "CREATE"
+    exists = "IF NOT EXISTS" if s.if_not_exists else ""
+    match s:
+        case CreateTable():
+            history = _retain_history(s.retain_history_ms)
+            yield from ("TABLE", exists, s.name.sql, s.body.text, _with(history))
+            if s.as_query is not None:
+                yield from ("AS", s.as_query.text)
+        case CreateView():
+            yield from ("VIEW", exists, s.name.sql, _columns(s.columns))
+            yield "" if s.comment is None else f"COMMENT {quote_string(s.comment)}"
+            yield from ("AS", s.query.text)
+        case CreateMaterializedView():
+            yield from ("MATERIALIZED VIEW", exists, s.name.sql, _columns(s.columns))
+            yield from (_cluster(s.cluster), _with(_retain_history(s.retain_history_ms)))
+            yield from ("AS", s.query.text)
+
+
+def _create_source(s: CreateSource) -> Iterable[str]:
+    yield from ("CREATE SOURCE", "IF NOT EXISTS" if s.if_not_exists else "", s.name.sql)
+    yield "" if s.columns is None else f"({s.columns.text})"
+    yield from (_cluster(s.cluster), "FROM")
+    match s.connector:
+        case LoadGenerator() as generator:
+            yield from _load_generator(generator)
+        case FilesSource() as files:
+            yield from ("FILES", _files_source(files))
+    if s.expose_progress is not None:
+        yield f"EXPOSE PROGRESS AS {s.expose_progress.sql}"
+    interval = s.timestamp_interval_ms
+    yield _with(
+        "" if interval is None else f"TIMESTAMP INTERVAL {_duration(interval)}",
+        _retain_history(s.retain_history_ms),
+    )
+
+
+def _load_generator(g: LoadGenerator) -> Iterable[str]:
+    yield f"LOAD GENERATOR {g.kind}"
+    options = (
+        [] if g.tick_interval_ms is None else [f"TICK INTERVAL {_duration(g.tick_interval_ms)}"]
+    )
+    for option, value in (
+        ("AS OF", g.as_of_ms),
+        ("UP TO", g.up_to_ms),
+        ("MAX CARDINALITY", g.max_cardinality),
+        (
+            "SCALE FACTOR",
+            None if g.scale_factor is None else f"{g.scale_factor:f}".rstrip("0").rstrip("."),
+        ),
+        ("KEYS", g.keys),
+        ("PARTITIONS", g.partitions),
+        ("SNAPSHOT ROUNDS", g.snapshot_rounds),
+        (
+            "TRANSACTIONAL SNAPSHOT",
+            None if g.transactional_snapshot is None else _boolean(g.transactional_snapshot),
+        ),
+        ("VALUE SIZE", g.value_size),
+        ("BATCH SIZE", g.batch_size),
+        ("SEED", g.seed),
+    ):
+        options += [] if value is None else [f"{option} {value}"]
+    yield f"({', '.join(options)})" if options else ""
+    yield "FOR ALL TABLES" if g.for_all_tables else ""
+    yield "" if g.envelope is None else f"ENVELOPE {g.envelope}"
+
+
+def _files_source(f: FilesSource) -> str:
+    options = [f"PATH {quote_string(f.path)}", f"FORMAT {f.format}"]
+    options += [] if f.header is None else [f"HEADER {_boolean(f.header)}"]
+    options += [] if f.delimiter is None else [f"DELIMITER {quote_string(f.delimiter)}"]
+    options += [] if f.null_text is None else [f"NULL {quote_string(f.null_text)}"]
+    options += [] if f.pattern is None else [f"PATTERN {quote_string(f.pattern)}"]
+    options += [] if f.on_error == "STALL" else [f"ON ERROR {f.on_error}"]
+    return f"({', '.join(options)})"
+
+
+def _create_sink(s: CreateSink) -> Iterable[str]:
+    yield from ("CREATE SINK", "IF NOT EXISTS" if s.if_not_exists else "")
+    yield "" if s.name is None else s.name.sql
+    yield from (_cluster(s.cluster), "FROM", s.from_name.sql, "INTO", _files_sink(s.connector))
+    yield from (_envelope(s.envelope), "" if s.snapshot else "WITH (SNAPSHOT FALSE)")
+
+
+def _files_sink(f: FilesSink) -> str:
+    return f"FILES (PATH {quote_string(f.path)}, FORMAT {f.format})"
+
+
+def _envelope(e: Envelope) -> str:
+    return _join(("ENVELOPE", e.kind, f"KEY {_columns(e.key)}" if e.key else ""))
+
+
+def _change(
+    s: DropObjects | AlterRename | AlterSetRetainHistory | AlterSinkFrom | CommentOn,
+) -> Iterable[str]:
+    match s:
+        case DropObjects(kind, names, if_exists, cascade):
+            ending = {None: "", True: "CASCADE", False: "RESTRICT"}[cascade]
+            objects = ", ".join(name.sql for name in names)
+            return ("DROP", kind.value, "IF EXISTS" if if_exists else "", objects, ending)
+        case AlterRename(kind, name, new_name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER", kind.value, exists, name.sql, "RENAME TO", new_name.sql)
+        case AlterSetRetainHistory(kind, name, history, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            action = "RESET (RETAIN HISTORY)" if history is None else ""
+            action = action or f"SET ({_retain_history(history)})"
+            return ("ALTER", kind.value, exists, name.sql, action)
+        case AlterSinkFrom(name, from_name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SINK", exists, name.sql, "SET FROM", from_name.sql)
+        case CommentOn(kind, name, text):
+            value = "NULL" if text is None else quote_string(text)
+            return ("COMMENT ON", kind.value, name.sql, "IS", value)
+
+
+def _show(s: Show | ShowCreate | ShowVariable | ShowAll) -> Iterable[str]:
+    match s:
+        case Show():
+            yield from ("SHOW", s.kind.value)
+            yield "" if s.from_schema is None else f"FROM {s.from_schema.sql}"
+            yield "" if s.on is None else f"ON {s.on.sql}"
+            yield _cluster(s.cluster)
+            yield "" if s.like is None else f"LIKE {quote_string(s.like)}"
+        case ShowCreate(kind, name):
+            yield from ("SHOW CREATE", kind.value, name.sql)
+        case ShowVariable(name=variable):
+            yield from ("SHOW", _variable(variable))
+        case ShowAll():
+            yield "SHOW ALL"
+
+
+def _session(s: SetVariable | ResetVariable | Begin | Commit | Rollback) -> Iterable[str]:
+    match s:
+        case SetVariable(name, value, local):
+            text = "DEFAULT" if value is None else quote_string(value)
+            return ("SET LOCAL" if local else "SET", _variable(name), "=", text)
+        case ResetVariable(name):
+            return ("RESET", _variable(name))
+        case Begin(isolation, read_only):
+            level = "" if isolation is None else f"ISOLATION LEVEL {isolation.upper()}"
+            mode = {None: "", True: "READ ONLY", False: "READ WRITE"}[read_only]
+            return ("BEGIN", level, mode)
+        case Commit():
+            return ("COMMIT",)
+        case Rollback():
+            return ("ROLLBACK",)
+
+
+def _read(s: Subscribe | DeclareCursor | Fetch | CloseCursor) -> Iterable[str]:
+    match s:
+        case Subscribe():
+            return _subscribe(s)
+        case DeclareCursor(name, Subscribe() as subscribe):
+            start = f"DECLARE {quote_identifier(name)} CURSOR FOR"
+            return (start, *_subscribe(subscribe))
+        case DeclareCursor(name, Query() as query):
+            return ("DECLARE", quote_identifier(name), "CURSOR FOR", _query(query))
+        case Fetch(cursor, count, timeout_ms):
+            timeout = "" if timeout_ms is None else f"WITH (TIMEOUT = {_duration(timeout_ms)})"
+            number = "ALL" if count is None else str(count)
+            return ("FETCH", number, quote_identifier(cursor), timeout)
+        case CloseCursor(name):
+            return ("CLOSE", quote_identifier(name))
+    return ()
+
+
+def _subscribe(s: Subscribe) -> Iterable[str]:
+    yield "SUBSCRIBE TO"
+    yield s.target.sql if isinstance(s.target, QualifiedName) else f"({s.target.text})"
+    yield _with("" if s.snapshot else "SNAPSHOT FALSE", "PROGRESS" if s.progress else "")
+    yield "" if s.as_of is None else _as_of(s.as_of)
+    yield "" if s.up_to is None else f"UP TO {s.up_to.text}"
+    yield "" if s.envelope is None else _envelope(s.envelope)
+    order = s.within_timestamp_order_by
+    yield "" if order is None else f"WITHIN TIMESTAMP ORDER BY {order.text}"
+
+
+def _query(query: Query) -> str:
+    return query.text.text if query.as_of is None else f"{query.text.text} {_as_of(query.as_of)}"
+
+
+def _as_of(as_of: AsOf) -> str:
+    return _join(("AS OF", "AT LEAST" if as_of.kind == "at_least" else "", as_of.expression.text))
+
+
+def _with(*options: str) -> str:
+    present = [option for option in options if option]
+    return f"WITH ({', '.join(present)})" if present else ""
+
+
+def _retain_history(duration_ms: int | None) -> str:
+    return "" if duration_ms is None else f"RETAIN HISTORY FOR {_duration(duration_ms)}"
+
+
+def _duration(duration_ms: int) -> str:
+    return f"'{format_duration(duration_ms)}'"
+
+
+def _cluster(cluster: str | None) -> str:
+    return "" if cluster is None else f"IN CLUSTER {quote_identifier(cluster)}"
+
+
+def _columns(columns: tuple[str, ...] | None) -> str:
+    return "" if columns is None else f"({', '.join(map(quote_identifier, columns))})"
+
+
+def _boolean(value: bool) -> str:
+    return "TRUE" if value else "FALSE"
+
+
+def _variable(name: str) -> str:
+    return f"slackwater.{quote_identifier(name)}"
+
+
+def quote_string(text: str) -> str:
+    """`text` as a string literal of Spark's."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
