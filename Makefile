@@ -57,7 +57,7 @@ simulation: setup ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats 
 	$(VENV_PYTHON) -m tests.simulation $(or $(SEED),$(if $(KILL),--kill $(KILL),--kill-step 1 --count $(SEEDS)))
 
 revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'
-	$(VENV_PYTHON) -m tests.new_revision "$(MESSAGE)"
+	$(VENV_PYTHON) -m tests.support.new_revision "$(MESSAGE)"
 
 fuzz: setup ## Run the fuzz tests alone
 	$(VENV_PYTHON) -m pytest tests/fuzz

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from tests.persistence import env, new_database
-from tests.postgres import postgres
-from tests.product.fixtures import shared_application, workplace
-from tests.s3 import s3
+from tests.support.fixtures import shared_application, workplace
+from tests.support.persistence import env, new_database
+from tests.support.postgres import postgres
+from tests.support.s3 import s3
 
 __all__ = ["env", "new_database", "postgres", "s3", "shared_application", "workplace"]
 
@@ -23,7 +23,7 @@ settings.load_profile("default" if "EXAMPLES" in os.environ else "repeatable")
 @pytest.fixture(scope="module")
 def spark() -> Iterator[object]:
     """A plain Spark session. The JVM below stays, so that the next module starts in a second."""
-    from tests.spark_engine import new_session
+    from tests.support.spark_engine import new_session
 
     session = new_session()
     yield session

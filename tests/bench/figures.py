@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from tests.bench import collection_figures, persist_figures
 from tests.bench.figure import Figure
-from tests.product.application import Application, coordinators
+from tests.support.application import Application, coordinators
 
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import user_id

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 
 import pytest
-from tests.product.application import Application, Gone, SqlError, coordinators, kill, wait_until
+from tests.support.application import Application, Gone, SqlError, coordinators, kill, wait_until
 
 pytestmark = pytest.mark.spark
 

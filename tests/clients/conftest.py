@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from parts_coordinator import (
+from pyspark.sql import SparkSession
+from tests.support.parts_coordinator import (
     PartsCoordinator,
     Table,
 )
-from parts_values import KV, kv
-from pyspark.sql import SparkSession
+from tests.support.parts_values import KV, kv
 
 JARS = sorted(
     (Path(__file__).parents[2] / "python/slackwater/jars").glob("slackwater-spark_4.2_*.jar")

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.product.application import (
+from tests.support.application import (
     CONF,
     ROOT,
     START_S,

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.product.application import (
+from tests.support.application import (
     Application,
     SqlError,
     coordinators,

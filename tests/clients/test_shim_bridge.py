@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from parts_coordinator import (
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.support.parts_coordinator import (
     Json,
     PartsCoordinator,
     Table,
     schema,
 )
-from parts_values import (
+from tests.support.parts_values import (
     kv,
     updates,
 )
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+FAKE = HERE.parent / "support/fake_coordinator.py"
 JARS = sorted((HERE.parent.parent / "python/slackwater/jars").glob("slackwater-spark_4.2_*.jar"))
 
 pytestmark = pytest.mark.spark
@@ -44,7 +45,7 @@ def alive(pid: int) -> bool:
 def interpreter(folder: Path) -> Path:
     """What the shim runs instead of Python: the fake, whatever module it asks for."""
     script = folder / "python"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "fake_coordinator.py"}" "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE}" "$@"\n')
     script.chmod(0o755)
     return script
 

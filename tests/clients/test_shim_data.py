@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from parts_coordinator import (
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Row, SparkSession
+from tests.support.parts_coordinator import (
     DIFF,
     TIME,
     Json,
@@ -18,7 +20,7 @@ from parts_coordinator import (
     Table,
     schema,
 )
-from parts_values import (
+from tests.support.parts_values import (
     EVERYTHING,
     KV,
     T_ROWS,
@@ -31,8 +33,6 @@ from parts_values import (
     plan_of,
     updates,
 )
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Row, SparkSession
 
 pytestmark = pytest.mark.spark
 

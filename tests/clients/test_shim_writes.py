@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from parts_coordinator import (
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.functions import lit
+from tests.support.parts_coordinator import (
     Json,
     PartsCoordinator,
     Table,
     from_ipc,
     schema,
 )
-from parts_values import (
+from tests.support.parts_values import (
     ARROW,
     EVERYTHING,
     KV,
@@ -26,9 +29,6 @@ from parts_values import (
     kv,
     of,
 )
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Row, SparkSession
-from pyspark.sql.functions import lit
 
 pytestmark = pytest.mark.spark
 

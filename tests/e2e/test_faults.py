@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.product.application import Application, SqlError, coordinators, wait_until
+from tests.support.application import Application, SqlError, coordinators, wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -6,8 +6,8 @@ from collections import Counter
 from decimal import Decimal, localcontext
 
 import pytest
-from tests.incremental import Bench, Recomputation, contents_of
-from tests.spark_engine import SparkEngine
+from tests.support.incremental import Bench, Recomputation, contents_of
+from tests.support.spark_engine import SparkEngine
 
 from slackwater.planner.delta.explain import explain
 from slackwater.repr.errors import SlackwaterError

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from tests.incremental import Bench, Recomputation
 from tests.property.histories import histories
-from tests.spark_engine import SparkEngine
+from tests.support.incremental import Bench, Recomputation
+from tests.support.spark_engine import SparkEngine
 
 from slackwater.repr.relation import RelationDesc
 

@@ -10,8 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from tests.persistence import DESC, compacted, new_environment, own_shard, table_shard, updates
 from tests.property.histories import histories
+from tests.support.persistence import (
+    DESC,
+    compacted,
+    new_environment,
+    own_shard,
+    table_shard,
+    updates,
+)
 
 from slackwater.persist.client import Append, TablesAppend
 from slackwater.persist.consolidate import consolidate

@@ -23,8 +23,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.persistence import DESC, EAGER, Environment, new_environment, new_shard, updates
 from tests.property.histories import settings_of
+from tests.support.persistence import DESC, EAGER, Environment, new_environment, new_shard, updates
 
 from slackwater.persist import garbage
 from slackwater.persist.blobs import local_path

@@ -19,8 +19,8 @@ from typing import BinaryIO
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.exc import OperationalError
-from tests.metastore_faults import gone, lose_commit
 from tests.simulation.threads import Process, Scheduler
+from tests.support.metastore_faults import gone, lose_commit
 
 from slackwater.persist.blobs import Blob, LocalBlobs, local_path
 from slackwater.persist.metastore import connect

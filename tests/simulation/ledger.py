@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.coordination import Place
+from tests.support.coordination import Place
 
 from slackwater.adapter.catalog.collections import retention
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of

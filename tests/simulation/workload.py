@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.coordination import Place
 from tests.simulation.ledger import Insert
 from tests.simulation.world import Lost, World
+from tests.support.coordination import Place
 
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.repr.errors import SlackwaterError

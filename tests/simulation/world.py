@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Engine
-from tests.coordination import Place
-from tests.persistence import Environment, new_environment
 from tests.simulation.faults import Hazards, SimulatedBlobs, SimulatedMetastore
 from tests.simulation.ledger import Durable, Ledger
 from tests.simulation.threads import Process, Scheduler
+from tests.support.coordination import Place
+from tests.support.persistence import Environment, new_environment
 
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.maintenance import MaintenanceSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.product.fixtures import Workplace
-from tests.product.slt import parse, run
+from tests.support.fixtures import Workplace
+from tests.support.slt import parse, run
 
 from slackwater.repr.errors import conditions
 

@@ -4,8 +4,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
-from tests.persistence import DESC, table_shard
-from tests.tables import storage_of, tables_of
+from tests.support.persistence import DESC, table_shard
+from tests.support.tables import storage_of, tables_of
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind

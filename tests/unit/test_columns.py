@@ -1,7 +1,7 @@
 """DROP NOT NULL: what it changes, and what stands in its way."""
 
 import pytest
-from tests.coordination import Place
+from tests.support.coordination import Place
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CreateItem

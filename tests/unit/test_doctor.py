@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.s3 import ACCESS_KEY, SECRET_KEY
+from tests.support.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater import doctor
 from slackwater.persist.locations import parse_location

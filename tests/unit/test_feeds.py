@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.coordination import Place
+from tests.support.coordination import Place
 
 from slackwater.adapter.reading.feeds import QueryFeed
 from slackwater.repr.relation import RelationDesc

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
-from tests.adapter_log import MemoryLog, Weather, fence, outage, rows
+from tests.support.adapter_log import MemoryLog, Weather, fence, outage, rows
 
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import (

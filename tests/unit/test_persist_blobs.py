@@ -10,8 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.persistence import DESC, EAGER, compacted, contents, new_environment, own_shard, updates
-from tests.s3 import ACCESS_KEY, SECRET_KEY
+from tests.support.persistence import (
+    DESC,
+    EAGER,
+    compacted,
+    contents,
+    new_environment,
+    own_shard,
+    updates,
+)
+from tests.support.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater.persist.blobs import LocalBlobs, file_part, file_uri
 from slackwater.persist.client import Append, PersistClient

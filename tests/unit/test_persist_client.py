@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import event, select
-from tests.persistence import DESC, contents, own_shard, table_shard, updates
+from tests.support.persistence import DESC, contents, own_shard, table_shard, updates
 
 from slackwater.persist import blobs
 from slackwater.persist.client import (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
-from tests.persistence import (
+from tests.support.persistence import (
     DESC,
     EAGER,
     compacted,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from sqlalchemy import func, select
-from tests.persistence import compacted, contents, own_shard, table_shard, updates
+from tests.support.persistence import compacted, contents, own_shard, table_shard, updates
 
 from slackwater.persist import blobs, garbage
 from slackwater.persist.client import Append, TablesAppend, UnknownShard, UpperMismatch

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 from sqlalchemy import event, select, text, update
 from sqlalchemy.exc import OperationalError
-from tests.persistence import EAGER, compacted, contents, new_environment, own_shard, updates
+from tests.support.persistence import (
+    EAGER,
+    compacted,
+    contents,
+    new_environment,
+    own_shard,
+    updates,
+)
 
 from slackwater.persist import holds
 from slackwater.persist.blobs import local_path

@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from tests.persistence import contents, own_shard, updates
+from tests.support.persistence import contents, own_shard, updates
 
 import slackwater.adapter.coordinator  # noqa: F401 - declares its tables
 from slackwater.persist.client import Append

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.coordination import Place
+from tests.support.coordination import Place
 
 from slackwater.adapter.coordinator import wall_clock_ms
 from slackwater.persist.leadership import Fenced

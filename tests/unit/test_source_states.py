@@ -4,9 +4,9 @@ import threading
 from dataclasses import replace
 
 import pytest
-from tests.metastore_faults import Outage
-from tests.persistence import new_shard
-from tests.tables import storage_of, tables_of
+from tests.support.metastore_faults import Outage
+from tests.support.persistence import new_shard
+from tests.support.tables import storage_of, tables_of
 
 from slackwater.adapter.external.source_states import SourceStates, create_state
 from slackwater.adapter.time.oracle import TimestampOracle

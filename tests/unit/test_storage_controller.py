@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.storage_model import INSTANCE, Room
+from tests.support.storage_model import INSTANCE, Room
 
 from slackwater.repr.change_batch import ChangeBatch
 from slackwater.repr.errors import FatalError

@@ -1,8 +1,8 @@
 """The storage controller on real shards, on both metastores."""
 
 import pytest
-from tests.metastore_faults import Outage
-from tests.persistence import contents, own_shard, table_shard, updates
+from tests.support.metastore_faults import Outage
+from tests.support.persistence import contents, own_shard, table_shard, updates
 
 from slackwater.adapter.catalog.leader_shards import LeaderShards
 from slackwater.adapter.writing.storage_log import Also

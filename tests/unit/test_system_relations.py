@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
-from tests.coordination import Place
+from tests.support.coordination import Place
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry

@@ -4,7 +4,7 @@ import json
 import os
 
 import sqlalchemy as sa
-from tests.coordination import Place
+from tests.support.coordination import Place
 from tests.unit.test_sinks import caught_up, row, written
 
 from slackwater.adapter.catalog.durable import TABLES

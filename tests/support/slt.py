@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from tests.product.application import SqlError, wait_until
+from tests.support.application import SqlError, wait_until
 
 _CELLS = re.compile(r"\t|  +")
 _TYPES = {"I": int, "T": str, "R": str, "D": str, "B": bool}

@@ -1,6 +1,6 @@
 """Writes the Alembic revision for what was changed in the declared tables.
 
-    python -m tests.new_revision "Shards have tombstones"
+    python -m tests.support.new_revision "Shards have tombstones"
 
 Read what it wrote: a rename looks like a removal, and a new column that may not be NULL needs a
 `server_default` for the rows that are there.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from tests.persistence import new_environment
-from tests.spark_engine import SparkEngine
+from tests.support.persistence import new_environment
+from tests.support.spark_engine import SparkEngine
 
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.worker import Worker

@@ -101,7 +101,7 @@ class Application:
         self.log = folder / f"driver-{time.monotonic_ns()}.log"
         with open(self.log, "w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.product.driver"],
+                [sys.executable, "-m", "tests.support.driver"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tests.product.application import Application
+from tests.support.application import Application
 
 
 class Workplace:

@@ -1,6 +1,6 @@
 """A Spark application that runs SQL for a test: requests and answers are lines of JSON.
 
-Run as ``python -m tests.product.driver`` with the settings as JSON in the first line. Each request
+Run as ``python -m tests.support.driver`` with the settings as JSON in the first line. Each request
 ``{"id", "session", "sql", "args"}`` is answered with ``{"id", "columns", "rows", "ms"}`` or
 ``{"id", "error", "ms"}``. Requests of one session run in order, those of several at once.
 """

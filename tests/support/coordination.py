@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from tests.persistence import Environment
+from tests.support.persistence import Environment
 
 from slackwater.adapter.coordinator import Coordinator, wall_clock_ms
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS

@@ -9,14 +9,14 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from parts_coordinator import (
+from pyspark.sql import DataFrame, Row, SparkSession
+from tests.support.parts_coordinator import (
     DIFF,
     TIME,
     Json,
     from_ipc,
     schema,
 )
-from pyspark.sql import DataFrame, Row, SparkSession
 
 KV = schema(k="integer", v="string")
 
