@@ -4,13 +4,14 @@ import os
 
 import pyarrow as pa
 import pytest
-from tests.coordination import Place
+from tests.support.coordination import Place
 
 from slackwater.adapter.external.source_states import (
     HISTORY_KEPT,
     source_states,
     source_status_history,
 )
+from slackwater.adapter.external.source_steps import SourceSteps
 from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
 from slackwater.repr.errors import SlackwaterError
@@ -222,7 +223,7 @@ def changes(source, *errors):
 
 def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
     place.sql("CREATE SOURCE c FROM LOAD GENERATOR CLOCK")
-    source, sources = place.item("c").id, place.coordinator.sources
+    source, sources = place.item("c").id, place.env.source_states
     for start in range(0, HISTORY_KEPT + 40, 20):
         sources.record(changes(source, *(f"e{start + n}" for n in range(20))))
     kept = [c.status.error for c in sources.history() if c.source_id == source]
@@ -232,6 +233,6 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
     place.sql("DROP SOURCE c")
     sources.record(changes(source, "late"))
     with pytest.raises(SlackwaterError, match="dropped"):
-        sources.commit(source, None, None)
+        SourceSteps(place.env.persist, place.env.catalog, sources).commit(source, None, None)
     for table in (source_states, source_status_history):
         assert place.env.persist.query(lambda conn, t=table: conn.execute(t.select()).all()) == []

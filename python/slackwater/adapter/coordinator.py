@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.collections import Collections, recovered
-from slackwater.adapter.catalog.definitions import Definitions, object_json
+from slackwater.adapter.catalog.definitions.dispatch import Definitions, object_json
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.implications import Implications
 from slackwater.adapter.catalog.leader_shards import LeaderShards
@@ -25,7 +25,10 @@ from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.replica import Replica
 from slackwater.adapter.external.sinks import SinkRunner
+from slackwater.adapter.external.source_states import SourceStates
+from slackwater.adapter.external.source_steps import SourceSteps
 from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.external.told import Told
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
@@ -93,7 +96,7 @@ class Coordinator:
             settings=maintenance,
         )
         self._sources = Sources(env)
-        self._replica = Replica(self._sources, self._sinks, env.storage.respond)
+        self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources)
         self._reads = Reads(env, self._system)
         self._writes = Writes(env, self._reads)
@@ -139,28 +142,37 @@ class Coordinator:
         upgrade(persist, catalog)
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
         watch = FrontierWatch()
-        holder: list[Coordinator] = []
+        told = Told()
         storage = Storage(
-            recovered(persist, catalog.state),
-            LeaderShards(persist),
-            steady_ms,
-            lambda command: holder[0].replica.obey(command),
+            recovered(persist, catalog.state), LeaderShards(persist), steady_ms, told.obey
         )
+        collections = Collections(storage, persist, lambda: catalog.state)
+
+        def views_moved(uppers: Mapping[GlobalId, Timestamp]) -> None:
+            collections.report(uppers)
+            watch.signal()
+
         worker = Worker(
             persist,
             spark,
-            on_progress=lambda uppers: holder[0].progressed(uppers),
+            on_progress=views_moved,
             on_fatal=lambda error: on_fatal(str(error)),
             on_unreadable=lambda view, since: storage.leave_unreadable(view, Frontier(since)),
         )
+
+        def committed(_: Committed) -> None:
+            worker.wake()
+            watch.signal()
+
         committer = GroupCommitter(
             StorageLog(storage, persist),
             oracle,
             location=location,
             clock_ms=clock,
-            on_committed=lambda committed: holder[0].committed(committed),
+            on_committed=committed,
             on_fatal=lambda error: on_fatal(f"{type(error).__name__}: {error}"),
         )
+        states = SourceStates(persist, committer)
         env = Environment(
             location=location,
             log=log,
@@ -169,22 +181,21 @@ class Coordinator:
             oracle=oracle,
             committer=committer,
             worker=worker,
+            source_states=states,
             ingestion=IngestionRunner(
-                lambda *step: holder[0].sources.commit(*step),
-                lambda changes: holder[0].sources.record(changes),
-                clock,
+                SourceSteps(persist, catalog, states).commit, states.record, clock
             ),
+            told=told,
             engine=spark,
             watch=watch,
             sessions=Sessions(),
             storage=storage,
-            collections=Collections(storage, persist, lambda: catalog.state),
+            collections=collections,
             clock=clock,
             steady_ms=steady_ms,
         )
         coordinator = Coordinator(env, epoch, on_fatal, maintenance)
-        holder.append(coordinator)
-        env.collections.open()
+        collections.open()
         return coordinator
 
     def start(self) -> None:
@@ -206,24 +217,6 @@ class Coordinator:
         self._sinks.close()
         self._env.worker.stop()
         self._env.committer.stop()
-
-    def committed(self, committed: Committed) -> None:
-        """After each commit and tick, in the committing thread: quick, no I/O."""
-        self._env.worker.wake()
-        self._env.watch.signal()
-
-    def progressed(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
-        """After views moved, in the worker's thread."""
-        self._env.collections.report(uppers)
-        self._env.watch.signal()
-
-    @property
-    def sources(self) -> Sources:
-        return self._sources
-
-    @property
-    def replica(self) -> Replica:
-        return self._replica
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""
@@ -396,7 +389,7 @@ class Coordinator:
         return None if item is None else object_json(item)
 
     def _create_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._definitions.create_namespace(
+        self._definitions.objects.create_namespace(
             _schema(body["namespace"]),
             body.get("properties") or {},
             bool(body.get("if_not_exists")),
@@ -404,12 +397,14 @@ class Coordinator:
         return {}
 
     def _drop_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._definitions.drop_namespace(_schema(body["namespace"]), bool(body.get("cascade")))
+        self._definitions.objects.drop_namespace(
+            _schema(body["namespace"]), bool(body.get("cascade"))
+        )
         return {}
 
     def _create_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
         self._started.wait()
-        item = self._definitions.create_table(
+        item = self._definitions.tables.create_table(
             Context.from_json(body),
             _schema(body["namespace"]),
             body["name"],
@@ -420,13 +415,13 @@ class Coordinator:
         return object_json(item)
 
     def _alter_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        item = self._definitions.alter_table(
+        item = self._definitions.tables.alter_table(
             Context.from_json(body), _schema(body["namespace"]), body["name"], body["changes"]
         )
         return object_json(item)
 
     def _rename_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._definitions.rename(
+        self._definitions.objects.rename(
             Context.from_json(body),
             self._item(body),
             _schema(body["to_namespace"]),
@@ -446,12 +441,12 @@ class Coordinator:
         if self._env.state.find(schema, body["name"]) is None:
             return {"dropped": False}
         item = self._env.state.get(schema, body["name"], kind)
-        self._definitions.drop(Context.from_json(body), item, cascade=False)
+        self._definitions.objects.drop(Context.from_json(body), item, cascade=False)
         return {"dropped": True}
 
     def _create_view(self, body: Mapping[str, Any]) -> dict[str, Any]:
         self._started.wait()
-        item = self._definitions.create_view(
+        item = self._definitions.views.create_view(
             Context.from_json(body),
             _schema(body["namespace"]),
             body["name"],

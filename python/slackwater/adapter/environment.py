@@ -11,6 +11,8 @@ import pyarrow as pa
 from slackwater.adapter.catalog.collections import Collections
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.external.source_states import SourceStates
+from slackwater.adapter.external.told import Told
 from slackwater.adapter.sessions import Sessions
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import FrontierWatch
@@ -50,7 +52,9 @@ class Environment:
     oracle: TimestampOracle
     committer: GroupCommitter
     worker: Worker
+    source_states: SourceStates
     ingestion: IngestionRunner
+    told: Told
     engine: Engine
     watch: FrontierWatch
     sessions: Sessions

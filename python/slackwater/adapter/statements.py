@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from slackwater.adapter.catalog.definitions import Definitions
+from slackwater.adapter.catalog.definitions.dispatch import Definitions
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
 from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment

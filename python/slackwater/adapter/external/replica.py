@@ -1,21 +1,19 @@
 """The replica of this process: it runs the ingestions and sinks that the controller tells it to.
 
-The controller tells when its state changes, which is before the catalog shows the change. So
-commands wait, in their order, until whoever changes the catalog has them carried out.
+What it was told waits in `Told` until whoever changes the catalog has it carried out.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from slackwater.adapter.catalog.collections import INSTANCE, REPLICA
 from slackwater.adapter.external.sinks import SinkRunner
 from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.external.told import Told
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.protocol import (
     AllowCompaction,
-    Command,
     DroppedIds,
     ReplicaKey,
     Response,
@@ -28,27 +26,21 @@ class Replica:
     """Runs what it is told. `respond` takes what it has to say to the controller."""
 
     def __init__(
-        self, sources: Sources, sinks: SinkRunner, respond: Callable[[Response], None]
+        self,
+        told: Told,
+        sources: Sources,
+        sinks: SinkRunner,
+        respond: Callable[[Response], None],
     ) -> None:
+        self._told = told
         self._sources = sources
         self._sinks = sinks
         self._respond = respond
-        self._commands: deque[RunIngestion | RunSink | AllowCompaction] = deque()
-
-    def obey(self, command: Command) -> None:
-        """Takes a command, in any thread. Compaction itself is not the replica's work here."""
-        match command:
-            case RunIngestion() | RunSink():
-                self._commands.append(command)
-            case AllowCompaction(_, since) if since.is_empty:
-                self._commands.append(command)
-            case _:
-                pass
 
     def work(self) -> None:
         """Carries out what was told. Called with the ddl lock held, which no two threads have."""
-        while self._commands:
-            match self._commands.popleft():
+        for command in self._told.take():
+            match command:
                 case RunIngestion(global_id):
                     self._sources.run(global_id)
                 case RunSink(global_id):

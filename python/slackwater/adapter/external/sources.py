@@ -5,31 +5,27 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.catalog.upgrade import frontier_of_state
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.drafts import DEFAULT_INTERVAL_MS, files_config, partitions
-from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.sessions import Session
-from slackwater.adapter.writing.group_commit import Rows
-from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.contents import present_rows
 from slackwater.planner.parser import variables
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import RelationDesc
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
-from slackwater.storage.ingestion import Ingestion, IngestionStep, Reached, Resumed, StatusChange
+from slackwater.storage.ingestion import Ingestion, Reached, Resumed, StatusChange
 from slackwater.storage.key_value import KeyValueConfig, KeyValueIngestion
-from slackwater.storage.progress import binding_rows, remap_at
+from slackwater.storage.progress import remap_at
 from slackwater.storage.source_time import SourceFrontier
 
 DAY_MS = 24 * 3600 * 1000
@@ -40,7 +36,7 @@ class Sources:
 
     def __init__(self, env: Environment) -> None:
         self._env = env
-        self._states = SourceStates(env.persist, env.committer)
+        self._states = env.source_states
         self._running: dict[GlobalId, GlobalId] = {}
 
     def run(self, ingestion: GlobalId) -> None:
@@ -73,37 +69,9 @@ class Sources:
         ):
             session.notify(f"{item.full_name} is still reading what it found first.")
 
-    def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
-        """Commits the step of an ingestion that has `reached` so far, at one time.
-
-        In one transaction: the rows of all exports, the new binding of the remap, the state and
-        the statistics. Raises `StepSuperseded`, SLACKWATER_DEPENDENCY_DROPPED.
-        """
-        current = self._env.state
-        item = current.item(source_id)
-        appends: dict[int, Rows] = {}
-        for export, rows in step.updates.items():
-            target = _target(current, item, export)
-            if target is not None and target.shard_id is not None:
-                shard_id = target.shard_id
-                appends[shard_id] = written_ahead(self._env.persist, shard_id, rows)
-        for export, rows in step.errors.items():
-            target = _target(current, item, export)
-            errors_shard = None if target is None else target.errors_shard
-            if errors_shard is not None:
-                appends[errors_shard] = rows
-        if step.frontier != reached.frontier:
-            remap_shard, desc = _remap(current, item)
-            appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
-        self._states.commit(source_id, reached, step, appends)
-
     def forget(self, conn: Connection, source_id: GlobalId) -> None:
         """Removes the durable state of a dropped source."""
         self._states.forget(conn, source_id)
-
-    def record(self, changes: Sequence[StatusChange]) -> None:
-        """Makes changes of statuses durable; those of dropped sources are left out."""
-        self._states.record(changes)
 
     def history(self) -> tuple[StatusChange, ...]:
         """The last changes of every source's status, oldest first."""
@@ -144,18 +112,3 @@ class Sources:
         if item.desc is None:
             raise AssertionError(f"the source {item.id} has no columns")
         return FilesIngestion(files_config(config), item.name, item.desc, reached.state)
-
-
-def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:
-    """The collection that an export of the source fills; None when it was dropped."""
-    if source.shard_id is not None:
-        return source
-    return state.items.get(GlobalId(source.details["exports"][export]))
-
-
-def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:
-    """The shard of the source's remap and its columns. Raises SLACKWATER_DEPENDENCY_DROPPED."""
-    progress = state.item(GlobalId(source.details["progress"]))
-    if progress.shard_id is None or progress.desc is None:
-        raise AssertionError(f"the progress relation {progress.id} has no shard")
-    return progress.shard_id, progress.desc

@@ -1,0 +1,103 @@
+"""A change of the catalog: one metastore transaction, and what follows from it.
+
+The transaction holds entries, audit rows and shards. What follows (dataflows, ingestions, sinks
+start and stop) is derived from the committed difference alone, by `Implications`, which start-up
+uses as well. Source: spec coordinator 1.7, 4.3, 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.implications import Implications
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    ItemKind,
+    shards_of,
+)
+from slackwater.adapter.catalog.ops import (
+    CatalogDiff,
+    CatalogOp,
+    CreateItem,
+    apply,
+)
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.drafts import propagates_errors
+from slackwater.adapter.external.source_states import create_state
+from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.sessions import Session
+from slackwater.repr.dataflow_error import ERRORS
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
+
+
+class Changes:
+    """Commits changes. The caller holds the environment's ddl lock."""
+
+    def __init__(self, env: Environment, sources: Sources, implications: Implications) -> None:
+        self._env = env
+        self._sources = sources
+        self._implications = implications
+
+    def commit(
+        self,
+        ops: Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]],
+        user: str | None,
+    ) -> CatalogDiff:
+        """Commits a change and what follows from it. Called with the ddl lock held."""
+        before = self._env.state
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            made = list(ops(conn) if callable(ops) else ops)
+            _, diff = apply(before, made)
+            for item in diff.dropped:
+                for shard_id in shards_of(item):
+                    self._env.persist.drop_shard(conn, shard_id)
+                if item.kind is ItemKind.SOURCE:
+                    self._sources.forget(conn, item.id)
+            return made
+
+        _, diff = self._env.catalog.transact(make, user=user, on_durable=self._implications.prepare)
+        self._implications.apply(diff)
+        self._env.watch.signal()
+        return diff
+
+    def skip(self, session: Session, if_not_exists: bool, schema: str, name: str) -> bool:
+        existing = self._env.state.find(schema, name)
+        if existing is None or not if_not_exists:
+            return False
+        session.notify(
+            f"{existing.full_name} exists already, as a {existing.kind.spoken}.", code="42P07"
+        )
+        return True
+
+    def with_grouped_shards(
+        self, items: Sequence[CatalogItem]
+    ) -> Callable[[Connection], Sequence[CatalogOp]]:
+        """Creates the items with shards that share the tables upper."""
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            since = self._env.oracle.read_ts()
+            for item in items:
+                if item.kind is ItemKind.SOURCE and item.parent is None:
+                    create_state(conn, item.id)
+            return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
+
+        return make
+
+    def _with_grouped_shard(
+        self, conn: Connection, item: CatalogItem, since: Timestamp
+    ) -> CatalogItem:
+        if item.desc is None or not item.desc.columns:
+            return item
+
+        def shard(desc: RelationDesc) -> int:
+            return self._env.persist.create_shard(conn, desc, since=since, upper=None, grouped=True)
+
+        made = replace(item, shard_id=shard(item.desc))
+        if not propagates_errors(item):
+            return made
+        return replace(made, details={**item.details, "errors": shard(ERRORS)})

@@ -1,0 +1,99 @@
+"""Definitions: the statements of our own grammar that change the catalog, to whom they concern."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slackwater.adapter.catalog.definitions.changes import Changes
+from slackwater.adapter.catalog.definitions.external import ExternalDefinitions
+from slackwater.adapter.catalog.definitions.objects import Objects
+from slackwater.adapter.catalog.definitions.tables import RETAIN_HISTORY, Tables
+from slackwater.adapter.catalog.definitions.views import ViewDefinitions
+from slackwater.adapter.catalog.implications import Implications
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    ItemKind,
+)
+from slackwater.adapter.catalog.views import Views
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.sessions import Context, Session
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.repr.relation import RelationDesc
+
+
+class Definitions:
+    """Changes the catalog. Thread-safe: changes are serialised by the environment's ddl lock.
+
+    `tables`, `views` and `objects` also take what Spark's grammar asks of a catalog.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        views: Views,
+        sources: Sources,
+        implications: Implications,
+    ) -> None:
+        self._env = env
+        changes = Changes(env, sources, implications)
+        self.tables = Tables(env, changes)
+        self.views = ViewDefinitions(env, changes, views)
+        self.objects = Objects(env, changes)
+        self._external = ExternalDefinitions(env, changes, sources)
+
+    def execute(self, session: Session, context: Context, statement: st.Statement) -> None:
+        """Runs a definition statement. Raises the catalogue's errors; all or nothing."""
+        match statement:
+            case st.CreateTable():
+                self.tables.create_table_with_options(session, context, statement)
+            case st.CreateView():
+                self.views.create_view_statement(session, context, statement)
+            case st.CreateMaterializedView():
+                self.views.create_materialized_view(session, context, statement)
+            case st.CreateSource():
+                self._external.create_source(session, context, statement)
+            case st.CreateSink():
+                self._external.create_sink(session, context, statement)
+            case st.DropObjects():
+                self.objects.drop_objects(session, context, statement)
+            case st.AlterRename():
+                self.objects.rename_statement(context, statement)
+            case st.AlterSetRetainHistory():
+                self.objects.set_retain_history(session, context, statement)
+            case st.AlterSinkFrom():
+                self._external.redirect_sink(session, context, statement)
+            case st.CommentOn():
+                self.objects.comment(context, statement)
+            case _:
+                raise AssertionError(f"{type(statement).__name__} is not a definition")
+
+    def find(self, name: QualifiedName, context: Context, kind: ItemKind) -> CatalogItem:
+        """The item of that name and kind."""
+        schema, own = resolve(name, context.catalog, context.namespace)
+        return self._env.state.get(schema, own, kind)
+
+
+def object_json(item: CatalogItem) -> dict[str, Any]:
+    """The object of protocol section 2."""
+    desc = item.desc or RelationDesc(())
+    view = None
+    if item.kind is ItemKind.VIEW:
+        view = {key: item.details[key] for key in ("query", "catalog", "namespace")}
+    properties = dict(item.details.get("properties") or {})
+    retain = item.details.get("retain_history_ms")
+    if retain is not None:
+        properties[RETAIN_HISTORY] = f"{retain} ms"
+    return {
+        "id": item.id,
+        "kind": item.kind.value,
+        "schema_name": item.schema_name,
+        "name": item.name,
+        "schema": json.loads(desc.to_json()),
+        "writable": item.kind is ItemKind.TABLE,
+        "properties": properties,
+        "comment": item.comment,
+        "view": view,
+    }

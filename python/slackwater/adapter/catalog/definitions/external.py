@@ -1,0 +1,136 @@
+"""Sources and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.definitions.changes import Changes
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    ItemKind,
+)
+from slackwater.adapter.catalog.naming import find_item
+from slackwater.adapter.catalog.ops import (
+    CatalogOp,
+    CreateItem,
+)
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.drafts import Drafts
+from slackwater.adapter.external.sinks import PROGRESS
+from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser import variables
+from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
+
+
+class ExternalDefinitions:
+    """Definitions of sources and sinks."""
+
+    def __init__(self, env: Environment, changes: Changes, sources: Sources) -> None:
+        self._env = env
+        self._changes = changes
+        self._sources = sources
+        self._drafts = Drafts(env)
+
+    def create_source(self, session: Session, context: Context, statement: st.CreateSource) -> None:
+        schema, name = resolve(statement.name, context.catalog, context.namespace)
+        if self._changes.skip(session, statement.if_not_exists, schema, name):
+            return
+        items = self._drafts.draft(schema, name, context, statement)
+        with self._env.ddl:
+            self._changes.commit(self._changes.with_grouped_shards(items), context.user)
+        source = next(item for item in items if item.parent is None)
+        self._sources.wait_for_snapshot(session, source)
+
+    def create_sink(self, session: Session, context: Context, statement: st.CreateSink) -> None:
+        written = find_item(self._env.state, statement.from_name, context)
+        given = statement.name or QualifiedName((f"{written.name}_sink",))
+        schema, name = resolve(given, context.catalog, context.namespace)
+        if self._changes.skip(session, statement.if_not_exists, schema, name):
+            return
+        item_id = self._env.catalog.allocate_ids()[0]
+        with self._env.ddl:
+            if written.shard_id is not None:
+                self._env.collections.prepare_export(item_id, written.id)
+            try:
+                item = self._drafts.draft_sink(item_id, schema, name, context, statement, written)
+
+                def make(conn: Connection) -> Sequence[CatalogOp]:
+                    as_of = Timestamp(int(item.details["as_of"]))
+                    shard_id = self._env.persist.create_shard(
+                        conn, PROGRESS, since=as_of, upper=as_of, grouped=False
+                    )
+                    details = {**item.details, "progress_shard": shard_id}
+                    return [CreateItem(replace(item, details=details))]
+
+                self._changes.commit(make, context.user)
+            finally:
+                self._env.collections.cancel_export(item_id)
+
+    def redirect_sink(
+        self, session: Session, context: Context, statement: st.AlterSinkFrom
+    ) -> None:
+        """ALTER SINK ... SET FROM: what is out stays, from there on the other relation's changes.
+
+        First all that the old relation held at the time of the statement goes out. The running sink
+        ends after the catalog has changed; the next one continues where the files end, so there is
+        no time at which both relations are written, or none.
+        """
+        schema, own = resolve(statement.name, context.catalog, context.namespace)
+        if statement.if_exists and self._env.state.find(schema, own) is None:
+            session.notify(f"There is no sink {schema}.{own}.", code="42704")
+            return
+        sink = self._env.state.get(schema, own, ItemKind.SINK)
+        written = find_item(self._env.state, statement.from_name, context)
+        self._drafts.redirect_sink(sink, written)
+        time = self._env.oracle.read_ts()
+        # Held before the sink gets there, so that it can be read where the sink is then.
+        hold = self._env.hold([written], Holder(HoldKind.DEFINITION, sink.id))
+        try:
+            self._check_readable(sink, written, hold, time)
+            self._wait_until_out(session, sink, time)
+            with self._env.ddl:
+                sink = self._env.state.item(sink.id)
+                change = self._drafts.redirect_sink(sink, self._env.state.item(written.id))
+                if change.depends_on != sink.depends_on:
+                    self._changes.commit([change], context.user)
+        finally:
+            self._env.storage.release(hold)
+
+    def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
+        """Returns when it is on record that the sink has written everything up to `time`."""
+
+        def out() -> Frontier:
+            return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
+
+        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
+        if not self._env.watch.wait_until(
+            lambda: out().value > time,
+            timeout_s or 10.0**9,
+            Cancellation(),
+        ):
+            raise user_error(
+                "SLACKWATER_WAIT_TIMEOUT",
+                objectName=sink.full_name,
+                timestamp=str(time),
+                seconds=f"{timeout_s:g}",
+                complete=str(out().last_complete()),
+            )
+
+    def _check_readable(
+        self, sink: CatalogItem, written: CatalogItem, hold: ReadHold, time: Timestamp
+    ) -> None:
+        if hold.since > time:
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"the sink {sink.full_name} goes on from {time}, "
+                f"and {written.full_name} can be read from {hold.since} on",
+            )

@@ -1,0 +1,147 @@
+"""What can be done with objects of several kinds: drop, rename, comment, keep history; schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from slackwater.adapter.catalog.definitions.changes import Changes
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    CatalogState,
+    ItemKind,
+    SchemaEntry,
+)
+from slackwater.adapter.catalog.naming import find_item
+from slackwater.adapter.catalog.ops import (
+    AlterItem,
+    CatalogOp,
+    CreateSchema,
+    DropItem,
+    DropSchema,
+    RenameItem,
+)
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.sessions import Context, Session
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName, resolve, resolve_schema
+from slackwater.repr.errors import user_error
+
+
+class Objects:
+    """Definitions that objects of several kinds have, and schemas."""
+
+    def __init__(self, env: Environment, changes: Changes) -> None:
+        self._env = env
+        self._changes = changes
+
+    def create_namespace(
+        self, name: str, properties: Mapping[str, str], if_not_exists: bool
+    ) -> None:
+        with self._env.ddl:
+            if if_not_exists and self._env.state.find_schema(name) is not None:
+                return
+            schema_id = self._env.catalog.allocate_ids()[0]
+            entry = SchemaEntry(schema_id, name, properties.get("comment"))
+            self._changes.commit([CreateSchema(entry)], None)
+
+    def drop_namespace(self, name: str, cascade: bool, user: str | None = None) -> None:
+        with self._env.ddl:
+            self._changes.commit([DropSchema(name, cascade)], user)
+
+    def rename(self, context: Context, item: CatalogItem, schema_name: str, name: str) -> None:
+        with self._env.ddl:
+            self._changes.commit([RenameItem(item.id, name, schema_name)], context.user)
+
+    def drop(self, context: Context, item: CatalogItem, cascade: bool) -> None:
+        """Drops an item; with `cascade` what depends on it as well."""
+        with self._env.ddl:
+            self._changes.commit([DropItem(item.id, cascade)], context.user)
+
+    def drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
+        cascade = bool(statement.cascade)
+        with self._env.ddl:
+            ops: list[CatalogOp] = []
+            for name in statement.names:
+                op = self._drop_op(session, context, statement, name, cascade)
+                if op is not None:
+                    ops.append(op)
+            if ops:
+                dropped = self._changes.commit(_without_repeats(ops, self._env.state), context.user)
+                extra = len(dropped.dropped) - len(ops)
+                if cascade and extra > 0:
+                    names = ", ".join(item.full_name for item in dropped.dropped)
+                    session.notify(f"{extra} other objects were dropped as well: {names}")
+
+    def _drop_op(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.DropObjects,
+        name: QualifiedName,
+        cascade: bool,
+    ) -> CatalogOp | None:
+        if statement.kind is st.ObjectKind.SCHEMA:
+            schema_name = resolve_schema(name, context.catalog)
+            if self._env.state.find_schema(schema_name) is None and statement.if_exists:
+                session.notify(f"There is no schema {schema_name}.", code="42704")
+                return None
+            return DropSchema(schema_name, cascade)
+        kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
+        schema, own = resolve(name, context.catalog, context.namespace)
+        if self._env.state.find(schema, own) is None and statement.if_exists:
+            session.notify(f"There is no {kind.spoken} {schema}.{own}.", code="42704")
+            return None
+        return DropItem(self._env.state.get(schema, own, kind).id, cascade)
+
+    def rename_statement(self, context: Context, statement: st.AlterRename) -> None:
+        schema, own = resolve(statement.name, context.catalog, context.namespace)
+        if statement.if_exists and self._env.state.find(schema, own) is None:
+            return
+        kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
+        item = self._env.state.get(schema, own, kind)
+        new_schema, new_name = (
+            (schema, statement.new_name.last)
+            if len(statement.new_name.parts) == 1
+            else resolve(statement.new_name, context.catalog, context.namespace)
+        )
+        self.rename(context, item, new_schema, new_name)
+
+    def set_retain_history(
+        self, session: Session, context: Context, statement: st.AlterSetRetainHistory
+    ) -> None:
+        schema, own = resolve(statement.name, context.catalog, context.namespace)
+        if statement.if_exists and self._env.state.find(schema, own) is None:
+            session.notify(f"There is no relation {schema}.{own}.", code="42704")
+            return
+        kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
+        with self._env.ddl:
+            item = self._env.state.get(schema, own, kind)
+            details = dict(item.details)
+            details["retain_history_ms"] = statement.retain_history_ms
+            self._changes.commit([AlterItem(item.id, details=details)], context.user)
+
+    def comment(self, context: Context, statement: st.CommentOn) -> None:
+        if statement.kind in (st.ObjectKind.SCHEMA, st.ObjectKind.COLUMN):
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"COMMENT ON {statement.kind.value}",
+                advice="Comments can be set on relations and sinks.",
+            )
+        item = find_item(self._env.state, statement.name, context)
+        with self._env.ddl:
+            self._changes.commit([AlterItem(item.id, comment=statement.text or "")], context.user)
+
+
+def _without_repeats(ops: Sequence[CatalogOp], state: CatalogState) -> list[CatalogOp]:
+    """Drops that an earlier cascade of the same statement has not done already."""
+    kept: list[CatalogOp] = []
+    gone: set[str] = set()
+    for op in ops:
+        if isinstance(op, DropItem):
+            if op.id in gone:
+                continue
+            if op.cascade:
+                gone.update(item.id for item in state.with_dependents([op.id]))
+            gone.add(op.id)
+        kept.append(op)
+    return kept

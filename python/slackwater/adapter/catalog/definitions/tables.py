@@ -1,0 +1,187 @@
+"""Tables: made, altered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.columns import (
+    refuse_new_column,
+    refuse_nullability,
+    with_column,
+    with_nullability,
+)
+from slackwater.adapter.catalog.definitions.changes import Changes
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    ItemKind,
+)
+from slackwater.adapter.catalog.ops import (
+    AlterItem,
+    CatalogOp,
+)
+from slackwater.adapter.catalog.render import create_table_sql
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.sessions import Context, Session
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.durations import parse_duration
+from slackwater.repr.errors import user_error
+from slackwater.repr.relation import RelationDesc
+
+RETAIN_HISTORY = "retain_history"
+_SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_location"})
+
+
+class Tables:
+    """Definitions of tables."""
+
+    def __init__(self, env: Environment, changes: Changes) -> None:
+        self._env = env
+        self._changes = changes
+
+    def create_table(
+        self,
+        context: Context,
+        schema_name: str,
+        name: str,
+        desc: RelationDesc,
+        properties: Mapping[str, str],
+        comment: str | None,
+    ) -> CatalogItem:
+        """A new empty table, readable from now on.
+
+        Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
+        """
+        desc.arrow_schema()
+        details, kept = _table_details(properties)
+        full = f"slackwater.{schema_name}.{name}"
+        item = CatalogItem(
+            id=self._env.catalog.allocate_ids()[0],
+            kind=ItemKind.TABLE,
+            schema_name=schema_name,
+            name=name,
+            create_sql=create_table_sql(full, desc, details.get("retain_history_ms"), comment),
+            desc=desc,
+            comment=comment,
+            owner=context.user,
+            created_ms=self._env.now(),
+            details={**details, "properties": kept},
+        )
+        with self._env.ddl:
+            self._changes.commit(self._changes.with_grouped_shards([item]), context.user)
+            return self._env.state.item(item.id)
+
+    def alter_table(
+        self, context: Context, schema_name: str, name: str, changes: Sequence[Mapping[str, Any]]
+    ) -> CatalogItem:
+        """Adds columns, drops NOT NULL, changes properties and the comment.
+
+        Other changes are SLACKWATER_UNSUPPORTED. Raises what
+        `slackwater.adapter.catalog.columns` raises.
+        """
+        with self._env.ddl:
+            item = self._env.state.get(schema_name, name)
+            details = dict(item.details)
+            properties = dict(details.get("properties") or {})
+            comment, desc = item.comment, item.desc
+            for change in changes:
+                match change:
+                    case {"add_column": {"name": _} as added} if desc is not None:
+                        refuse_new_column(item, self._env.state)
+                        desc = with_column(item, desc, added)
+                    case {"set_nullability": {"name": _} as changed} if desc is not None:
+                        desc = with_nullability(item, desc, changed)
+                        refuse_nullability(item, self._env.state)
+                    case {"set_property": {"name": str(key), "value": str(value)}}:
+                        if key == RETAIN_HISTORY:
+                            details["retain_history_ms"] = _retain(value)
+                        elif key == "comment":
+                            comment = value
+                        else:
+                            properties[key] = value
+                    case {"remove_property": str(key)}:
+                        if key == RETAIN_HISTORY:
+                            details.pop("retain_history_ms", None)
+                        properties.pop(key, None)
+                    case {"set_comment": text}:
+                        comment = text
+                    case _:
+                        raise _unsupported_alter(next(iter(change)), item)
+            details["properties"] = properties
+            altered = AlterItem(item.id, details=details, comment=comment)
+            self._changes.commit(self._with_columns(item, desc, altered), context.user)
+            return self._env.state.item(item.id)
+
+    def _with_columns(
+        self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
+    ) -> Callable[[Connection], Sequence[CatalogOp]]:
+        """The alteration, and with it the columns of the item and of its shard."""
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            before, shard_id = item.desc, item.shard_id
+            if desc is None or before is None or desc == before or shard_id is None:
+                return [altered]
+            self._env.persist.set_desc(conn, shard_id, desc, before)
+            retain_ms = item.details.get("retain_history_ms")
+            sql = create_table_sql(item.full_name, desc, retain_ms, altered.comment)
+            return [replace(altered, desc=desc, create_sql=sql)]
+
+        return make
+
+    def create_table_with_options(
+        self, session: Session, context: Context, statement: st.CreateTable
+    ) -> None:
+        """Spark parses columns and types: the options travel as table properties."""
+        body = statement.body.text
+        if statement.retain_history_ms is not None:
+            body += f" TBLPROPERTIES ('{RETAIN_HISTORY}' = '{statement.retain_history_ms} ms')"
+        spark = replace(statement, body=st.TextSlice(body), retain_history_ms=None)
+        self._env.engine.collect(spark.spark_text, context.catalog, context.namespace)
+
+
+def _table_details(properties: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    details: dict[str, Any] = {}
+    kept = {}
+    for key, value in properties.items():
+        if key == RETAIN_HISTORY:
+            details["retain_history_ms"] = _retain(value)
+        elif key == "provider":
+            if value.lower() != "slackwater":
+                raise user_error(
+                    "SLACKWATER_UNSUPPORTED",
+                    feature=f"CREATE TABLE ... USING {value}",
+                    advice="Leave USING out: tables of slackwater are collections.",
+                )
+        elif key == "location":
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="CREATE TABLE ... LOCATION",
+                advice="Leave it out: the environment keeps the files of its tables.",
+            )
+        elif key not in _SPARK_PROPERTIES:
+            kept[key] = value
+    return details, kept
+
+
+def _retain(value: str) -> int:
+    try:
+        return parse_duration(value)
+    except ValueError as reason:
+        raise user_error(
+            "SLACKWATER_INVALID_OPTION",
+            option=RETAIN_HISTORY,
+            statement="CREATE TABLE",
+            value=repr(value),
+            reason=str(reason),
+        ) from None
+
+
+def _unsupported_alter(change: str, item: CatalogItem) -> Exception:
+    return user_error(
+        "SLACKWATER_UNSUPPORTED",
+        feature=f"ALTER TABLE with {change.replace('_', ' ')} (on {item.full_name})",
+        advice="Create a new table with the wanted columns and INSERT INTO it.",
+    )

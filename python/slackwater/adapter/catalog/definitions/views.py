@@ -1,0 +1,129 @@
+"""Views: stored queries, and those that are maintained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.definitions.changes import Changes
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    ItemKind,
+)
+from slackwater.adapter.catalog.ops import (
+    CatalogOp,
+    CreateItem,
+    DropItem,
+)
+from slackwater.adapter.catalog.views import Views
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.sessions import Context, Session
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.plan.canonical import to_sql
+from slackwater.repr.relation import RelationDesc
+
+
+class ViewDefinitions:
+    """Definitions of views and materialized views."""
+
+    def __init__(self, env: Environment, changes: Changes, views: Views) -> None:
+        self._env = env
+        self._changes = changes
+        self._views = views
+
+    def create_view(
+        self,
+        context: Context,
+        schema_name: str,
+        name: str,
+        desc: RelationDesc,
+        query: str,
+        *,
+        replace_existing: bool,
+        comment: str | None,
+        properties: Mapping[str, str],
+    ) -> CatalogItem:
+        """A stored query. Its names mean what they mean in `context`, for ever.
+
+        `properties` are kept and given back with the object: Spark's settings at creation, say.
+        """
+        analysis = self._env.engine.analyze(query, context.catalog, context.namespace)
+        self._views.refuse_foreign(f"slackwater.{schema_name}.{name}", analysis)
+        item = CatalogItem(
+            id=self._env.catalog.allocate_ids()[0],
+            kind=ItemKind.VIEW,
+            schema_name=schema_name,
+            name=name,
+            create_sql=to_sql(
+                st.CreateView(
+                    QualifiedName(("slackwater", schema_name, name)),
+                    st.TextSlice(query),
+                    columns=desc.names,
+                )
+            ),
+            desc=desc,
+            depends_on=self._views.dependencies(analysis),
+            comment=comment,
+            owner=context.user,
+            created_ms=self._env.now(),
+            details={
+                "query": query,
+                "catalog": context.catalog,
+                "namespace": list(context.namespace),
+                "properties": dict(properties),
+            },
+        )
+        with self._env.ddl:
+            ops: list[CatalogOp] = []
+            if replace_existing and self._env.state.find(schema_name, name) is not None:
+                ops.append(DropItem(self._env.state.get(schema_name, name, ItemKind.VIEW).id))
+            self._changes.commit([*ops, CreateItem(item)], context.user)
+        return self._env.state.item(item.id)
+
+    def create_view_statement(
+        self, session: Session, context: Context, statement: st.CreateView
+    ) -> None:
+        schema, name = resolve(statement.name, context.catalog, context.namespace)
+        if self._changes.skip(session, statement.if_not_exists, schema, name):
+            return
+        analysis = self._env.engine.analyze(
+            statement.query.text, context.catalog, context.namespace
+        )
+        desc = self._views.renamed(analysis.desc, statement.columns, str(statement.name))
+        self.create_view(
+            context,
+            schema,
+            name,
+            desc,
+            statement.query.text,
+            replace_existing=statement.or_replace,
+            comment=statement.comment,
+            properties={},
+        )
+
+    def create_materialized_view(
+        self, session: Session, context: Context, statement: st.CreateMaterializedView
+    ) -> None:
+        schema, name = resolve(statement.name, context.catalog, context.namespace)
+        if self._changes.skip(session, statement.if_not_exists, schema, name):
+            return
+        item_id = self._env.catalog.allocate_ids()[0]
+        with self._env.ddl:
+            draft = self._views.draft(item_id, schema, name, context, statement)
+
+            def make(conn: Connection) -> Sequence[CatalogOp]:
+                ops: list[CatalogOp] = []
+                existing = self._env.state.find(schema, name)
+                if statement.or_replace and existing is not None:
+                    self._env.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)
+                    ops.append(DropItem(existing.id))
+                return [*ops, CreateItem(self._views.with_shards(conn, draft))]
+
+            try:
+                self._changes.commit(make, context.user)
+            finally:
+                self._views.release(draft)
+        for message in draft.notices:
+            session.notify(message)

@@ -1,0 +1,67 @@
+"""The steps of ingestions: what a source has read since its last step becomes one commit.
+
+Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
+"""
+
+from __future__ import annotations
+
+from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.external.source_states import SourceStates
+from slackwater.adapter.writing.group_commit import Rows
+from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.persist.client import PersistClient
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.ingestion import IngestionStep, Reached
+from slackwater.storage.progress import binding_rows
+
+
+class SourceSteps:
+    """Commits what ingestions have read."""
+
+    def __init__(
+        self, persist: PersistClient, catalog: DurableCatalog, states: SourceStates
+    ) -> None:
+        self._persist = persist
+        self._catalog = catalog
+        self._states = states
+
+    def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
+        """Commits the step of an ingestion that has `reached` so far, at one time.
+
+        In one transaction: the rows of all exports, the new binding of the remap, the state and
+        the statistics. Raises `StepSuperseded`, SLACKWATER_DEPENDENCY_DROPPED.
+        """
+        current = self._catalog.state
+        item = current.item(source_id)
+        appends: dict[int, Rows] = {}
+        for export, rows in step.updates.items():
+            target = _target(current, item, export)
+            if target is not None and target.shard_id is not None:
+                shard_id = target.shard_id
+                appends[shard_id] = written_ahead(self._persist, shard_id, rows)
+        for export, rows in step.errors.items():
+            target = _target(current, item, export)
+            errors_shard = None if target is None else target.errors_shard
+            if errors_shard is not None:
+                appends[errors_shard] = rows
+        if step.frontier != reached.frontier:
+            remap_shard, desc = _remap(current, item)
+            appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
+        self._states.commit(source_id, reached, step, appends)
+
+
+def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:
+    """The collection that an export of the source fills; None when it was dropped."""
+    if source.shard_id is not None:
+        return source
+    return state.items.get(GlobalId(source.details["exports"][export]))
+
+
+def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:
+    """The shard of the source's remap and its columns. Raises SLACKWATER_DEPENDENCY_DROPPED."""
+    progress = state.item(GlobalId(source.details["progress"]))
+    if progress.shard_id is None or progress.desc is None:
+        raise AssertionError(f"the progress relation {progress.id} has no shard")
+    return progress.shard_id, progress.desc

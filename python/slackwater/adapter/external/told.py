@@ -1,0 +1,34 @@
+"""What the storage controller tells the replica of this process, until it is carried out.
+
+The controller tells when its state changes, which is before the catalog shows the change. So
+commands wait, in their order, until whoever changes the catalog has them carried out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from slackwater.storage.controller.protocol import AllowCompaction, Command, RunIngestion, RunSink
+
+
+class Told:
+    """What the controller has told the replica and it has not carried out yet, in order."""
+
+    def __init__(self) -> None:
+        self._commands: deque[RunIngestion | RunSink | AllowCompaction] = deque()
+
+    def obey(self, command: Command) -> None:
+        """Takes a command, in any thread. Compaction itself is not the replica's work here."""
+        match command:
+            case RunIngestion() | RunSink():
+                self._commands.append(command)
+            case AllowCompaction(_, since) if since.is_empty:
+                self._commands.append(command)
+            case _:
+                pass
+
+    def take(self) -> Iterator[RunIngestion | RunSink | AllowCompaction]:
+        """The commands, each taken off when it is asked for; new ones come at the end."""
+        while self._commands:
+            yield self._commands.popleft()
