@@ -10,8 +10,8 @@ _HEADER = "-- name: "
 
 
 def read_script(name: str) -> Mapping[str, str]:
-    """The statements of ``<name>.sql`` beside this module, by their names, without semicolons."""
-    text = resources.files(__package__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    """The statements of ``sql/demo/<name>.sql``, by their names, without semicolons."""
+    text = resources.files("slackwater").joinpath("sql", "demo", f"{name}.sql").read_text(encoding="utf-8")
     statements = {}
     for block in text.split(_HEADER)[1:]:
         title, _, body = block.partition("\n")
