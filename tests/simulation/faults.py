@@ -234,6 +234,9 @@ class SimulatedBlobs:
         self.hazards.boundary("put done")
         return replace(blob, modified_ms=modified_ms)
 
+    def own(self, uri: str, directory: str) -> str | None:
+        return self.files.own(uri, directory)
+
     def settle(self, uris: Iterable[str]) -> None:
         self.hazards.boundary("settle")
         if self.hazards.strikes("blob"):
