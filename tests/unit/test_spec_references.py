@@ -52,7 +52,7 @@ def home(path):
     """The document that a number without a name belongs to."""
     if ROOT / path in DOCUMENTS.values():
         return path.stem
-    return "coordinator" if {"adapter", "sql"} & set(path.parts) else "controllers"
+    return "coordinator" if {"adapter", "planner", "sql"} & set(path.parts) else "controllers"
 
 
 def as_one_line(path, text):
