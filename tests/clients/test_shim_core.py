@@ -130,7 +130,7 @@ def plan_of(session: SparkSession, text: str) -> str:
 def test_service_file_activates_once(base: SparkSession) -> None:
     for session in (base, base.newSession()):
         parser = parser_of(session)
-        assert class_name(parser) == "org.apache.spark.sql.slackwater.SlackwaterParser"
+        assert class_name(parser) == "org.apache.spark.sql.slackwater.parser.SlackwaterParser"
         assert class_name(parser.delegate()).endswith("SparkSqlParser")
         assert session.conf.get("spark.sql.catalog.slackwater") == "io.slackwater.SlackwaterCatalog"
 
@@ -142,7 +142,7 @@ def test_extensions_are_installed_once_however_often_asked(base: SparkSession) -
         getattr(jvm.io.slackwater, name)().apply(extensions)
     plain = parser_of(base).delegate()
     parser = extensions.buildParser(base._jsparkSession, plain)
-    assert class_name(parser) == "org.apache.spark.sql.slackwater.SlackwaterParser"
+    assert class_name(parser) == "org.apache.spark.sql.slackwater.parser.SlackwaterParser"
     assert class_name(parser.delegate()).endswith("SparkSqlParser")
 
 
@@ -699,7 +699,7 @@ sys.stdin.read()
 
 
 def test_the_end_of_a_session_is_told(spark: SparkSession, env: Environment) -> None:
-    hooks = spark.sparkContext._jvm.org.apache.spark.sql.slackwater
+    hooks = spark.sparkContext._jvm.org.apache.spark.sql.slackwater.process
     handle = hooks.Sessions.coordinator(spark._jsparkSession)
     handle.closeSession("nobody")
     assert not env.starts()
