@@ -149,10 +149,9 @@ def test_extensions_are_installed_once_however_often_asked(base: SparkSession) -
 def test_every_method_of_the_parser_is_delegated(base: SparkSession) -> None:
     parser = parser_of(base)
     declared = {method.getName() for method in parser.getClass().getDeclaredMethods()}
-    interface = next(
-        i for i in parser.getClass().getInterfaces() if i.getName().endswith("ParserInterface")
-    )
-    modifier = base.sparkContext._jvm.java.lang.reflect.Modifier
+    reflection = base.sparkContext._jvm.java.lang
+    interface = reflection.Class.forName("org.apache.spark.sql.catalyst.parser.ParserInterface")
+    modifier = reflection.reflect.Modifier
     asked = {
         method.getName()
         for method in interface.getMethods()

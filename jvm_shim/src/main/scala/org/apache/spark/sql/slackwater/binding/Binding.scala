@@ -22,6 +22,7 @@ import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{BoundParts, BoundScan, ScanIdentity}
+import org.apache.spark.sql.slackwater.shims.V2Relation
 import org.apache.spark.sql.slackwater.write.RowLevel
 import org.apache.spark.sql.types.LongType
 
@@ -91,7 +92,7 @@ object Binding {
   private[slackwater] def concerns(plan: LogicalPlan): Boolean = {
     var found = false
     plan.foreachWithSubqueries {
-      case DataSourceV2Relation(Ours(_), _, _, _, _, _)         => found = true
+      case V2Relation(Ours(_))                                  => found = true
       case _: AsOf                                              => found = true
       case write: V2WriteCommand if Binding.isOurs(write.table) => found = true
       case node => if (node.expressions.exists(_.exists(_.isInstanceOf[MzNow]))) found = true
@@ -101,8 +102,8 @@ object Binding {
 
   private[slackwater] def isOurs(table: LogicalPlan): Boolean =
     EliminateSubqueryAliases(table) match {
-      case DataSourceV2Relation(Ours(_), _, _, _, _, _) => true
-      case _                                            => false
+      case V2Relation(Ours(_)) => true
+      case _                   => false
     }
 }
 
@@ -144,8 +145,8 @@ private[slackwater] abstract class PlanWalk {
     case write: V2WriteCommand if startsOwnExecution(write) =>
       // The query runs as an execution of its own, from the analyzed plan that Spark has kept.
       write.withNewQuery(LocalRelation(write.query.output))
-    case r @ DataSourceV2Relation(Ours(table), _, _, _, _, _) => relation(r, table, at)
-    case other                                                => descend(other, at)
+    case r @ V2Relation(Ours(table)) => relation(r, table, at)
+    case other                       => descend(other, at)
   }
 
   private def descend(plan: LogicalPlan, at: Option[ReadTime]): LogicalPlan =
@@ -160,7 +161,7 @@ private[slackwater] abstract class PlanWalk {
 
   private def operation(write: WriteDelta, at: Option[ReadTime]): LogicalPlan =
     EliminateSubqueryAliases(write.table) match {
-      case DataSourceV2Relation(Ours(table), _, _, _, _, _) =>
+      case V2Relation(Ours(table)) =>
         // The condition is in the query already; here it could only be optimised a second time.
         val bare = write.copy(condition = Literal.FalseLiteral, groupFilterCondition = None)
         rowLevel(descend(bare, at).asInstanceOf[WriteDelta], table)
@@ -257,14 +258,7 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
 
   override protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta =
     EliminateSubqueryAliases(write.table) match {
-      case r @ DataSourceV2Relation(
-            RowLevelOperationTable(t, operation: RowLevel),
-            _,
-            _,
-            _,
-            _,
-            _
-          ) =>
+      case r @ V2Relation(RowLevelOperationTable(t, operation: RowLevel)) =>
         val held = RowLevelOperationTable(t, operation.holding(bound.hold))
         write.copy(table = r.copy(table = held))
       case _ => write

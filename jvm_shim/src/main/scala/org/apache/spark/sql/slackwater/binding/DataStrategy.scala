@@ -2,10 +2,7 @@ package org.apache.spark.sql.slackwater.binding
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
-import org.apache.spark.sql.execution.datasources.v2.{
-  DataSourceV2Relation,
-  DataSourceV2ScanRelation
-}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.slackwater.scan.{
   BoundScan,
@@ -14,14 +11,15 @@ import org.apache.spark.sql.slackwater.scan.{
   SlotRows,
   SlotRowsExec
 }
+import org.apache.spark.sql.slackwater.shims.V2Relation
 
 /** Plans inline rows, and refuses what was never bound. */
 private[slackwater] object DataStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case InlineRows(label, output, rows) => Seq(InlineRowsExec(label, output, rows))
     case SlotRows(name, output)          => Seq(SlotRowsExec(name, output))
-    case DataSourceV2Relation(Ours(table), _, _, _, _, _) => throw DataErrors.unbound(table.name)
-    case scan: DataSourceV2ScanRelation                   =>
+    case V2Relation(Ours(table))         => throw DataErrors.unbound(table.name)
+    case scan: DataSourceV2ScanRelation  =>
       scan.relation.table match {
         case Ours(table) => throw DataErrors.unbound(table.name)
         case _           => Nil

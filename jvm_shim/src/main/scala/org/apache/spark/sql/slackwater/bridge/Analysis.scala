@@ -24,6 +24,7 @@ import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.Json
 import org.apache.spark.sql.slackwater.scan.PartIndex
+import org.apache.spark.sql.slackwater.shims.{V1Relation, V2Relation}
 
 /** What the coordinator wants to know about a query. */
 private[slackwater] object Analysis {
@@ -96,11 +97,10 @@ private[slackwater] object Analysis {
     def leaf(node: LogicalPlan): Unit = node match {
       case view: View if view.desc.identifier.catalog.contains(Sessions.catalogName) =>
         views += view.desc.identifier.database.toSeq :+ view.desc.identifier.table
-      case DataSourceV2Relation(Ours(table), _, _, _, _, _) => relations += table.id
-      case other: DataSourceV2Relation                      => foreign += other.name
-      case LogicalRelation(files: HadoopFsRelation, _, _, _, _)
-          if files.location.isInstanceOf[PartIndex] =>
-      case relation: LogicalRelation =>
+      case V2Relation(Ours(table))     => relations += table.id
+      case other: DataSourceV2Relation => foreign += other.name
+      case V1Relation(files: HadoopFsRelation) if files.location.isInstanceOf[PartIndex] =>
+      case relation: LogicalRelation                                                     =>
         foreign += relation.catalogTable.fold(relation.relation.toString)(
           _.identifier.unquotedString
         )

@@ -57,8 +57,8 @@ final case class AsOfClause(prefix: String, time: String, atLeast: Boolean) {
 
   private def isStatement(plan: LogicalPlan): Boolean = plan match {
     case _: Command | _: ParsedStatement | _: InsertIntoDir | _: CompoundBody => true
-    case Union(children, _, _) => children.exists(isStatement)
-    case _                     => false
+    case union: Union => union.children.exists(isStatement)
+    case _            => false
   }
 }
 

@@ -1,21 +1,20 @@
 package org.apache.spark.sql.slackwater.parser
 
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.parser._
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.internal.VariableSubstitution
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Errors, Json}
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.slackwater.shims.DelegatingParser
 
 /** Spark's parser, with Slackwater's statements and `AS OF` in front of it.
   *
   * A text that is not Slackwater's goes to `delegate` as it is, without a call of the coordinator.
   */
 class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
-    extends ParserInterface {
+    extends DelegatingParser {
 
   private val claims = new Claims(Sessions.inSlackwater(session), Sessions.isCatalog(session, _))
 
@@ -27,23 +26,6 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
 
   override def parseQuery(text: String): LogicalPlan =
     withAsOf(text, None)(delegate.parseQuery(text))(delegate.parseQuery(_))
-
-  override def parseExpression(text: String): Expression = delegate.parseExpression(text)
-
-  override def parseTableIdentifier(text: String): TableIdentifier =
-    delegate.parseTableIdentifier(text)
-
-  override def parseFunctionIdentifier(text: String): FunctionIdentifier =
-    delegate.parseFunctionIdentifier(text)
-
-  override def parseMultipartIdentifier(text: String): Seq[String] =
-    delegate.parseMultipartIdentifier(text)
-
-  override def parseTableSchema(text: String): StructType = delegate.parseTableSchema(text)
-
-  override def parseDataType(text: String): DataType = delegate.parseDataType(text)
-
-  override def parseRoutineParam(text: String): StructType = delegate.parseRoutineParam(text)
 
   private def statement(text: String, parameters: Option[ParameterContext])(
       spark: => LogicalPlan
