@@ -22,8 +22,14 @@ import org.apache.spark.sql.connector.write.{
 }
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, ObjectDescription}
 import org.apache.spark.sql.slackwater.scan.Sources
-import org.apache.spark.sql.slackwater.write.{Insert, InsertBuilder, RowLevel}
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.slackwater.write.{
+  Insert,
+  InsertBuilder,
+  RowLevel,
+  WholeRowColumn,
+  WriteTarget
+}
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A collection; `asOf` (milliseconds) pins the time at which it is read.
@@ -39,7 +45,8 @@ class SlackwaterTable(
     with SupportsWrite
     with SupportsMetadataColumns
     with SupportsRowLevelOperations
-    with TruncatableTable {
+    with TruncatableTable
+    with WriteTarget {
 
   override def id: String = description.id
   override def name: String = DataErrors.nameOf(description)
@@ -57,7 +64,7 @@ class SlackwaterTable(
   )
 
   /** The types that Spark computes with: CHAR and VARCHAR are annotated strings. */
-  def dataSchema: StructType = Sources.stored(description.schema)
+  override def dataSchema: StructType = Sources.stored(description.schema)
 
   override def metadataColumns: Array[MetadataColumn] =
     Array(new WholeRowColumn(dataSchema))
@@ -99,15 +106,4 @@ private final class UnboundScan(table: SlackwaterTable) extends Scan {
   override def readSchema: StructType = table.dataSchema
   override def description: String = s"${table.name}, not bound to a time"
   override def toBatch: Batch = throw DataErrors.unbound(table.name)
-}
-
-/** The whole row as one value: what UPDATE, DELETE and MERGE retract. */
-private final class WholeRowColumn(schema: StructType) extends MetadataColumn {
-  override def name: String = WholeRowColumn.Name
-  override def dataType: DataType = schema
-  override def isNullable: Boolean = false
-}
-
-private[slackwater] object WholeRowColumn {
-  val Name = "__row"
 }

@@ -3,12 +3,13 @@ package org.apache.spark.sql.slackwater.write
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow}
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.catalog.MetadataColumn
 import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write._
-import org.apache.spark.sql.slackwater.catalog.{SlackwaterTable, WholeRowColumn}
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.DataErrors
+import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** UPDATE, DELETE and MERGE as diffs: an old row goes with -1, a new one comes with +1.
@@ -16,7 +17,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
   * `hold` is what the statement reads under; the diffs are committed with it.
   */
 private[slackwater] final class RowLevel(
-    table: SlackwaterTable,
+    table: WriteTarget,
     override val command: RowLevelOperation.Command,
     hold: Option[Hold]
 ) extends RowLevelOperation
@@ -34,14 +35,14 @@ private[slackwater] final class RowLevel(
   }
 }
 
-private[slackwater] final class DiffWrite(table: SlackwaterTable, hold: Option[Hold])
+private[slackwater] final class DiffWrite(table: WriteTarget, hold: Option[Hold])
     extends DeltaWrite {
   override def description: String = s"diffs of ${table.name}"
   override def toString: String = description
   override def toBatch: DeltaBatchWrite = new DiffBatch(SparkSession.active, table, hold)
 }
 
-private final class DiffBatch(session: SparkSession, table: SlackwaterTable, hold: Option[Hold])
+private final class DiffBatch(session: SparkSession, table: WriteTarget, hold: Option[Hold])
     extends DeltaBatchWrite {
   private val write = new TableWrite(session, table, WriteMode.Diff)
   private lazy val sink = write.sink(InlineLimit.statement)
@@ -82,4 +83,15 @@ private final class DiffWriter(sink: RowSink#OpenSink, width: Int)
   override def commit(): WriterCommitMessage = sink.commit()
   override def abort(): Unit = sink.abort()
   override def close(): Unit = ()
+}
+
+/** The whole row as one value: what UPDATE, DELETE and MERGE retract. */
+private[slackwater] final class WholeRowColumn(schema: StructType) extends MetadataColumn {
+  override def name: String = WholeRowColumn.Name
+  override def dataType: DataType = schema
+  override def isNullable: Boolean = false
+}
+
+private[slackwater] object WholeRowColumn {
+  val Name = "__row"
 }

@@ -9,15 +9,23 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.connector.catalog.Table
 import org.apache.spark.sql.connector.write.{SupportsTruncate, V1Write, WriteBuilder}
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
-import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold}
 import org.apache.spark.sql.slackwater.process.Sessions
-import org.apache.spark.sql.slackwater.protocol.Wire
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, Wire}
 import org.apache.spark.sql.slackwater.scan.LocalRows
 import org.apache.spark.sql.sources.InsertableRelation
 import org.apache.spark.sql.types.{LongType, StructType}
+
+/** A collection that may be written. */
+private[slackwater] trait WriteTarget extends Table {
+  def coordinator: Coordinator
+
+  /** The types of the rows that a write brings. */
+  def dataSchema: StructType
+}
 
 /** How a write changes the table. */
 private[slackwater] sealed abstract class WriteMode(val name: String)
@@ -31,7 +39,7 @@ private[slackwater] object WriteMode {
 /** One statement's write of one table, from its id to its commit. */
 private[slackwater] final class TableWrite(
     session: SparkSession,
-    table: SlackwaterTable,
+    table: WriteTarget,
     mode: WriteMode
 ) {
   val id: String = UUID.randomUUID.toString
@@ -92,7 +100,7 @@ private[slackwater] object TableWrite {
 }
 
 /** `INSERT` and its overwriting forms, `TRUNCATE`, and DataFrame writes. */
-private[slackwater] final class InsertBuilder(table: SlackwaterTable)
+private[slackwater] final class InsertBuilder(table: WriteTarget)
     extends WriteBuilder
     with SupportsTruncate {
   private var mode: WriteMode = WriteMode.Append
@@ -103,7 +111,7 @@ private[slackwater] final class InsertBuilder(table: SlackwaterTable)
   override def build(): V1Write = new Insert(table, mode)
 }
 
-private[slackwater] final class Insert(table: SlackwaterTable, mode: WriteMode) extends V1Write {
+private[slackwater] final class Insert(table: WriteTarget, mode: WriteMode) extends V1Write {
   override def description: String = s"${mode.name} ${table.name}"
   override def toString: String = description
   override def toInsertableRelation: InsertableRelation = (data: DataFrame, _: Boolean) =>
@@ -113,7 +121,7 @@ private[slackwater] final class Insert(table: SlackwaterTable, mode: WriteMode) 
 private[slackwater] object Insert {
 
   /** Runs the query once, and writes its rows at the timestamp at which it read. */
-  def run(table: SlackwaterTable, mode: WriteMode, query: QueryExecution): Unit = {
+  def run(table: WriteTarget, mode: WriteMode, query: QueryExecution): Unit = {
     val session = query.sparkSession
     val scope = new BindScope(Some(table.id))
     try {
@@ -130,7 +138,7 @@ private[slackwater] object Insert {
   }
 
   /** Leaves the table empty. */
-  def nothing(table: SlackwaterTable): Unit = {
+  def nothing(table: WriteTarget): Unit = {
     val write = new TableWrite(SparkSession.active, table, WriteMode.Overwrite)
     val _ = write.commit(None, Nil, throw new IllegalStateException("no rows need no file"))
   }
