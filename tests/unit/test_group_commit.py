@@ -120,6 +120,33 @@ def test_a_write_id_has_one_effect():
     assert len(log.updates) == 1
 
 
+@pytest.mark.parametrize("again", ["an outage", "a commit"])
+def test_a_repeated_write_is_readable_before_it_is_answered(again):
+    """The answer to the first try was lost after the commit, when nobody could read it yet."""
+    failing = []
+
+    def fail():
+        if failing:
+            raise failing.pop()
+
+    log = MemoryLog(before=fail, after=fail)
+    with running(log) as (committer, oracle):
+        write = a_write(1)
+        failing.append(outage())
+        log.before = lambda: None
+        assert failure(committer.submit(write)) == "SLACKWATER_METASTORE_UNAVAILABLE"
+        assert len(log.updates) == 1
+        if again == "an outage":
+            log.before = fail
+            failing.append(outage())
+        readable = []
+        oracle_of_answer = committer.submit(write)
+        oracle_of_answer.add_done_callback(lambda _: readable.append(oracle.read_ts()))
+        timestamp = oracle_of_answer.result(WAIT_S).timestamp
+        assert readable[0] >= timestamp
+        assert log.visible(oracle.read_ts()) == [(1, 1)]
+
+
 def test_a_failing_step_fails_its_own_write_only():
     gate = Gate()
     log = MemoryLog(before=gate)

@@ -243,6 +243,18 @@ class GroupCommitter:
             self._changed.notify_all()
             return True
 
+    def written(self, write_id: str) -> WriteResult | None:
+        """What the write did, if it was committed; then it is readable when this returns.
+
+        None: it has not been committed, and what nobody submits again never will be, unless it is
+        on its way now. Raises SLACKWATER_METASTORE_UNAVAILABLE.
+        """
+        earlier = self._log.written(write_id)
+        if earlier is not None:
+            # The commit may have lost its answer, and then nobody has said yet that it is readable.
+            self._oracle.apply_write(earlier.timestamp)
+        return earlier
+
     def lock(self, shard_ids: frozenset[int], owner: str, wait_ms: int | None = None) -> None:
         """Waits until no other owner's write to `shard_ids` can commit before `release(owner)`.
 
@@ -346,7 +358,7 @@ class GroupCommitter:
         fresh = []
         try:
             for entry in entries:
-                earlier = self._log.written(entry.write.write_id)
+                earlier = self.written(entry.write.write_id)
                 if earlier is None:
                     fresh.append(entry)
                 else:

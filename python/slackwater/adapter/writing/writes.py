@@ -106,7 +106,7 @@ class Writes:
 
     def _of_an_earlier_coordinator(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
-        earlier = self._env.persist.written(write_id)
+        earlier = self._env.committer.written(write_id)
         if earlier is None:
             raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="What this statement read")
         return _answer(earlier)
