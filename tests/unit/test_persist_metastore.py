@@ -325,9 +325,11 @@ def test_an_outcome_that_cannot_be_looked_up_stays_unknown(env, after, reason):
     break_next_commit(env.engine, after=after)
     append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
     write = {"w": WriteResult(0, 1, 0)}
-    with look_ups_fail(env.engine, reason) as away:
-        with pytest.raises(SlackwaterError, match="is not known") as told:
-            client.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
+    with (
+        look_ups_fail(env.engine, reason) as away,
+        pytest.raises(SlackwaterError, match="is not known") as told,
+    ):
+        client.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
     assert told.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
     assert client.written("w") == (write["w"] if after else None)
     assert client.state(shard).upper == int(after)

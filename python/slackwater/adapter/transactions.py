@@ -11,10 +11,10 @@ Source: spec coordinator 1.9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 
 W = TypeVar("W")
@@ -30,10 +30,11 @@ class Open(Generic[W]):
     """A block.
 
     `read_timestamp` is set by its first read that chose a time; `writes` are in the order of
-    their statements. Never both.
+    their statements. Never both. `isolation` is the level that BEGIN named, in its canonical form.
     """
 
     read_only: bool = False
+    isolation: str | None = None
     read_timestamp: Timestamp | None = None
     writes: tuple[W, ...] = ()
 
@@ -64,13 +65,22 @@ def read_time(transaction: Transaction[W]) -> Timestamp | None:
     return transaction.read_timestamp if isinstance(transaction, Open) else None
 
 
-def begin(transaction: Transaction[W], *, read_only: bool = False) -> Open[W]:
+def isolation(transaction: Transaction[W]) -> str | None:
+    """The isolation level of the block, if it has one of its own."""
+    return transaction.isolation if isinstance(transaction, Open) else None
+
+
+def begin(
+    transaction: Transaction[W], *, read_only: bool = False, isolation: str | None = None
+) -> Open[W]:
     """BEGIN; inside a block it changes nothing.
 
     Raises SLACKWATER_FAILED_TRANSACTION or SLACKWATER_TRANSACTION_LOST.
     """
     refuse_if_failed(transaction)
-    return transaction if isinstance(transaction, Open) else Open(read_only=read_only)
+    if isinstance(transaction, Open):
+        return transaction
+    return Open(read_only=read_only, isolation=isolation)
 
 
 def commit(transaction: Transaction[W]) -> tuple[W, ...]:
@@ -124,7 +134,7 @@ def record_read(transaction: Transaction[W], timestamp: Timestamp) -> Transactio
     """The state after a read at `timestamp`, the time of all later reads of the block."""
     if not isinstance(transaction, Open) or transaction.read_timestamp is not None:
         return transaction
-    return Open(transaction.read_only, timestamp, transaction.writes)
+    return replace(transaction, read_timestamp=timestamp)
 
 
 def add_write(transaction: Transaction[W], write: W) -> Open[W]:
@@ -137,12 +147,28 @@ def add_write(transaction: Transaction[W], write: W) -> Open[W]:
     if not isinstance(transaction, Open):
         raise AssertionError("only a block buffers its writes")
     if transaction.read_only or transaction.read_timestamp is not None:
-        raise user_error("SLACKWATER_READ_ONLY_TRANSACTION")
-    return Open(False, None, (*transaction.writes, write))
+        raise _read_only(transaction)
+    return replace(transaction, writes=(*transaction.writes, write))
+
+
+def check_write_outside_block(transaction: Transaction[W], statement: str) -> None:
+    """For writes that no block takes: UPDATE, DELETE, MERGE, INSERT ... SELECT, INSERT OVERWRITE.
+
+    Raises SLACKWATER_READ_ONLY_TRANSACTION in a READ ONLY block, else what `check_outside_block`
+    does.
+    """
+    if isinstance(transaction, Open) and transaction.read_only:
+        raise _read_only(transaction)
+    check_outside_block(transaction, statement)
+
+
+def _read_only(transaction: Open[W]) -> SlackwaterError:
+    reason = "it began as READ ONLY" if transaction.read_only else "it has read"
+    return user_error("SLACKWATER_READ_ONLY_TRANSACTION", reason=reason)
 
 
 def check_outside_block(transaction: Transaction[W], statement: str) -> None:
-    """For statements that no block takes: DDL, UPDATE, DELETE, MERGE, INSERT ... SELECT, SUBSCRIBE.
+    """For statements that no block takes, like DDL and SUBSCRIBE.
 
     `statement` names the kind, for the message. Raises SLACKWATER_FAILED_TRANSACTION or
     SLACKWATER_TRANSACTION_STATEMENT.

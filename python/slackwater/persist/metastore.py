@@ -264,9 +264,7 @@ class _Unsettled(Generic[T]):
 def _raise_if_final(engine: Engine, error: DBAPIError) -> None:
     """Raises for a failure that waiting does not help with. Nothing was written."""
     if _disk_is_full(error):
-        raise user_error(
-            "SLACKWATER_NO_SPACE", what="the metastore", path=_place(engine)
-        ) from None
+        raise user_error("SLACKWATER_NO_SPACE", what="the metastore", path=_place(engine)) from None
     if not _is_gone(error):
         raise error
 

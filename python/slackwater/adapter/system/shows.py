@@ -90,7 +90,7 @@ class Shows:
     def _value(session: Session, variable: variables.Variable) -> str:
         if variable.name == "mz_version":
             return f"v{VERSION} (slackwater)"
-        return session.values.get(variable.name, variable.default)
+        return session.variable(variable.name)
 
     def _listing(
         self, session: Session, context: Context, statement: st.Show

@@ -18,7 +18,7 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Session
-from slackwater.adapter.transactions import add_write, check_outside_block, in_block
+from slackwater.adapter.transactions import add_write, check_write_outside_block, in_block
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.group_commit import PartsAt, Rows, Write, at_time, count_changes
 from slackwater.persist.blobs import uniform_file
@@ -55,10 +55,7 @@ class Writes:
                 return self._of_an_earlier_coordinator(write_id)
             item = self._table(GlobalId(body["table"]))
             buffered = self._buffered(item, body)
-            if in_block(session.transaction):
-                if hold is not None or body["mode"] != "append":
-                    check_outside_block(session.transaction, "A write that reads or replaces rows")
-                session.transaction = add_write(session.transaction, buffered)
+            if self._is_buffered_in_block(session, buffered, body["mode"], hold):
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
             if body["mode"] == "overwrite" and hold is None:
                 hold = self._reads.lock_for_write(session, item.id)
@@ -66,6 +63,21 @@ class Writes:
         finally:
             if hold is not None:
                 self._reads.release(hold)
+
+    @staticmethod
+    def _is_buffered_in_block(
+        session: Session, write: BufferedWrite, mode: str, hold: str | None
+    ) -> bool:
+        """Keeps the write for COMMIT, if a block is open."""
+        with session.lock:
+            if not in_block(session.transaction):
+                return False
+            if hold is not None or mode != "append":
+                check_write_outside_block(
+                    session.transaction, "A write that reads or replaces rows"
+                )
+            session.transaction = add_write(session.transaction, write)
+            return True
 
     def commit(
         self, writes: Sequence[BufferedWrite], write_id: str, owner: str | None
