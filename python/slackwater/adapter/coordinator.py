@@ -375,10 +375,12 @@ class Coordinator:
     # Catalog
 
     def _namespaces(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._env.persist.confirm_leadership()
         schemas = sorted(self._env.state.schemas.values(), key=lambda schema: schema.name)
         return {"namespaces": [{"name": s.name, "comment": s.comment} for s in schemas]}
 
     def _list(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._env.persist.confirm_leadership()
         schema = self._env.state.schema(_schema(body["namespace"]))
         items = self._env.state.items_in(schema.name)
         return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
@@ -388,7 +390,11 @@ class Coordinator:
         if len(namespace) != 1:
             return None
         item = self._env.state.find(namespace[0], body["name"])
-        return None if item is None else object_json(item)
+        if item is None:
+            # What is there is found out about when it is bound; what is not is not asked for again.
+            self._env.persist.confirm_leadership()
+            return None
+        return object_json(item)
 
     def _create_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
         self._definitions.objects.create_namespace(

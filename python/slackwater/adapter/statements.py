@@ -283,6 +283,7 @@ class Statements:
         items: Sequence[CatalogItem] = [self._env.item(GlobalId(i)) for i in analysis.relations]
         as_of = statement.query.as_of
         when = Immediately() if as_of is None else self._subscriptions.evaluate(as_of)
+        self._env.persist.confirm_leadership()
         explanation = TimestampExplanation(
             determination=self._reads.determination(
                 session, items, when, depends_on_time=analysis.uses_mz_now

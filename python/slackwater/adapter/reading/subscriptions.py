@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -16,7 +16,7 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.cursors import Cursor
-from slackwater.adapter.reading.feeds import CollectionFeed, Feed, QueryFeed
+from slackwater.adapter.reading.feeds import CollectionFeed, Feed, FeedHold, QueryFeed
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.results import Result
 from slackwater.adapter.sessions import Context, Session
@@ -216,33 +216,25 @@ class Subscriptions:
     def _open(self, session: Session, context: Context, statement: st.Subscribe) -> Subscription:
         desc, items, text = self._target(context, statement)
         when = Immediately() if statement.as_of is None else self.evaluate(statement.as_of)
-        determination = self._reads.determination(session, items, when)
-        as_of = determination.timestamp
         up_to = (
             TIMESTAMP_MAX if statement.up_to is None else self._milliseconds(statement.up_to.text)
         )
-        check_bounds(as_of, up_to)
+        # Before the time is chosen: what it is chosen from must not move away.
+        hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
+        try:
+            self._env.persist.confirm_leadership()
+            as_of = self._reads.determination(session, items, when).timestamp
+            check_bounds(as_of, up_to)
+            hold.release(as_of)
+            spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
+        except BaseException:
+            hold.release(None)
+            raise
         if up_to == as_of:
             session.notify("AS OF and UP TO are the same time, so the answer is empty.")
-        holder = Holder(HoldKind.SUBSCRIPTION, session.session_id)
-        feed: Feed
-        if text is None:
-            feed = CollectionFeed(self._env, items[0], as_of, holder)
-        else:
-            feed = QueryFeed(
-                self._env,
-                text,
-                context.catalog,
-                context.namespace,
-                desc,
-                [item.id for item in items],
-                as_of,
-                holder,
-            )
-        spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
         return Subscription(
             env=self._env,
-            feed=feed,
+            feed=self._feed(context, desc, items, text, hold),
             output=SubscribeFormat(spec, desc),
             as_of=as_of,
             up_to=up_to,
@@ -250,6 +242,19 @@ class Subscriptions:
             reads=tuple(item.id for item in items),
             created_ms=self._env.now(),
         )
+
+    def _feed(
+        self,
+        context: Context,
+        desc: RelationDesc,
+        items: Sequence[CatalogItem],
+        text: str | None,
+        hold: FeedHold,
+    ) -> Feed:
+        if text is None:
+            return CollectionFeed(self._env, items[0], hold)
+        inputs = [item.id for item in items]
+        return QueryFeed(self._env, text, context.catalog, context.namespace, desc, inputs, hold)
 
     def _target(
         self, context: Context, statement: st.Subscribe
