@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from slackwater.adapter.sessions import Session
 from slackwater.adapter.transactions import add_write, check_write_outside_block, in_block
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.group_commit import PartsAt, Rows, Write, at_time, count_changes
+from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, Uniform
@@ -28,6 +30,7 @@ from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage.controller.holds import Holder, HoldKind
 
 
 class Writes:
@@ -54,28 +57,46 @@ class Writes:
             if hold is not None and not self._reads.is_open(hold):
                 return self._of_an_earlier_coordinator(write_id)
             item = self._table(GlobalId(body["table"]))
+            mode: str = body["mode"]
+            if hold is not None or mode != "append":
+                check_write_outside_block(
+                    session.transaction, "A write that reads or replaces rows"
+                )
+            if mode == "overwrite":
+                hold = hold or self._reads.lock_for_write(session, item.id)
+                return _answer(self._replace(session, item, body, hold))
             buffered = self._buffered(item, body)
-            if self._is_buffered_in_block(session, buffered, body["mode"], hold):
+            if mode == "append" and self._is_buffered_in_block(session, buffered):
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
-            if body["mode"] == "overwrite" and hold is None:
-                hold = self._reads.lock_for_write(session, item.id)
             return _answer(self.commit((buffered,), write_id, hold))
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
+    def _replace(
+        self, session: Session, item: CatalogItem, body: Mapping[str, Any], owner: str
+    ) -> WriteResult:
+        """Puts the rows in the place of all that the table has.
+
+        What it has is found out here, in the thread of the statement: its lock keeps everybody from
+        changing it, and its hold keeps the files.
+        """
+        held = self._env.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
+        try:
+            added = self._buffered(item, body)
+            shard_id = self._shard(item)
+            removed = self._env.persist.negation(shard_id, self._env.persist.upper(shard_id))
+            both = self._both(shard_id, removed.at, added.rows)
+            return self.commit((replace(added, rows=both),), body["write_id"], owner)
+        finally:
+            self._env.storage.release(held)
+
     @staticmethod
-    def _is_buffered_in_block(
-        session: Session, write: BufferedWrite, mode: str, hold: str | None
-    ) -> bool:
+    def _is_buffered_in_block(session: Session, write: BufferedWrite) -> bool:
         """Keeps the write for COMMIT, if a block is open."""
         with session.lock:
             if not in_block(session.transaction):
                 return False
-            if hold is not None or mode != "append":
-                check_write_outside_block(
-                    session.transaction, "A write that reads or replaces rows"
-                )
             session.transaction = add_write(session.transaction, write)
             return True
 
@@ -95,13 +116,19 @@ class Writes:
         future = self._env.committer.submit(
             Write(
                 write_id=write_id,
-                appends=appends,
+                appends={shard_id: self._ahead(shard_id, r) for shard_id, r in appends.items()},
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
                 owner=owner,
             )
         )
         return future.result()
+
+    def _ahead(self, shard_id: int, rows: Rows) -> Rows:
+        """The statements of a block together may be too much for the committing thread to write."""
+        if not isinstance(rows, pa.Table):
+            return rows
+        return written_ahead(self._env.persist, shard_id, rows)
 
     def _both(self, shard_id: int, first: Rows, second: Rows) -> Rows:
         if isinstance(first, pa.Table) and isinstance(second, pa.Table):
@@ -164,14 +191,13 @@ class Writes:
         inserted, deleted = count_changes(rows)
         inserted += sum(count for _, diff, count in files if diff > 0)
         deleted += sum(count for _, diff, count in files if diff < 0)
-        if not files and mode != "overwrite":
+        if not files:
             return BufferedWrite(item.id, item.full_name, rows, inserted, deleted)
         inline = self._parts(shard_id, rows)
 
         def parts_at(time: Timestamp) -> tuple[NewPart, ...]:
-            removed = self._env.persist.negation(shard_id, time) if mode == "overwrite" else ()
             added = (_uniform(body, diff, count, time) for body, diff, count in files)
-            return (*removed, *inline(time), *added)
+            return (*inline(time), *added)
 
         return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
 
