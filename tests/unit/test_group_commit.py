@@ -310,3 +310,24 @@ def test_in_any_weather_nothing_is_lost_doubled_or_read_too_late(seed):
         final = log.visible(oracle.read_ts())
     assert sorted(final) == sorted(acknowledged)
     assert len(acknowledged) == 90
+
+
+@pytest.mark.parametrize("limits", [{"max_waiting": 3}, {"max_waiting_bytes": 40}])
+def test_what_waits_is_bounded_and_the_error_says_so(limits):
+    log = MemoryLog()
+    settings = CommitSettings(tick_ms=600_000, **limits)
+    with running(log, settings=settings) as (committer, _):
+        committer.lock(frozenset({1}), "slow")
+        large = a_write(*range(1000))
+        waiting = [committer.submit(w) for w in (large, a_write(1), a_write(2), a_write(3))]
+        refused = [f for f in waiting if f.done()]
+        assert refused
+        assert {failure(f) for f in refused} == {"SLACKWATER_TOO_MANY_REQUESTS"}
+        assert committer.submit(large) is waiting[0]
+        committer.release("slow")
+        for future in waiting:
+            if future not in refused:
+                future.result(WAIT_S)
+        assert committer.submit(a_write(4)).result(WAIT_S).inserted == 1
+        committer.lock(frozenset({1}), "again")
+        committer.release("again")

@@ -9,6 +9,7 @@ import pytest
 from tests.support.coordination import Place
 from tests.support.metastore_faults import Outage
 
+from slackwater.adapter import transactions
 from slackwater.adapter.time.selection import Immediately
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -179,6 +180,38 @@ def test_a_read_only_block_refuses_every_write(place):
         place.sql("ROLLBACK")
     place.write("t", {"k": 2})
     assert keys(place) == [2]
+
+
+def test_what_a_block_has_written_is_bounded(place, monkeypatch):
+    monkeypatch.setattr(transactions, "BLOCK_LIMIT_BYTES", 10_000)
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    for k in range(20):
+        place.write("t", *({"k": k} for _ in range(20)), mode="append")
+    assert refusal(lambda: place.write("t", *({"k": 1} for _ in range(600)), mode="append")) == (
+        "SLACKWATER_TOO_LARGE",
+        "54000",
+    )
+    place.sql("ROLLBACK")
+    assert keys(place) == []
+
+
+def test_a_column_that_is_added_while_a_block_is_open(place):
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    place.write("t", {"k": 1}, mode="append")
+    place.coordinator.calls()["/v1/catalog/alter_table"](
+        {
+            "namespace": ["default"],
+            "name": "t",
+            "changes": [
+                {"add_column": {"name": ["v"], "type": "string", "nullable": True}},
+            ],
+        }
+    )
+    place.write("t", {"k": 2, "v": "b"}, mode="append")
+    place.sql("COMMIT")
+    assert place.rows("t") == [{"k": 1, "v": None}, {"k": 2, "v": "b"}]
 
 
 # COMMIT carries an id

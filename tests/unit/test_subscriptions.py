@@ -1,9 +1,12 @@
 """Subscriptions and cursors without Spark: what time they have, and who may answer."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from tests.support.coordination import Place, wall_clock_ms
 
 from slackwater.persist.leadership import Fenced
+from slackwater.repr.errors import SlackwaterError
 
 
 @pytest.fixture
@@ -75,3 +78,31 @@ def test_who_does_not_lead_any_more_answers_nothing(env, call):
     with pytest.raises(Fenced):
         CALLS[call](place)
     place.coordinator.close()
+
+
+def test_two_threads_that_fetch_get_each_row_once(place):
+    place.table("t", k="long")
+    place.write("t", *({"k": k} for k in range(80)))
+    place.sql("DECLARE c CURSOR FOR SUBSCRIBE t")
+    with ThreadPoolExecutor(4) as pool:
+        fetched = [row for rows in pool.map(place.sql, ["FETCH 2 c"] * 40) for row in rows]
+    assert sorted(row["k"] for row in fetched) == list(range(80))
+
+
+def test_what_a_cursor_keeps_is_bounded(place):
+    place.table("t", k="long")
+    place.write("t", *({"k": k} for k in range(1000)))
+    place.sql("DECLARE small CURSOR FOR SUBSCRIBE t")
+    place.sql("DECLARE large CURSOR FOR SUBSCRIBE t")
+    assert len(place.sql("FETCH ALL large")) == 1000
+    place.sql("SET max_query_result_size = '10 kB'")
+    for _ in range(2):
+        with pytest.raises(SlackwaterError) as told:
+            place.sql("FETCH 1 small")
+        assert (told.value.condition, told.value.sqlstate) == ("SLACKWATER_RESULT_SIZE", "53200")
+    place.write("t", {"k": -1})
+    assert [row["k"] for row in place.sql("FETCH ALL large")] == [-1]
+    assert place.sql("SHOW max_query_result_size") == [{"max_query_result_size": "10240 B"}]
+    for wrong in ("0", "a lot", "-1", "1 TB"):
+        with pytest.raises(SlackwaterError, match="SLACKWATER_INVALID_VARIABLE"):
+            place.sql(f"SET max_query_result_size = '{wrong}'")

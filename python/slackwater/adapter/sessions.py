@@ -100,6 +100,11 @@ class Session:
         own = isolation(self.transaction) if name == "transaction_isolation" else None
         return own or self.values.get(name, variables.VARIABLES[name].default)
 
+    @property
+    def result_limit_bytes(self) -> int:
+        """The most that an answer, or what is kept for one, may have."""
+        return variables.size_bytes(self.variable("max_query_result_size"))
+
     def notify(self, message: str, severity: str = "NOTICE", code: str = "00000") -> None:
         notice = Notice(severity, code, message)
         with self.lock:

@@ -13,7 +13,7 @@ from slackwater.adapter.catalog.definitions.dispatch import Definitions
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
 from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.cursors import Cursor
+from slackwater.adapter.reading.cursors import Cursor, in_turn
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.results import Result, done, rows, strings
 from slackwater.adapter.reading.subscriptions import Subscriptions
@@ -265,13 +265,19 @@ class Statements:
             case st.DeclareCursor(name=name, statement=of):
                 if name in session.cursors:
                     raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
-                session.cursors[name] = self._subscriptions.declare(session, context, name, of)
+                opened = self._subscriptions.declare(session, context, name, of)
+                if session.cursors.setdefault(name, opened) is not opened:
+                    opened.close()
+                    raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
                 return done()
             case st.Fetch(cursor=name, count=count, timeout_ms=timeout_ms):
-                return _cursor(session, name).fetch(count, timeout_ms, cancellation)
+                cursor = _cursor(session, name)
+                with in_turn(cursor, cancellation):
+                    return cursor.fetch(count, timeout_ms, cancellation)
             case st.CloseCursor(name=name):
-                _cursor(session, name).close()
-                del session.cursors[name]
+                cursor = _cursor(session, name)
+                session.cursors.pop(name, None)
+                cursor.close()
                 return done()
 
     def _explain_timestamp(

@@ -19,6 +19,9 @@ from slackwater.repr.frontier import Timestamp
 
 W = TypeVar("W")
 
+BLOCK_LIMIT_BYTES = 256 * 1024 * 1024
+"""The most that the rows of one block may take in memory until COMMIT."""
+
 
 @dataclass(frozen=True, slots=True)
 class Idle:
@@ -26,17 +29,36 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Buffered(Generic[W]):
+    """A write of a block, those before it, and what they take together."""
+
+    write: W
+    before: Buffered[W] | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Open(Generic[W]):
     """A block.
 
-    `read_timestamp` is set by its first read that chose a time; `writes` are in the order of
-    their statements. Never both. `isolation` is the level that BEGIN named, in its canonical form.
+    `read_timestamp` is set by its first read that chose a time; `last` is its last write. Never
+    both. `isolation` is the level that BEGIN named, in its canonical form.
     """
 
     read_only: bool = False
     isolation: str | None = None
     read_timestamp: Timestamp | None = None
-    writes: tuple[W, ...] = ()
+    last: Buffered[W] | None = None
+
+    @property
+    def writes(self) -> tuple[W, ...]:
+        """The writes in the order of their statements."""
+        found = []
+        each = self.last
+        while each is not None:
+            found.append(each.write)
+            each = each.before
+        return tuple(reversed(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +114,8 @@ def commit(transaction: Transaction[W]) -> tuple[W, ...]:
     SLACKWATER_TRANSACTION_LOST.
     """
     match transaction:
-        case Open(writes=writes):
-            return writes
+        case Open():
+            return transaction.writes
         case Lost():
             raise user_error("SLACKWATER_TRANSACTION_LOST")
         case _:
@@ -125,7 +147,7 @@ def check_read(transaction: Transaction[W], relation: str) -> Timestamp | None:
     refuse_if_failed(transaction)
     if not isinstance(transaction, Open):
         return None
-    if transaction.writes:
+    if transaction.last is not None:
         raise user_error("SLACKWATER_WRITE_ONLY_TRANSACTION", objectName=relation)
     return transaction.read_timestamp
 
@@ -137,18 +159,27 @@ def record_read(transaction: Transaction[W], timestamp: Timestamp) -> Transactio
     return replace(transaction, read_timestamp=timestamp)
 
 
-def add_write(transaction: Transaction[W], write: W) -> Open[W]:
-    """The block with `write` buffered.
+def add_write(transaction: Transaction[W], write: W, size_bytes: int = 0) -> Open[W]:
+    """The block with `write` buffered, which takes `size_bytes` of memory.
 
-    Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_READ_ONLY_TRANSACTION after a read or in a
-    READ ONLY block. Not to be called outside a block, where a write commits by itself.
+    Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_TOO_LARGE beyond `BLOCK_LIMIT_BYTES`;
+    SLACKWATER_READ_ONLY_TRANSACTION after a read or in a READ ONLY block. Not to be called outside
+    a block, where a write commits by itself.
     """
     refuse_if_failed(transaction)
     if not isinstance(transaction, Open):
         raise AssertionError("only a block buffers its writes")
     if transaction.read_only or transaction.read_timestamp is not None:
         raise _read_only(transaction)
-    return replace(transaction, writes=(*transaction.writes, write))
+    total = size_bytes + (0 if transaction.last is None else transaction.last.size_bytes)
+    if total > BLOCK_LIMIT_BYTES:
+        raise user_error(
+            "SLACKWATER_TOO_LARGE",
+            what="What this transaction has written",
+            limit=str(BLOCK_LIMIT_BYTES),
+            advice="ROLLBACK, and write less in one transaction, or by one INSERT ... SELECT.",
+        )
+    return replace(transaction, last=Buffered(write, transaction.last, total))
 
 
 def check_write_outside_block(transaction: Transaction[W], statement: str) -> None:

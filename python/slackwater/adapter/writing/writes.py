@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +20,14 @@ from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.transactions import add_write, check_write_outside_block, in_block
 from slackwater.adapter.writing.buffered import BufferedWrite
-from slackwater.adapter.writing.group_commit import PartsAt, Rows, Write, at_time, count_changes
+from slackwater.adapter.writing.group_commit import (
+    PartsAt,
+    Rows,
+    Write,
+    at_time,
+    concatenated,
+    count_changes,
+)
 from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
@@ -86,8 +92,8 @@ class Writes:
             added = self._buffered(item, body)
             shard_id = self._shard(item)
             removed = self._env.persist.negation(shard_id, self._env.persist.upper(shard_id))
-            both = self._both(shard_id, removed.at, added.rows)
-            return self.commit((replace(added, rows=both),), body["write_id"], owner)
+            taken = BufferedWrite(item.id, item.full_name, removed.at, 0, 0)
+            return self.commit((taken, added), body["write_id"], owner)
         finally:
             self._env.storage.release(held)
 
@@ -97,26 +103,23 @@ class Writes:
         with session.lock:
             if not in_block(session.transaction):
                 return False
-            session.transaction = add_write(session.transaction, write)
+            session.transaction = add_write(session.transaction, write, write.size_bytes)
             return True
 
     def commit(
         self, writes: Sequence[BufferedWrite], write_id: str, owner: str | None
     ) -> WriteResult:
         """Commits all `writes` at one timestamp."""
-        appends: dict[int, Rows] = {}
+        appends: dict[int, list[Rows]] = {}
         for write in writes:
             item = self._env.state.items.get(write.table)
             if item is None or item.shard_id is None:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=write.name)
-            before = appends.get(item.shard_id)
-            appends[item.shard_id] = (
-                write.rows if before is None else self._both(item.shard_id, before, write.rows)
-            )
+            appends.setdefault(item.shard_id, []).append(write.rows)
         future = self._env.committer.submit(
             Write(
                 write_id=write_id,
-                appends={shard_id: self._ahead(shard_id, r) for shard_id, r in appends.items()},
+                appends={shard: self._together(shard, each) for shard, each in appends.items()},
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
                 owner=owner,
@@ -124,17 +127,18 @@ class Writes:
         )
         return future.result()
 
-    def _ahead(self, shard_id: int, rows: Rows) -> Rows:
-        """The statements of a block together may be too much for the committing thread to write."""
-        if not isinstance(rows, pa.Table):
-            return rows
-        return written_ahead(self._env.persist, shard_id, rows)
+    def _together(self, shard_id: int, rows: Sequence[Rows]) -> Rows:
+        """All that is written to one shard.
 
-    def _both(self, shard_id: int, first: Rows, second: Rows) -> Rows:
-        if isinstance(first, pa.Table) and isinstance(second, pa.Table):
-            return pa.concat_tables([first, second])
-        each = [self._parts(shard_id, rows) for rows in (first, second)]
-        return lambda time: tuple(part for parts_at in each for part in parts_at(time))
+        Together the statements of a block may be too much for the committing thread to write.
+        """
+        tables = [each for each in rows if isinstance(each, pa.Table)]
+        others = [each for each in rows if not isinstance(each, pa.Table)]
+        wholes = concatenated(tables)
+        if len(wholes) == 1 and not others:
+            return written_ahead(self._env.persist, shard_id, wholes[0])
+        others.extend(self._parts(shard_id, whole) for whole in wholes)
+        return lambda time: tuple(part for parts_at in others for part in parts_at(time))
 
     def _parts(self, shard_id: int, rows: Rows) -> PartsAt:
         if not isinstance(rows, pa.Table):
