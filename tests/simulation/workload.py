@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.simulation.ledger import Insert
+from tests.simulation.ledger import COUNTED, Insert
 from tests.simulation.world import Lost, World
 from tests.support.coordination import Place
 
@@ -118,6 +118,10 @@ class Clients:
         """Follows a table for a while."""
         self._now_and_then(4.0, self._subscribe)
 
+    def count(self) -> None:
+        """Reads a number and writes the next one, in one statement."""
+        self._now_and_then(1.0, self._count)
+
     def define(self) -> None:
         """Creates, alters and drops."""
         self._now_and_then(1.5, self._define)
@@ -128,6 +132,7 @@ class Clients:
         for name, create in {
             "t1": self._new_table("t1"),
             "t2": self._new_table("t2"),
+            COUNTED: self._new_table(COUNTED),
             "ticks": self._new_source("ticks"),
             "kv": lambda place: place.sql(f"CREATE SOURCE kv FROM {KEY_VALUE}"),
             "out": lambda place: place.sql(
@@ -221,6 +226,54 @@ class Clients:
             self.world.scheduler.fail(f"I8: {insert} was repeated, and it is at {time}")
         insert.done, insert.refused, insert.time = True, False, time
         return True
+
+    # Statements that read and write
+
+    def _count(self) -> None:
+        """The next number; asked again with the same request when no answer came."""
+        rng, ledger = self.world.scheduler.rng, self.world.ledger
+        least, request = ledger.counted, dict[str, Any]()
+        ledger.doubtful += 1
+        for _ in range(rng.choice((1, 2, 4))):
+            try:
+                self.world.call("count", lambda place: self._next_number(place, request, least))
+            except Lost:
+                self.world.scheduler.note("count: no answer")
+                if not request:
+                    break
+            except SlackwaterError as error:
+                self._refused("count", error, "SLACKWATER_CONCURRENT_CHANGE")
+                unwritten = error.condition in DEFINITE and UNKNOWN not in str(error)
+                if not request or error.condition == "SLACKWATER_CONCURRENT_CHANGE":
+                    break
+                if not unwritten:
+                    continue
+            else:
+                ledger.counted += 1
+                ledger.doubtful -= 1
+                return
+
+    def _next_number(self, place: Place, request: dict[str, Any], least: int) -> None:
+        if not request:
+            session = f"counter/{self.world.scheduler.rng.randrange(10**9)}"
+            table = place.item(COUNTED).id
+            bound = place.coordinator.calls()["/v1/bind"](
+                {"session": session, "relations": [{"id": table}], "write_target": table}
+            )
+            rows = place.rows(COUNTED, bound["timestamp"])
+            numbers = [row["k"] for row in rows]
+            self.world.ledger.check_counted("a statement", numbers, least=least)
+            self.world.scheduler.sleep(self.world.scheduler.rng.uniform(0, 1))
+            request |= {
+                "session": session,
+                "write_id": f"c{session.partition('/')[2]}",
+                "hold": bound["hold"],
+                "inline": [
+                    place.encoded(COUNTED, *rows, diff=-1),
+                    place.encoded(COUNTED, {"k": 1 + sum(numbers), "v": ""}),
+                ],
+            }
+        place.write(COUNTED, **request)
 
     # Reads
 
