@@ -33,6 +33,7 @@ DEFINITE = frozenset({"SLACKWATER_METASTORE_UNAVAILABLE", "SLACKWATER_STORAGE_UN
 """With these nothing was written, unless they say that it is not known."""
 GONE = frozenset({"SLACKWATER_DEPENDENCY_DROPPED", "SLACKWATER_UNKNOWN_RELATION"})
 """What may be answered about something that somebody drops."""
+BLOCK_LOST = "SLACKWATER_TRANSACTION_LOST"
 COUNTER = "LOAD GENERATOR COUNTER (TICK INTERVAL '250ms')"
 KEY_VALUE = (
     "LOAD GENERATOR KEY VALUE (KEYS 12, PARTITIONS 3, SNAPSHOT ROUNDS 2, VALUE SIZE 5,"
@@ -49,12 +50,13 @@ class Request:
     """What is sent for an insert: the same again, however often.
 
     `sent`: from here on a lost answer leaves it open whether it has happened, which makes all that
-    comes later `doubtful`.
+    comes later `doubtful`. `asked`: COMMIT was sent, and is all that can be sent again.
     """
 
     insert: Insert
     in_file: bool
     sent: bool = False
+    asked: bool = False
     doubtful: bool = False
     files: list[dict[str, Any]] = field(default_factory=list)
 
@@ -65,11 +67,15 @@ class Request:
         if len(tables) == 1:
             return self._write(place, tables[0], row)
         session = f"writer/{number}"
-        place.sql("BEGIN", session)
-        for table in tables:
-            place.write(table, row, session=session, mode="append")
-        self.sent = True
-        place.sql("COMMIT", session)
+        place.coordinator.enter(
+            {"session": session, "transaction": "open" if self.asked else "none"}
+        )
+        if not self.asked:
+            place.sql("BEGIN", session)
+            for table in tables:
+                place.write(table, row, session=session, mode="append")
+        self.sent = self.asked = True
+        place.sql("COMMIT", session, write_id=f"b{number}")
         return None
 
     def _write(self, place: Place, table: str, row: dict[str, Any]) -> int:
@@ -194,13 +200,13 @@ class Clients:
     def insert(self, *tables: str, attempts: int = 1000) -> None:
         """One row into each table, until it is known what became of it, or nobody asks any more.
 
-        Into several tables it is a transaction block, which cannot be repeated.
+        Into several tables it is a transaction block, of which only COMMIT can be asked for again.
         """
         rng = self.world.scheduler.rng
         insert = self.world.ledger.insert(*tables)
         request = Request(insert, in_file=len(tables) == 1 and rng.random() < 0.3)
-        for _ in range(attempts if len(tables) == 1 else 1):
-            if self._attempt(request):
+        for _ in range(attempts):
+            if self._attempt(request) or (len(tables) > 1 and not request.asked):
                 return
             self.world.scheduler.sleep(rng.uniform(0, 2))
 
@@ -216,7 +222,11 @@ class Clients:
             insert.refused = not request.doubtful
             return False
         except SlackwaterError as error:
-            self._refused(name, error, *GONE)
+            self._refused(name, error, *GONE, BLOCK_LOST)
+            if error.condition == BLOCK_LOST:
+                # Whoever says so has looked: nothing of it was written.
+                insert.refused = True
+                return True
             unwritten = error.condition in DEFINITE and UNKNOWN not in str(error)
             request.doubtful |= request.sent and not unwritten
             insert.refused = not request.doubtful

@@ -72,9 +72,9 @@ class Place:
         self.close()
         self.start()
 
-    def sql(self, text: str, session: str = "app/1") -> list[dict]:
-        """The answer of one statement of Slackwater's own grammar."""
-        body = {"session": session, "text": text, "context": {"user": "me"}}
+    def sql(self, text: str, session: str = "app/1", **rest) -> list[dict]:
+        """The answer of one statement of Slackwater's own grammar; `rest` goes with the request."""
+        body = {"session": session, "text": text, "context": {"user": "me"}, **rest}
         ipc, self.notices = self.coordinator.calls()["/v1/execute"](body)
         return pa.ipc.open_stream(ipc).read_all().to_pylist()
 

@@ -277,3 +277,21 @@ def test_a_commit_whose_outcome_is_unknown_can_be_asked_for_again(env, landed):
     commit(place, "c1")
     assert keys(place) == [1]
     place.close()
+
+
+def test_a_commit_that_happened_is_said_also_when_its_table_is_gone(env):
+    outage = Outage(env.engine)
+    place = Place(env)
+    place.table("t", k="long")
+    place.env.persist._transactions._patience = outage.patience()
+    place.sql("BEGIN")
+    place.write("t", {"k": 1}, mode="append")
+    place.env.committer.flush()
+    outage.strike(landed=True)
+    while not outage.lost:
+        with contextlib.suppress(SlackwaterError):
+            commit(place, "c1")
+    place.env.committer.flush()
+    place.coordinator.calls()["/v1/catalog/drop_table"]({"namespace": ["default"], "name": "t"})
+    commit(place, "c1")
+    place.close()

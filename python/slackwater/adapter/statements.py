@@ -211,7 +211,9 @@ class Statements:
             if is_first or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
                 raise
             # The outcome may have been unknown. The same id makes asking for it again safe.
-            if isinstance(ending.block, Idle) and self._env.committer.written(write_id) is None:
+            if self._env.committer.written(write_id) is not None:
+                return
+            if isinstance(ending.block, Idle):
                 raise
             outcome = ending.outcome = Future()
             self._settle(ending, outcome)
