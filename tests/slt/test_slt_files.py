@@ -48,6 +48,8 @@ WITHOUT_CASE = {
     "SLACKWATER_STATEMENT_INTERRUPTED": "needs a coordinator that ends meanwhile: tests/clients",
     "SLACKWATER_STORAGE_UNAVAILABLE": "needs a location that cannot be written: tests/unit",
     "SLACKWATER_STORAGE_UNREADABLE": "needs a store that does not answer: tests/unit",
+    "SLACKWATER_TOO_LARGE": "needs more rows than fit into memory: tests/unit",
+    "SLACKWATER_TOO_MANY_REQUESTS": "needs more statements than threads: tests/unit",
     "SLACKWATER_TRANSACTION_LOST": "needs a coordinator that ends inside a block: tests/chaos",
     "SLACKWATER_UNBOUND_RELATION": "a defect: no statement may cause it",
     "SLACKWATER_WAIT_TIMEOUT": "needs a view that lags: tests/e2e",
