@@ -223,7 +223,7 @@ class _Builder:
         for part in _conjuncts(where):
             if isinstance(part, exp.In) and part.args.get("query") is not None:
                 semi.append(self._membership(part, scope, place))
-            elif isinstance(_positive(part), exp.Exists | exp.In):
+            elif _test_on_query(part) is not None:
                 partners.append(part)
             else:
                 _refuse_nested(part)
@@ -247,7 +247,7 @@ class _Builder:
 
     def _partnered(self, plan: Plan, scope: Scope, part: exp.Expr, place: _Place) -> Plan:
         """The rows of `plan` that EXISTS, NOT EXISTS or NOT IN keeps."""
-        test = _positive(part)
+        test = _test_on_query(part)
         if isinstance(test, exp.In):
             value, rows = self._membership(test, scope, place)
             return outer.not_in(plan, value, rows, self)
@@ -617,15 +617,15 @@ def _using(name: str, left: Scope, right: Scope) -> exp.Expr:
     return exp.EQ(this=column(of_left[0]), expression=column(of_right[0] + left.width))
 
 
-def _positive(condition: exp.Expr) -> exp.Expr:
-    """A test on a subquery without the NOT in front of it; any other expression is returned."""
+def _test_on_query(condition: exp.Expr) -> exp.Exists | exp.In | None:
+    """EXISTS or IN of a subquery without the NOT in front of it; None: it is something else."""
     inner = condition.unnest()
     tested = inner.this.unnest() if isinstance(inner, exp.Not) else inner
-    if isinstance(tested, exp.Exists) or (
-        isinstance(tested, exp.In) and tested.args.get("query") is not None
-    ):
+    if isinstance(tested, exp.Exists) and isinstance(tested.this, exp.Query):
         return tested
-    return condition
+    if isinstance(tested, exp.In) and tested.args.get("query") is not None:
+        return tested
+    return None
 
 
 def _is_plain(query: exp.Select) -> bool:

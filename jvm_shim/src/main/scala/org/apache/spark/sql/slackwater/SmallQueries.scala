@@ -11,6 +11,8 @@ import org.apache.spark.sql.catalyst.expressions.{
   Alias,
   AttributeReference,
   AttributeSet,
+  Expression,
+  KnownNotNull,
   Literal,
   SubqueryExpression,
   UnsafeRow
@@ -19,7 +21,7 @@ import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{StructField, StructType}
 
 /** One named relation of updates that a small query reads. */
 private[slackwater] final case class SmallInput(
@@ -244,10 +246,18 @@ private object SmallQueries {
     else {
       val byName = output.map(a => a.name -> a).toMap
       Project(
-        schema.map(f => byName.getOrElse(f.name, Alias(Literal(null, f.dataType), f.name)())),
+        schema.map(f => byName.getOrElse(f.name, Alias(unread(f), f.name)())),
         plan
       )
     }
+
+  /** In the place of a column that nobody reads. Not read, because the optimizer knew the answer
+    * from the column's nullability: what stands there must not say otherwise.
+    */
+  private def unread(field: StructField): Expression = {
+    val nothing = Literal(null, field.dataType)
+    if (field.nullable) nothing else KnownNotNull(nothing)
+  }
 
   def input(node: JsonNode): SmallInput = SmallInput(
     node.get("name").asText,
