@@ -61,7 +61,11 @@ def differences(place, queries):
         sources |= {f"{name}?": queries[name] for name in chosen}
         rows = contents(place, sources)
         found += [
-            (queries[name], dict(rows[name] - rows[f"{name}?"]), dict(rows[f"{name}?"] - rows[name]))
+            (
+                queries[name],
+                dict(rows[name] - rows[f"{name}?"]),
+                dict(rows[f"{name}?"] - rows[name]),
+            )
             for name in chosen
             if rows[name] != rows[f"{name}?"]
         ]

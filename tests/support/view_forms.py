@@ -8,8 +8,9 @@ from __future__ import annotations
 
 TABLES = {
     "t": (
-        "id INT NOT NULL, n INT NOT NULL, a INT, b INT, d DECIMAL(10,2), dn DECIMAL(10,2) NOT NULL, "
-        "s STRING, sn STRING NOT NULL, ts TIMESTAMP, tn TIMESTAMP NOT NULL, x DOUBLE, o BOOLEAN, "
+        "id INT NOT NULL, n INT NOT NULL, a INT, b INT, d DECIMAL(10,2), "
+        "dn DECIMAL(10,2) NOT NULL, s STRING, sn STRING NOT NULL, ts TIMESTAMP, "
+        "tn TIMESTAMP NOT NULL, x DOUBLE, o BOOLEAN, "
         "st STRUCT<b: INT, m: MAP<STRING, INT>, i: STRUCT<x: INT, y: ARRAY<INT>>>, "
         "ar ARRAY<INT>, m MAP<STRING, INT>"
     ),
@@ -27,14 +28,15 @@ CHANGES = [
     f"(1, 0, 1, 1, 1.50, 1.50, 'apple', 'apple', {_TS}, {_TS}, 0.5, true, {_FULL}), "
     f"(2, 1, 2, 1, -2.25, 0.00, 'Banana', 'a_b', {_TS}, {_TS}, 1.5, false, {_FULL}), "
     f"(3, 3, 3, 5, 0.00, 7.00, 'b%', 'cherry', {_TS}, {_TS}, -1.0, true, "
-    "named_struct('b', 2, 'm', map(), 'i', NULL), array(), map())",
+    "named_struct('b', 2, 'm', map(), 'i', NULL), array(NULL), map())",
     "INSERT INTO u VALUES (1, 0, 1, 10), (2, 1, 2, 20), (2, 4, 4, 40), (5, 1, NULL, NULL)",
     "INSERT INTO w VALUES (0, 'zero'), (1, NULL), (9, 'nine')",
     "INSERT INTO t VALUES "
     f"(4, 3, NULL, NULL, NULL, 7.00, NULL, '', NULL, {_TS}, NULL, NULL, NULL, NULL, NULL), "
     "(5, 1, NULL, 2, NULL, 1.50, '', 'apple', NULL, TIMESTAMP '2023-01-01 00:00:00', NULL, NULL, "
     "named_struct('b', NULL, 'm', NULL, 'i', named_struct('x', NULL, 'y', NULL)), NULL, "
-    f"map('k', NULL)), (1, 0, 1, 1, 1.50, 1.50, 'apple', 'apple', {_TS}, {_TS}, 0.5, true, {_FULL})",
+    "map('k', NULL)), "
+    f"(1, 0, 1, 1, 1.50, 1.50, 'apple', 'apple', {_TS}, {_TS}, 0.5, true, {_FULL})",
     "UPDATE t SET n = n + 1, a = NULL, s = 'apple', st = NULL WHERE id IN (1, 5)",
     "DELETE FROM u",
     "DELETE FROM t",
@@ -67,8 +69,8 @@ _NUMBER_TESTS = [
     "{} <> 1",
     "{} != b",
     "{} < 1",
-    "{} !> 1",
-    "{} !< 1",
+    "{} > 1",
+    "{} <= b",
     "{} >= b",
     "{} IS DISTINCT FROM b",
     "{} IS NOT DISTINCT FROM 1",
@@ -79,13 +81,12 @@ _NUMBER_TESTS = [
     "({} > b) IS NOT UNKNOWN",
     "! ({} = 1)",
     "{} = 1 AND b = 1",
-    "{} = 1 XOR_ b = 1",
     "{} IS NULL OR b IS NULL",
     "{} IS NULL AND b IS NULL",
     "coalesce({}, b) IS NULL",
     "{} = NULL",
     "true",
-    "NULL",
+    "CAST(NULL AS BOOLEAN)",
     "EXISTS(ar, y -> y > {})",
 ]
 _TEXT_TESTS = [
@@ -132,7 +133,7 @@ _NESTED_TESTS = [
     "array_contains(ar, 1)",
     "size(ar) BETWEEN 0 AND 3",
     "exists(ar, y -> y = b)",
-    "st = st",
+    "st.i = st.i",
     "o",
     "NOT o",
     "o IS NOT TRUE",
@@ -141,33 +142,53 @@ _NESTED_TESTS = [
 ]
 
 
-def _where(test: str, *columns: str) -> str:
-    """One branch for each column, where the test stands alone, and one where it is below OR."""
-    tests = [test.replace("{}", column) for column in columns] or [test]
-    branches = [f"SELECT {i} AS branch, id FROM t WHERE {t}" for i, t in enumerate(tests)]
-    below = " OR ".join(f"({t} AND id > 1)" for t in tests)
-    return " UNION ALL ".join([*branches, f"SELECT 9, id FROM t WHERE {below}"])
+def _where(tests: list[str], *columns: str) -> list[str]:
+    """For each column a branch where the test stands alone, and one where it is below OR."""
+    found = []
+    for start in range(0, len(tests), _TOGETHER):
+        branches = []
+        for test in tests[start : start + _TOGETHER]:
+            forms = [test.replace("{}", column) for column in columns] or [test]
+            below = " OR ".join(f"({form} AND id > 1)" for form in forms)
+            branches += [
+                f"SELECT {i} AS branch, id FROM t WHERE {form}"
+                for i, form in enumerate([*forms, below], start=10 * len(branches))
+            ]
+        found.append(" UNION ALL ".join(branches))
+    return found
 
+
+_TOGETHER = 4
+"""So many tests are in one view."""
 
 _VALUES = [
-    *["-a", "+a", "~a", "n * a", "a / 2", "a % 2", "a DIV 2", "d + a", "d - dn", "s || sn", "n & 3"],
+    *["-a", "+a", "~a", "n * a", "a / 2", "a % 2"],
+    *["a DIV 2", "d + a", "d - dn", "s || sn", "n & 3"],
     *["a ^ 1", "a | 4", "a << 1", "a >> 1", "a - (b - n)", "(a - b) - n", "-(a + b) * n"],
-    *["CASE WHEN a = 1 THEN 'x' WHEN n IS NULL THEN 'y' END", "CASE a WHEN 1 THEN 'i' ELSE 'j' END"],
+    *["CASE WHEN a = 1 THEN 'x' WHEN n IS NULL THEN 'y' END"],
+    *["CASE a WHEN 1 THEN 'i' ELSE 'j' END"],
     *["CASE WHEN n IN (1, 3) THEN 1 ELSE 0 END", "if(a IS NULL, 0, a)", "nullif(a, b)"],
     *["coalesce(a, b, n)", "nvl2(a, 1, 2)", "a IS NULL", "n IS NULL", "NOT o", "a > 1 AND o"],
-    *["a IN (1, 2)", "a NOT IN (1, NULL)", "s LIKE ANY ('a%', 'b%')", "a BETWEEN 1 AND n", "a <=> b"],
-    *["CAST(a AS STRING)", "a :: STRING", "TRY_CAST(s AS INT)", "CAST(d AS INT)", "CAST(NULL AS INT)"],
+    *["a IN (1, 2)", "a NOT IN (1, NULL)"],
+    *["s LIKE ANY ('a%', 'b%')", "a BETWEEN 1 AND n", "a <=> b"],
+    *["CAST(a AS STRING)", "a :: STRING", "TRY_CAST(s AS INT)"],
+    *["CAST(d AS INT)", "CAST(NULL AS INT)"],
     *["1L", "1S", "1Y", "1.5BD", "2D", "3F", "1e3", "1.50", "X'1F'", "true", "'a' 'b'", "r'a\\b'"],
     *["DATE '2024-01-01'", "TIMESTAMP '2024-01-01 00:00:00'", "INTERVAL '1' DAY + ts"],
-    *["TIMESTAMP_NTZ '2024-01-01 00:00:00'", "date_trunc('MONTH', ts)", "ts - INTERVAL 1 DAY 2 HOURS"],
+    *["TIMESTAMP_NTZ '2024-01-01 00:00:00'"],
+    *["date_trunc('MONTH', ts)", "ts - INTERVAL 1 DAY 2 HOURS"],
     *["EXTRACT(YEAR FROM ts)", "timestampadd(DAY, 1, ts)", "timestampdiff(HOUR, tn, ts)"],
     *["SUBSTRING(s FROM 1 FOR 2)", "substr(s, 2)", "TRIM(BOTH 'a' FROM s)", "TRIM(s)"],
     *["TRIM(LEADING 'a' FROM s)", "OVERLAY(s PLACING 'x' FROM 1 FOR 1)", "POSITION('a' IN s)"],
     *["left(s, 1)", "upper(s)", "concat_ws(',', s, sn)", "split(s, 'p')", "format_string('%s', s)"],
-    *["st", "st.b", "st.i", "st.i.x", "st.i.y", "t.st.i.y[0]", "st.m", "st.m['k']", "ar[0]", "m['k']"],
-    *["(a, b)", "struct(a, b AS c)", "named_struct('p', a, 'q', st.b)", "(a, b).a", "array(a, n)"],
-    *["transform(ar, y -> y + a)", "filter(ar, y -> y IS NULL)", "aggregate(ar, 0, (p, q) -> p + q)"],
-    *["map(sn, a)", "map_entries(m)", "to_json(st)", "hash(a, s)", "ceil(d)", "round(d, 1)", "log(2, n + 1)"],
+    *["st", "st.b", "st.i", "st.i.x", "st.i.y", "t.st.i.y[0]"],
+    *["st.m", "st.m['k']", "ar[0]", "m['k']"],
+    *["(a, b)", "struct(a, b AS c)", "named_struct('p', a, 'q', st.b)", "to_json((a, b))"],
+    *["array(a, n)", "struct(st.b, a + 1, 5)", "to_json(struct(a, st.b))"],
+    *["transform(ar, y -> y + a)", "filter(ar, y -> y IS NULL)"],
+    *["aggregate(ar, 0, (p, q) -> p + q)"],
+    *["map(sn, a)", "map_entries(m)", "to_json(st)"],
+    *["hash(a, s)", "ceil(d)", "round(d, 1)", "log(2, n + 1)"],
     *["decode(a, 1, 'i', 2, 'j', 'k')", "greatest(a, b)", "try_divide(a, 0)", "d * dn", "x / 3"],
 ]  # fmt: skip
 
@@ -193,7 +214,6 @@ _AGGREGATES = [
     "round(stddev_pop(a), 6) AS r, round(corr(a, n), 6) AS c",
     "count(st.b) AS r, max(st.i.x) AS rx, sum(st.m['k']) AS rm",
     "1 AS one, 'x' AS x, count(*) AS r",
-    "first(a) FILTER (WHERE false) IS NULL AS r",
 ]
 
 _OTHERS = [
@@ -246,7 +266,6 @@ _OTHERS = [
     "SELECT a AS k, count(*) AS c FROM t GROUP BY K",
     "SELECT n, a, count(*) AS c FROM t GROUP BY ALL",
     "SELECT count(*) AS c, max(a) AS m FROM t GROUP BY ALL",
-    "SELECT count(*) AS c, max(a) AS m FROM t GROUP BY ()",
     "SELECT count(*) AS c FROM t GROUP BY 'x'",
     "SELECT count(*) AS c, max(a) AS m FROM t GROUP BY NULL",
     "SELECT 1.0 AS k, count(*) AS c FROM t GROUP BY 1.0",
@@ -268,7 +287,7 @@ _OTHERS = [
     "SELECT m, max(n) AS c FROM t GROUP BY m",
     "SELECT ar, count(*) AS c FROM t GROUP BY ar",
     "SELECT st.b + 1 AS k, count(*) AS c FROM t GROUP BY st.b",
-    "SELECT CASE WHEN n IN (1, 3) THEN 'odd' ELSE 'other' END AS k, count(*) AS c FROM t GROUP BY k",
+    "SELECT CASE WHEN n IN (1, 3) THEN 'x' ELSE 'y' END AS k, count(*) AS c FROM t GROUP BY k",
     "SELECT n IS NULL AS z, a IS NULL AS y, count(*) AS c FROM t GROUP BY n IS NULL, a IS NULL",
     "SELECT n, count(*) AS c FROM t GROUP BY n HAVING c > 1",
     "SELECT n, sum(a) AS a FROM t GROUP BY n HAVING a > 1",
@@ -338,6 +357,8 @@ _OTHERS = [
     "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.n = t.n AND u.n IN (1, 3))",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.n IS NULL)",
     # set operations and other query terms
+    "SELECT a, s FROM t UNION ALL SELECT NULL, NULL UNION ALL SELECT n, NULL FROM u",
+    "SELECT x.id FROM (SELECT id, NULL AS z FROM u) x WHERE x.z IS NULL",
     "SELECT n, a FROM t UNION SELECT n, a FROM u",
     "SELECT n FROM t UNION ALL SELECT d FROM t",
     "SELECT n, a FROM t UNION ALL BY NAME SELECT a, n FROM u",
@@ -346,7 +367,6 @@ _OTHERS = [
     "SELECT a FROM t INTERSECT SELECT a FROM u",
     "SELECT n FROM t INTERSECT ALL SELECT n FROM u",
     "(SELECT n FROM t WHERE n IN (1, 2)) UNION ALL (SELECT n FROM u WHERE n IS NULL)",
-    "TABLE u",
     "FROM u SELECT id, n WHERE a IS NULL",
     "VALUES (1, NULL), (2, 'x')",
     "FROM u |> WHERE a IS NULL OR n IN (1, 3) |> SELECT id, n",
@@ -355,8 +375,8 @@ _OTHERS = [
     "SELECT id, n FROM u ORDER BY n, id, a NULLS LAST LIMIT 2",
     "SELECT n, count(*) AS c FROM u GROUP BY n ORDER BY c DESC, n LIMIT 1 OFFSET 1",
     "SELECT id, n FROM u DISTRIBUTE BY n SORT BY id",
-    "WITH q (k, l) AS (SELECT n, a FROM t WHERE n IN (1, 3)), r AS (SELECT k FROM q WHERE l IS NULL) "
-    "SELECT count(*) AS c, max(k) AS m FROM r",
+    "WITH q (k, l) AS (SELECT n, a FROM t WHERE n IN (1, 3)), "
+    "r AS (SELECT k FROM q WHERE l IS NULL) SELECT count(*) AS c, max(k) AS m FROM r",
     "SELECT id, n, row_number() OVER (PARTITION BY n ORDER BY id, c) AS r FROM u",
     "SELECT id, sum(n) OVER (ORDER BY id, n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS r FROM u",
     "SELECT id, max(n) OVER z AS r FROM u WINDOW z AS (PARTITION BY a)",
@@ -376,18 +396,15 @@ def _values(width: int) -> list[str]:
 def forms() -> list[str]:
     """The queries that can be maintained views."""
     tests = [
-        *(_where(test, "n", "a") for test in _NUMBER_TESTS if "XOR_" not in test),
-        *(_where(test, "s", "sn") for test in _TEXT_TESTS),
-        *(_where(test, "d", "dn") for test in _DECIMAL_TESTS),
-        *(_where(test, "ts", "tn") for test in _TIME_TESTS),
-        *(_where(test) for test in _NESTED_TESTS),
+        *_where(_NUMBER_TESTS, "n", "a"),
+        *_where(_TEXT_TESTS, "s", "sn"),
+        *_where(_DECIMAL_TESTS, "d", "dn"),
+        *_where(_TIME_TESTS, "ts", "tn"),
+        *_where(_NESTED_TESTS),
     ]
-    grouped = [
-        text
-        for each in _AGGREGATES
-        for text in (f"SELECT {each} FROM t", f"SELECT n, a AS k, {each} FROM t GROUP BY n, a")
-    ]
-    return [*tests, *_values(8), *grouped, *_OTHERS]
+    totals = [f"SELECT {each} FROM t" for each in _AGGREGATES]
+    keyed = [f"SELECT n, a AS k, {each} FROM t GROUP BY n, a" for each in _AGGREGATES]
+    return [*tests, *_values(12), *totals, *keyed, *_OTHERS]
 
 
 ON_VIEWS = {
@@ -418,6 +435,10 @@ def on_views() -> list[str]:
 
 
 REFUSED = {
+    "SELECT count(*) AS c FROM t GROUP BY ()": "PARSE_SYNTAX_ERROR",
+    "TABLE u": "SLACKWATER_UNSUPPORTED",
+    "SELECT id FROM t WHERE a !> 1": "SLACKWATER_UNSUPPORTED",
+    "SELECT id FROM t WHERE a !< 1": "SLACKWATER_UNSUPPORTED",
     "SELECT a >>> 1 AS v FROM t": "SLACKWATER_UNSUPPORTED",
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a) AS v FROM t": "SLACKWATER_UNSUPPORTED",
     "SELECT first(a) AS v FROM t": "SLACKWATER_UNMATERIALIZABLE_FUNCTION",

@@ -180,7 +180,10 @@ class _Builder:
         return _Named(Constant(query, positional(desc)), desc.names)
 
     def _types(self, query: exp.Query) -> RelationDesc:
-        return self._schema_of(query.sql(dialect="spark"))
+        desc = self._schema_of(query.sql(dialect="spark"))
+        if any('"void"' in c.type_json for c in desc.columns):
+            raise NotPlanned("a NULL without a type", "Cast the NULL to a type.")
+        return desc
 
     # SELECT
 
@@ -652,6 +655,16 @@ def _refuse_nested(expression: exp.Expr) -> None:
         raise NotPlanned("a subquery in an expression", "Join with the subquery instead.")
     if expression.find(exp.Star) is not None and expression.find(exp.Count) is None:
         raise NotPlanned("* in an expression", "List the columns.")
+    if any(not _is_compared(row) for row in expression.find_all(exp.Tuple)):
+        # Its fields have the names of the columns, which references by position have not.
+        raise NotPlanned("a row as a value", "Use named_struct(...).")
+
+
+def _is_compared(row: exp.Tuple) -> bool:
+    parent = row.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return isinstance(parent, exp.Predicate)
 
 
 def _refuse_shadowed(having: exp.Expr, items: Sequence[_Item], scope: Scope) -> None:
@@ -688,7 +701,7 @@ def _keys(group: exp.Group | None, items: Sequence[_Item], scope: Scope) -> list
 def _key(written: exp.Expr, items: Sequence[_Item], scope: Scope) -> exp.Expr:
     if isinstance(written, exp.GroupingSets | exp.Cube | exp.Rollup | exp.Tuple):
         raise NotPlanned("GROUPING SETS, CUBE or ROLLUP", "Use one view for each grouping.")
-    if isinstance(written, exp.Literal) and not written.is_string:
+    if isinstance(written, exp.Literal) and written.is_int:
         return scope.resolve(items[int(written.name) - 1].value)
     _refuse_nested(written)
     aliases: dict[str, exp.Expr] = {}

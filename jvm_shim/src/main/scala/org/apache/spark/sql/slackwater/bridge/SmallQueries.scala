@@ -6,6 +6,7 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 
+import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
@@ -136,8 +137,16 @@ private[slackwater] final class SmallQueries(
       slots: Map[String, () => Iterator[InternalRow]]
   ): SmallAnswer =
     query.compiled match {
-      case Some(ready) => SmallAnswer.Rows(ready.run(slots), ready.schema)
-      case None        =>
+      case Some(ready) =>
+        try SmallAnswer.Rows(ready.run(slots), ready.schema)
+        catch {
+          // One task holds the memory of all operators at once; a job has a task for each stage.
+          case _: SparkOutOfMemoryError =>
+            val asJob = query.copy(compiled = None)
+            prepared.synchronized(prepared.put(keyOf(text, inputs), asJob))
+            answer(text, inputs, asJob, slots)
+        }
+      case None =>
         val filled = over(text, inputs, query.kept) { (in, output) =>
           InlineRows(in.name, output, slots(in.name)().toIndexedSeq)
         }
@@ -146,8 +155,11 @@ private[slackwater] final class SmallQueries(
         SmallAnswer.Rows(rows.toSeq, plan.schema)
     }
 
+  private def keyOf(text: String, inputs: Seq[SmallInput]): Key =
+    Key(text, inputs.map(in => (in.name, in.schemaJson)))
+
   private def prepare(text: String, inputs: Seq[SmallInput]): Prepared = {
-    val key = Key(text, inputs.map(in => (in.name, in.schemaJson)))
+    val key = keyOf(text, inputs)
     prepared.synchronized(Option(prepared.get(key))).getOrElse {
       val leaf = (in: SmallInput, output: Seq[AttributeReference]) => SlotRows(in.name, output)
       val whole = inputs.map(in => in.name -> in.schema).toMap
