@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.support.application import SqlError
-from tests.support.view_forms import CHANGES, LOADED, ON_VIEWS, REFUSED, TABLES, forms, on_views
+from tests.support.view_forms import CHANGES, LOAD, ON_VIEWS, REFUSED, TABLES, forms, on_views
 
 pytestmark = pytest.mark.spark
 
@@ -78,13 +78,14 @@ def test_each_form_is_maintained_as_it_is_asked(place):
     early = {name: query for i, (name, query) in enumerate(queries.items()) if i % 2 == 0}
     created(place, {**ON_VIEWS, **early, **above})
     assert differences(place, {**ON_VIEWS, **early, **above}) == []
-    for change in CHANGES[:LOADED]:
-        place.sql(change)
+    for statement in LOAD:
+        place.sql(statement)
     created(place, {name: query for name, query in queries.items() if name not in early})
     everything = {**ON_VIEWS, **queries, **above}
     assert differences(place, everything) == []
-    for change in CHANGES[LOADED:]:
-        place.sql(change)
+    for change in CHANGES:
+        for statement in change:
+            place.sql(statement)
         assert differences(place, everything) == [], change
 
 

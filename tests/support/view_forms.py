@@ -23,7 +23,7 @@ _FULL = (
     "named_struct('b', 1, 'm', map('k', 1), 'i', named_struct('x', 2, 'y', array(1, NULL))), "
     "array(1, 2, NULL), map('k', 1, 'l', NULL)"
 )
-CHANGES = [
+LOAD = [
     "INSERT INTO t VALUES "
     f"(1, 0, 1, 1, 1.50, 1.50, 'apple', 'apple', {_TS}, {_TS}, 0.5, true, {_FULL}), "
     f"(2, 1, 2, 1, -2.25, 0.00, 'Banana', 'a_b', {_TS}, {_TS}, 1.5, false, {_FULL}), "
@@ -37,13 +37,13 @@ CHANGES = [
     "named_struct('b', NULL, 'm', NULL, 'i', named_struct('x', NULL, 'y', NULL)), NULL, "
     "map('k', NULL)), "
     f"(1, 0, 1, 1, 1.50, 1.50, 'apple', 'apple', {_TS}, {_TS}, 0.5, true, {_FULL})",
-    "UPDATE t SET n = n + 1, a = NULL, s = 'apple', st = NULL WHERE id IN (1, 5)",
-    "DELETE FROM u",
-    "DELETE FROM t",
-    "DELETE FROM w",
 ]
-LOADED = 3
-"""After so many of the changes the second half of the views is made."""
+CHANGES = [
+    ["UPDATE t SET n = n + 1, a = NULL, s = 'apple', st = NULL WHERE id IN (1, 5)"],
+    ["DELETE FROM u", "DELETE FROM w"],
+    ["DELETE FROM t"],
+]
+"""After each of them views and queries are compared."""
 
 _NUMBER_TESTS = [
     "{} IN (1, 3)",

@@ -39,7 +39,10 @@ def quoted(name: str) -> exp.Column:
 
 
 def cast(value: exp.Expr, kind: str) -> exp.Expr:
-    return exp.cast(value, exp.DataType.build(kind, dialect=DIALECT), copy=False)
+    """`value` as the type that Spark calls `kind`."""
+    # As text: sqlglot would take TIME for TIMESTAMP, leave a collation out, and not know VOID.
+    typed = exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=kind)
+    return exp.cast(value, typed, copy=False)
 
 
 def number(value: int) -> exp.Expr:
