@@ -10,8 +10,9 @@ from tests.support.view_forms import CHANGES, LOAD, ON_VIEWS, REFUSED, TABLES, f
 
 pytestmark = pytest.mark.spark
 
-AT_ONCE = 24
+AT_ONCE = 16
 READER = "reader"
+READ_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,7 @@ def place(shared_application):
         "spark.sql.codegen.factoryMode=NO_CODEGEN",
         "spark.sql.adaptive.enabled=false",
         "spark.sql.shuffle.partitions=1",
+        "slackwater.statement_timeout = '5 minutes'",
     ):
         shared_application.sql(f"SET {setting}", session=READER)
     for name, columns in TABLES.items():
@@ -46,7 +48,7 @@ def contents(place, sources):
         for name, text in sources.items()
     ]
     found = {name: Counter() for name in sources}
-    for name, row in place.rows(" UNION ALL ".join(parts), session=READER):
+    for name, row in place.rows(" UNION ALL ".join(parts), session=READER, timeout_s=READ_S):
         found[name][row] += 1
     return found
 
@@ -78,7 +80,7 @@ def test_each_form_is_maintained_as_it_is_asked(place):
     early = {name: query for i, (name, query) in enumerate(queries.items()) if i % 2 == 0}
     created(place, {**ON_VIEWS, **early, **above})
     assert differences(place, {**ON_VIEWS, **early, **above}) == []
-    for statement in LOAD:
+    for statement in ("BEGIN", *LOAD, "COMMIT"):
         place.sql(statement)
     created(place, {name: query for name, query in queries.items() if name not in early})
     everything = {**ON_VIEWS, **queries, **above}

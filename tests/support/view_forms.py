@@ -39,9 +39,11 @@ LOAD = [
     f"(1, 0, 1, 1, 1.50, 1.50, 'apple', 'apple', {_TS}, {_TS}, 0.5, true, {_FULL})",
 ]
 CHANGES = [
-    ["UPDATE t SET n = n + 1, a = NULL, s = 'apple', st = NULL WHERE id IN (1, 5)"],
-    ["DELETE FROM u", "DELETE FROM w"],
-    ["DELETE FROM t"],
+    [
+        "UPDATE t SET n = n + 1, a = NULL, s = 'apple', st = NULL WHERE id IN (1, 5)",
+        "DELETE FROM w",
+    ],
+    ["DELETE FROM t", "DELETE FROM u"],
 ]
 """After each of them views and queries are compared."""
 
@@ -158,7 +160,7 @@ def _where(tests: list[str], *columns: str) -> list[str]:
     return found
 
 
-_TOGETHER = 4
+_TOGETHER = 10
 """So many tests are in one view."""
 
 _VALUES = [
@@ -196,14 +198,10 @@ _AGGREGATES = [
     "count(*) AS r",
     "count(a) AS r, count(a, b) AS r2",
     "count(DISTINCT a) AS r, count(*) AS n2, sum(n) AS s2",
-    "count(DISTINCT a, b) AS r",
     "sum(a) AS r, sum(d) AS rd, sum(x) AS rx",
-    "sum(DISTINCT a) AS r, max(b) AS r2",
     "avg(a) AS r, avg(d) AS rd, avg(x) AS rx",
     "min(a) AS r, max(s) AS rs, max(ts) AS rt",
-    "min(n) AS r, max(sn) AS rs",
     "count_if(a > 1) AS r, bool_and(o) AS ro, every(a > 0) AS re",
-    "any(o) AS ro, bit_or(a) AS rb",
     "count(*) FILTER (WHERE a > 1) AS r, sum(n) FILTER (WHERE a IS NULL) AS r2",
     "max(a) FILTER (WHERE b = 1) AS r, count(DISTINCT n) FILTER (WHERE n IN (1, 3)) AS r2",
     "array_sort(collect_list(a)) AS r, array_sort(collect_set(s)) AS rs",
@@ -218,21 +216,15 @@ _AGGREGATES = [
 
 _OTHERS = [
     # aggregates without GROUP BY
-    "SELECT count(*) AS c FROM t HAVING count(*) > 0",
     "SELECT count(*) AS c FROM t HAVING count(*) = 0",
     "SELECT max(a) AS m FROM t HAVING max(a) IS NULL",
     "SELECT 1 AS one FROM t HAVING count(*) = 0",
     "SELECT 1 AS one FROM t HAVING true",
-    "SELECT 1 AS one FROM t HAVING max(n) IS NULL OR min(n) > 0",
     "SELECT count(*) AS c, max(a) AS m FROM t WHERE false",
-    "SELECT DISTINCT count(*) AS c, max(a) AS m FROM t",
     "SELECT count(*) AS c, max(m) AS m FROM (SELECT max(a) AS m FROM t)",
-    "SELECT max(c) AS m FROM (SELECT count(*) AS c FROM t) WHERE c > 0",
     "SELECT sum(c) AS s, max(m) AS m FROM (SELECT n, count(*) AS c, max(a) AS m FROM t GROUP BY n)",
     "SELECT count(*) AS c FROM t UNION ALL SELECT max(a) FROM t UNION ALL SELECT sum(c) FROM u",
-    "SELECT count(*) AS c FROM t UNION SELECT count(*) FROM u",
     "SELECT max(a) AS c FROM t EXCEPT SELECT max(a) FROM u",
-    "SELECT max(a) AS c FROM t INTERSECT SELECT max(a) FROM u",
     "WITH g AS (SELECT count(*) AS c, max(a) AS m FROM t) SELECT c, m FROM g WHERE m IS NULL",
     "WITH g AS (SELECT max(a) AS m FROM t) SELECT x.m, y.m AS y FROM g x CROSS JOIN g y",
     "SELECT g.c, g.m, u.id FROM (SELECT count(*) AS c, max(a) AS m FROM t) g, u",
@@ -248,13 +240,10 @@ _OTHERS = [
     "SELECT id FROM u WHERE NOT EXISTS (SELECT count(*) FROM t HAVING count(*) > 2)",
     "SELECT id, (SELECT count(*) FROM t) AS c, (SELECT max(a) FROM t) AS m FROM u",
     "SELECT id, (SELECT count(*) FROM t WHERE t.n = u.n) AS c FROM u",
-    "SELECT id FROM u WHERE n >= (SELECT count(*) FROM t)",
-    "SELECT id FROM u WHERE (SELECT max(a) FROM t) IS NULL",
     "SELECT (SELECT count(*) FROM t) AS c",
     "SELECT count(*) AS c, (SELECT max(n) FROM u) AS m FROM t",
     "SELECT count(*) AS c, max(t.a) AS m FROM t JOIN u ON t.n = u.n",
     "SELECT count(u.id) AS c, max(u.c) AS m FROM t LEFT JOIN u ON t.n = u.n",
-    "SELECT e, count(*) AS c FROM t LATERAL VIEW explode(ar) v AS e GROUP BY e",
     "SELECT count(e) AS c, max(e) AS m FROM t LATERAL VIEW OUTER explode(ar) v AS e",
     # GROUP BY and HAVING
     "SELECT n, count(*) AS c FROM t GROUP BY n",
@@ -262,37 +251,28 @@ _OTHERS = [
     "SELECT n AS k, a, count(*) AS c FROM t GROUP BY 2, 1",
     "SELECT n + 1 AS k, count(*) AS c FROM t GROUP BY k",
     "SELECT n + 1 AS k, count(*) AS c FROM t GROUP BY n",
-    "SELECT n AS a, count(*) AS c FROM t GROUP BY a, n",
-    "SELECT a AS k, count(*) AS c FROM t GROUP BY K",
     "SELECT n, a, count(*) AS c FROM t GROUP BY ALL",
     "SELECT count(*) AS c, max(a) AS m FROM t GROUP BY ALL",
     "SELECT count(*) AS c FROM t GROUP BY 'x'",
     "SELECT count(*) AS c, max(a) AS m FROM t GROUP BY NULL",
     "SELECT 1.0 AS k, count(*) AS c FROM t GROUP BY 1.0",
-    "SELECT n, a, count(*) AS c FROM t GROUP BY ROLLUP (n, a)",
     "SELECT n, a, count(*) AS c FROM t GROUP BY n, a WITH ROLLUP",
     "SELECT n, a, max(b) AS c FROM t GROUP BY CUBE (n, a)",
-    "SELECT n, a, max(b) AS c FROM t GROUP BY n, a WITH CUBE",
     "SELECT n, a, max(b) AS c, grouping(n) AS g FROM t GROUP BY GROUPING SETS ((n, a), (n), ())",
     "SELECT n, max(b) AS c FROM t GROUP BY n GROUPING SETS ((n), ())",
-    "SELECT n, max(b) AS c FROM t GROUP BY a, GROUPING SETS ((n), ())",
     "SELECT max(b) AS c FROM t GROUP BY GROUPING SETS (())",
     "SELECT st.b, count(*) AS c FROM t GROUP BY st.b",
     "SELECT t.st.b AS k, max(st.i.x) AS c FROM t GROUP BY t.st.b",
     "SELECT st.i.x, count(*) AS c FROM t GROUP BY st.i.x HAVING st.i.x IS NULL OR count(*) > 1",
     "SELECT st.i AS k, count(*) AS c FROM t GROUP BY st.i",
-    "SELECT st.m['k'] AS k, max(n) AS c FROM t GROUP BY st.m['k']",
     "SELECT st, count(*) AS c FROM t GROUP BY st",
-    "SELECT st.m AS k, count(*) AS c FROM t GROUP BY st.m",
     "SELECT m, max(n) AS c FROM t GROUP BY m",
     "SELECT ar, count(*) AS c FROM t GROUP BY ar",
-    "SELECT st.b + 1 AS k, count(*) AS c FROM t GROUP BY st.b",
     "SELECT CASE WHEN n IN (1, 3) THEN 'x' ELSE 'y' END AS k, count(*) AS c FROM t GROUP BY k",
     "SELECT n IS NULL AS z, a IS NULL AS y, count(*) AS c FROM t GROUP BY n IS NULL, a IS NULL",
     "SELECT n, count(*) AS c FROM t GROUP BY n HAVING c > 1",
     "SELECT n, sum(a) AS a FROM t GROUP BY n HAVING a > 1",
     "SELECT n, sum(a) AS k FROM t GROUP BY n HAVING k IS NULL OR n IN (1, 3)",
-    "SELECT n FROM t GROUP BY n HAVING count(*) BETWEEN 1 AND 2",
     "SELECT n FROM t GROUP BY n HAVING max(a) IS NULL",
     "SELECT n, count(*) AS c FROM t GROUP BY n HAVING n NOT IN (3) AND count(a) IN (0, 1)",
     "SELECT upper(s) AS k, count(*) AS c FROM t GROUP BY upper(s) HAVING k LIKE ANY ('A%', 'B%')",
@@ -300,8 +280,6 @@ _OTHERS = [
     "SELECT n AS k, k + 1 AS l, l * 2 AS q FROM t",
     "SELECT n + 1 AS n, n + 1 AS q FROM t",
     "SELECT DISTINCT a, s FROM t",
-    "SELECT DISTINCT n IS NULL AS z FROM t",
-    "SELECT ALL a FROM t",
     # relations
     "SELECT * FROM t",
     "SELECT t.* FROM t WHERE t.n IN (1, 3)",
@@ -314,16 +292,12 @@ _OTHERS = [
     "SELECT n, t.id AS i, u.id AS j FROM t FULL JOIN u USING (n)",
     "SELECT * FROM u NATURAL JOIN w",
     "SELECT * FROM u NATURAL LEFT JOIN w",
-    "SELECT n, e, c FROM u NATURAL FULL OUTER JOIN w",
     "SELECT u.id, w.e FROM u NATURAL RIGHT JOIN w",
-    "SELECT u.id, w.e FROM u, w WHERE u.n = w.n AND w.e IS NULL",
     "SELECT u.id, w.e FROM u CROSS JOIN w",
     "SELECT u.id, w.e FROM u LEFT OUTER JOIN w ON u.n = w.n WHERE w.n IS NULL",
     "SELECT u.id, w.n FROM u LEFT OUTER JOIN w ON u.n = w.n AND w.n IS NULL",
     "SELECT u.id, w.n IS NULL AS z FROM u LEFT JOIN w ON u.n = w.n",
     "SELECT u.id, w.n FROM u FULL OUTER JOIN w ON u.n = w.n AND u.a IN (1, 2)",
-    "SELECT t.id FROM t LEFT SEMI JOIN u ON t.n = u.n",
-    "SELECT t.id FROM t LEFT ANTI JOIN u ON t.n = u.n AND u.c IN (10, 20)",
     "SELECT t.id FROM t ANTI JOIN u USING (n)",
     "SELECT id, st FROM t LEFT ANTI JOIN u ON t.st.b = u.a",
     "SELECT t.id, x.c, y.c AS yc, w.e FROM t LEFT JOIN u x ON t.n = x.n LEFT JOIN u y ON x.a = y.a "
@@ -336,19 +310,14 @@ _OTHERS = [
     "SELECT t.id, y FROM t, LATERAL (SELECT u.c AS y FROM u WHERE u.n = t.n)",
     "SELECT id, k, v FROM t LATERAL VIEW explode(m) q AS k, v",
     "SELECT id, p, v FROM t LATERAL VIEW OUTER posexplode(st.i.y) q AS p, v WHERE v IS NULL",
-    "SELECT id, explode(ar) AS e FROM t",
     "SELECT id, e FROM t, LATERAL explode(ar) AS q (e)",
     "SELECT * FROM VALUES (1, 'x'), (2, NULL) AS v (k, l)",
-    "SELECT t.id, v.l FROM t JOIN VALUES (1, 'x'), (3, NULL) AS v (k, l) ON t.n = v.k",
     "SELECT r.id AS k, t.id FROM range(3) r LEFT JOIN t ON t.n = r.id",
-    "SELECT id, kind, v FROM u UNPIVOT (v FOR kind IN (a, c))",
     "SELECT * FROM (SELECT n, a, id FROM u) PIVOT (max(id) FOR a IN (1 AS one, 2 AS two))",
     "SELECT * FROM u UNPIVOT INCLUDE NULLS (v FOR kind IN (a, c))",
     # subqueries as predicates
-    "SELECT id FROM t WHERE n IN (SELECT n FROM u)",
     "SELECT id FROM t WHERE a IN (SELECT a FROM u) AND n IN (0, 1, 2)",
     "SELECT id FROM t WHERE a NOT IN (SELECT a FROM u)",
-    "SELECT id FROM t WHERE a NOT IN (SELECT a FROM u WHERE a IS NOT NULL)",
     "SELECT id FROM t WHERE n NOT IN (SELECT n FROM u)",
     "SELECT id FROM t WHERE (n, a) IN (SELECT n, a FROM u)",
     "SELECT id FROM t WHERE n IN (1, 3) OR n IN (SELECT n FROM u)",
@@ -359,27 +328,18 @@ _OTHERS = [
     # set operations and other query terms
     "SELECT a, s FROM t UNION ALL SELECT NULL, NULL UNION ALL SELECT n, NULL FROM u",
     "SELECT x.id FROM (SELECT id, NULL AS z FROM u) x WHERE x.z IS NULL",
-    "SELECT n, a FROM t UNION SELECT n, a FROM u",
-    "SELECT n FROM t UNION ALL SELECT d FROM t",
     "SELECT n, a FROM t UNION ALL BY NAME SELECT a, n FROM u",
     "SELECT n FROM t EXCEPT ALL SELECT n FROM u",
-    "SELECT a FROM t MINUS SELECT a FROM u",
     "SELECT a FROM t INTERSECT SELECT a FROM u",
-    "SELECT n FROM t INTERSECT ALL SELECT n FROM u",
     "(SELECT n FROM t WHERE n IN (1, 2)) UNION ALL (SELECT n FROM u WHERE n IS NULL)",
     "FROM u SELECT id, n WHERE a IS NULL",
-    "VALUES (1, NULL), (2, 'x')",
-    "FROM u |> WHERE a IS NULL OR n IN (1, 3) |> SELECT id, n",
     "FROM t |> AGGREGATE count(*) AS c, max(a) AS m",
-    "SELECT id, n FROM u ORDER BY n",
     "SELECT id, n FROM u ORDER BY n, id, a NULLS LAST LIMIT 2",
     "SELECT n, count(*) AS c FROM u GROUP BY n ORDER BY c DESC, n LIMIT 1 OFFSET 1",
-    "SELECT id, n FROM u DISTRIBUTE BY n SORT BY id",
     "WITH q (k, l) AS (SELECT n, a FROM t WHERE n IN (1, 3)), "
     "r AS (SELECT k FROM q WHERE l IS NULL) SELECT count(*) AS c, max(k) AS m FROM r",
     "SELECT id, n, row_number() OVER (PARTITION BY n ORDER BY id, c) AS r FROM u",
     "SELECT id, sum(n) OVER (ORDER BY id, n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS r FROM u",
-    "SELECT id, max(n) OVER z AS r FROM u WINDOW z AS (PARTITION BY a)",
     "SELECT n, a FROM u QUALIFY row_number() OVER (PARTITION BY n ORDER BY id) = 1",
     "WITH RECURSIVE r (k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM r WHERE k < 3) SELECT k FROM r",
 ]
@@ -403,8 +363,8 @@ def forms() -> list[str]:
         *_where(_NESTED_TESTS),
     ]
     totals = [f"SELECT {each} FROM t" for each in _AGGREGATES]
-    keyed = [f"SELECT n, a AS k, {each} FROM t GROUP BY n, a" for each in _AGGREGATES]
-    return [*tests, *_values(12), *totals, *keyed, *_OTHERS]
+    keyed = [f"SELECT n, a AS k, {each} FROM t GROUP BY n, a" for each in _AGGREGATES[::3]]
+    return [*tests, *_values(18), *totals, *keyed, *_OTHERS]
 
 
 ON_VIEWS = {
