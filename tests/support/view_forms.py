@@ -266,7 +266,6 @@ _OTHERS = [
     "SELECT st.i.x, count(*) AS c FROM t GROUP BY st.i.x HAVING st.i.x IS NULL OR count(*) > 1",
     "SELECT st.i AS k, count(*) AS c FROM t GROUP BY st.i",
     "SELECT st, count(*) AS c FROM t GROUP BY st",
-    "SELECT m, max(n) AS c FROM t GROUP BY m",
     "SELECT ar, count(*) AS c FROM t GROUP BY ar",
     "SELECT CASE WHEN n IN (1, 3) THEN 'x' ELSE 'y' END AS k, count(*) AS c FROM t GROUP BY k",
     "SELECT n IS NULL AS z, a IS NULL AS y, count(*) AS c FROM t GROUP BY n IS NULL, a IS NULL",
@@ -328,7 +327,6 @@ _OTHERS = [
     # set operations and other query terms
     "SELECT a, s FROM t UNION ALL SELECT NULL, NULL UNION ALL SELECT n, NULL FROM u",
     "SELECT x.id FROM (SELECT id, NULL AS z FROM u) x WHERE x.z IS NULL",
-    "SELECT n, a FROM t UNION ALL BY NAME SELECT a, n FROM u",
     "SELECT n FROM t EXCEPT ALL SELECT n FROM u",
     "SELECT a FROM t INTERSECT SELECT a FROM u",
     "(SELECT n FROM t WHERE n IN (1, 2)) UNION ALL (SELECT n FROM u WHERE n IS NULL)",

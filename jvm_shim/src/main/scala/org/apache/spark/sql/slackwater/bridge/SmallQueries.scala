@@ -13,7 +13,6 @@ import org.apache.spark.sql.catalyst.expressions.{
   AttributeReference,
   AttributeSet,
   Expression,
-  KnownNotNull,
   Literal,
   SubqueryExpression,
   UnsafeRow
@@ -268,10 +267,8 @@ private object SmallQueries {
   /** In the place of a column that nobody reads. Not read, because the optimizer knew the answer
     * from the column's nullability: what stands there must not say otherwise.
     */
-  private def unread(field: StructField): Expression = {
-    val nothing = Literal(null, field.dataType)
-    if (field.nullable) nothing else KnownNotNull(nothing)
-  }
+  private def unread(field: StructField): Expression =
+    if (field.nullable) Literal(null, field.dataType) else Literal.default(field.dataType)
 
   def input(node: JsonNode): SmallInput = SmallInput(
     node.get("name").asText,
