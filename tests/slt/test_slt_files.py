@@ -33,6 +33,7 @@ WITHOUT_CASE = {
     "SLACKWATER_DUPLICATE_MANAGED_WRITE": "needs two statements at the same moment",
     "SLACKWATER_ENVIRONMENT_VERSION": "needs a newer environment: tests/unit",
     "SLACKWATER_FENCED": "needs a second application: tests/clients",
+    "SLACKWATER_FOREIGN_FILE": "no statement names a file of a write: tests/unit",
     "SLACKWATER_INTERNAL": "a defect: no statement may cause it",
     "SLACKWATER_LOCK_TIMEOUT": "needs a statement that holds a table for long: tests/unit",
     "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",

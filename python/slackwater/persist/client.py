@@ -113,6 +113,11 @@ class PersistClient:
         """
         return self._commits.commit(appends, tables=tables, steps=steps, write_ids=write_ids)
 
+    @property
+    def epoch(self) -> int:
+        """That of the leader which this client is for."""
+        return self._transactions.epoch
+
     def confirm_leadership(self) -> None:
         """Raises `Fenced` when another application leads.
 

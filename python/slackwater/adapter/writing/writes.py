@@ -24,7 +24,7 @@ from slackwater.adapter.writing.group_commit import PartsAt, Rows, Write, at_tim
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, Uniform
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
@@ -45,6 +45,7 @@ class Writes:
         """The write of protocol section 2: answers once it is durable and applied.
 
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
+        SLACKWATER_FOREIGN_FILE,
         SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED, and what the state of
         the session's transaction forbids. Repeating a `write_id` has one effect.
         """
@@ -143,8 +144,9 @@ class Writes:
             ]
         )
         files: list[tuple[FileBody, int, int]] = []
-        self._env.persist.blobs.settle(entry["uri"] for entry in body.get("files") or ())
-        for entry in body.get("files") or ():
+        entries = self._own_files(item, body)
+        self._env.persist.blobs.settle(entry["uri"] for entry in entries)
+        for entry in entries:
             if mode == "diff":
                 files.extend(self._split(shard_id, entry))
             else:
@@ -162,6 +164,35 @@ class Writes:
             return (*removed, *inline(time), *added)
 
         return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
+
+    def _own_files(
+        self, item: CatalogItem, body: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The files of the request, with their URIs as the coordinator writes them.
+
+        Raises SLACKWATER_FOREIGN_FILE, with nothing of its URI, for one that is not directly in
+        the directory that `directory` gave for this write of this table, and for one named twice.
+        """
+        entries: Sequence[Mapping[str, Any]] = body.get("files") or ()
+        if not entries:
+            return ()
+
+        def refuse(reason: str) -> SlackwaterError:
+            return user_error("SLACKWATER_FOREIGN_FILE", objectName=item.full_name, reason=reason)
+
+        try:
+            directory = self._env.persist.staging_directory(self._shard(item), body["write_id"])
+        except ValueError:
+            raise refuse("its id cannot be that of a write with files") from None
+        own: dict[str, Mapping[str, Any]] = {}
+        for number, entry in enumerate(entries, start=1):
+            uri = self._env.persist.blobs.own(str(entry["uri"]), directory)
+            if uri is None:
+                raise refuse(f"file {number} is not in the directory of this write")
+            if uri in own:
+                raise refuse(f"file {number} is named twice")
+            own[uri] = {**entry, "uri": uri}
+        return tuple(own.values())
 
     def _split(self, shard_id: int, entry: Mapping[str, Any]) -> list[tuple[FileBody, int, int]]:
         """One file of mixed diffs as one file for each diff, so that each part is uniform."""
