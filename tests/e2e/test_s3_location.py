@@ -64,6 +64,10 @@ def test_tables_and_views_live_there(s3, tmp_path, by_conf):
         shown += application.rows("SET")
         assert ACCESS_KEY not in str(application.rows("EXPLAIN EXTENDED SELECT * FROM t"))
         assert SECRET_KEY not in str(shown)
+        if not by_conf:
+            for key in ("access.key", "secret.key", "endpoint"):
+                look = f"result = sc._jsc.hadoopConfiguration().get('fs.s3a.{key}')"
+                assert application.python(f"sc = spark.sparkContext; {look}") is None
         expected = sorted(application.rows(VIEW))
         assert sum(row[1] for row in expected) == 54_001
         wait_until(lambda: sorted(application.rows("SELECT * FROM m")) == expected, what="m")
