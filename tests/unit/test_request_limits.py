@@ -69,7 +69,7 @@ def condition(answer):
 
 def test_a_request_that_is_too_large_is_refused(coordinator, monkeypatch):
     monkeypatch.setattr(server, "REQUEST_LIMIT_BYTES", 100)
-    app = server.application(coordinator, "secret", pytest.fail)
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
     for pieces in (1, 7):
         large = asyncio.run(post(app, "/v1/release", {"holds": ["x" * 200]}, pieces))
         assert condition(large) == ("SLACKWATER_TOO_LARGE", "54000")
@@ -79,7 +79,7 @@ def test_a_request_that_is_too_large_is_refused(coordinator, monkeypatch):
 
 def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordinator, monkeypatch):
     monkeypatch.setattr(server, "THREADS", 2)
-    app = server.application(coordinator, "secret", pytest.fail)
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
 
     async def run():
         binds = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(3)]
@@ -94,7 +94,7 @@ def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordina
 def test_requests_that_wait_for_a_thread_are_bounded(coordinator, monkeypatch):
     monkeypatch.setattr(server, "THREADS", 1)
     monkeypatch.setattr(server, "WAITING_REQUESTS", 1)
-    app = server.application(coordinator, "secret", pytest.fail)
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
 
     async def run():
         first = asyncio.create_task(post(app, "/v1/bind", {}))

@@ -49,7 +49,7 @@ from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
-from slackwater.persist.leadership import Fenced
+from slackwater.persist.leadership import LEASE_MS, Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -59,6 +59,8 @@ from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
 HOUSEKEEPING_INTERVAL_S = 5.0
+LOOKS_PER_LEASE = 4
+"""How often locks are looked at within the lease of their applications."""
 IDLE_SESSION_MS = 24 * 3600 * 1000
 
 Call = Callable[[Mapping[str, Any]], Any]
@@ -79,11 +81,13 @@ class Coordinator:
         epoch: int,
         on_fatal: Callable[[str], None],
         maintenance: MaintenanceSettings | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         self.log = env.log
         self.location = env.location
         self._env = env
         self._epoch = epoch
+        self._lease_ms = lease_ms
         self._on_fatal = on_fatal
         self._closing = threading.Event()
         self._sinks = SinkRunner(env, on_fatal)
@@ -98,7 +102,7 @@ class Coordinator:
         self._sources = Sources(env)
         self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources)
-        self._reads = Reads(env, self._system)
+        self._reads = Reads(env, self._system, lease_ms)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._replica)
@@ -126,10 +130,12 @@ class Coordinator:
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
         maintenance: MaintenanceSettings | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> Coordinator:
         """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
 
-        `location` is what users read of it, `blobs` the access to its files.
+        `location` is what users read of it, `blobs` the access to its files. `lease_ms` is how long
+        an application that has a write lock may be silent.
         """
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
@@ -194,7 +200,7 @@ class Coordinator:
             clock=clock,
             steady_ms=steady_ms,
         )
-        coordinator = Coordinator(env, epoch, on_fatal, maintenance)
+        coordinator = Coordinator(env, epoch, on_fatal, maintenance, lease_ms)
         collections.open()
         return coordinator
 
@@ -208,6 +214,7 @@ class Coordinator:
             self._implications.start_all()
         self._maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
+        threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
 
     def close(self) -> None:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
@@ -221,7 +228,6 @@ class Coordinator:
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""
         return {
-            "/v1/status": self._status,
             "/v1/session/close": self._close_session,
             "/v1/plan": self._plan,
             "/v1/execute": self._execute,
@@ -238,6 +244,7 @@ class Coordinator:
             "/v1/catalog/drop_view": self._drop_view,
             "/v1/bind": self._bind,
             "/v1/release": self._release,
+            "/v1/renew": self._renew,
             "/v1/write": self._write,
             "/v1/prepare_write": self._prepare_write,
             "/v1/cancel": self._cancel,
@@ -245,7 +252,8 @@ class Coordinator:
 
     # Sessions
 
-    def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
+        """Who answers here. Waits for nothing."""
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
     def enter(self, body: Mapping[str, Any]) -> None:
@@ -363,6 +371,11 @@ class Coordinator:
             self._reads.release(hold)
         return {}
 
+    def _renew(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        for hold in body["holds"]:
+            self._reads.renew(hold)
+        return {}
+
     def _write(self, body: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._running(
             body, lambda session, _: self._writes.write(session, body)
@@ -478,6 +491,11 @@ class Coordinator:
                 return
             with self._env.ddl:
                 self._implications.retry()
+
+    def _watch_locks(self) -> None:
+        while not self._closing.wait(self._lease_ms / LOOKS_PER_LEASE / 1000):
+            for session_id in self._reads.end_silent():
+                _log.warning("write lock lost", session=session_id)
 
     def _catalog_is_certain(self) -> bool:
         """False: the coordinator has to start again, with the catalog as it is."""

@@ -33,10 +33,9 @@ QUICK_THREADS = 100
 WAITING_REQUESTS = 2_000
 REQUEST_LIMIT_BYTES = 64 * 1024 * 1024
 STOP_AFTER_S = 0.2
-OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/session/close", "/v1/cancel"})
+OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/renew", "/v1/session/close", "/v1/cancel"})
 """Calls that belong to no statement, and say nothing about the session's transaction."""
 QUICK = OUTSIDE_BLOCKS | {
-    "/v1/status",
     "/v1/catalog/namespaces",
     "/v1/catalog/list",
     "/v1/catalog/load",
@@ -48,8 +47,16 @@ _log = structlog.get_logger("server")
 Call = Callable[[Mapping[str, Any]], Any]
 
 
-def application(coordinator: Coordinator, token: str, stop: Callable[[str], None]) -> Starlette:
-    """The ASGI application. `stop(reason)` ends the process after a broken invariant."""
+def application(
+    coordinator: Coordinator,
+    token: str,
+    stop: Callable[[str], None],
+    confirm: Callable[[], None],
+) -> Starlette:
+    """The ASGI application. `stop(reason)` ends the process after a broken invariant.
+
+    `confirm` returns while nobody else can lead; what it raises is the answer to a statement.
+    """
     expected = f"Bearer {token}"
 
     def end(reason: str) -> None:
@@ -68,15 +75,17 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
 
     def answer(path: str, call: Call, body: Mapping[str, Any]) -> Response:
         if "session" not in body or path in OUTSIDE_BLOCKS:
-            return attempt(call, body)
+            return attempt(path, call, body)
         coordinator.enter(body)
-        response = attempt(call, body)
+        response = attempt(path, call, body)
         inside = coordinator.is_inside_block(body["session"])
         response.headers["X-Slackwater-Transaction"] = "open" if inside else "none"
         return response
 
-    def attempt(call: Call, body: Mapping[str, Any]) -> Response:
+    def attempt(path: str, call: Call, body: Mapping[str, Any]) -> Response:
         try:
+            if path not in OUTSIDE_BLOCKS:
+                confirm()
             return _response(call(body))
         except Fenced as error:
             end(str(error))
@@ -88,7 +97,7 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
             end(str(error))
             return _error(user_error("SLACKWATER_INTERNAL", reason=str(error), log=coordinator.log))
         except Exception as error:
-            _log.exception("call failed", call=getattr(call, "__name__", str(call)))
+            _log.exception("call failed", call=path)
             return _error(
                 user_error(
                     "SLACKWATER_INTERNAL",
@@ -113,6 +122,12 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
                 return _error(error)
 
         return Route(path, endpoint, methods=["POST"])
+
+    async def status(request: Request) -> Response:
+        """Answered without the pool, whose threads may all be waiting: it tells that this lives."""
+        if not authorized(request):
+            return Response(status_code=401)
+        return _response(coordinator.status())
 
     limiters: dict[bool, CapacityLimiter] = {}
     inside = {True: 0, False: 0}
@@ -146,7 +161,11 @@ def application(coordinator: Coordinator, token: str, stop: Callable[[str], None
         return Response(status_code=204)
 
     routes = [route(path, call) for path, call in coordinator.calls().items()]
-    return Starlette(routes=[*routes, Route("/v1/attend", attend, methods=["POST"])])
+    routes += [
+        Route("/v1/attend", attend, methods=["POST"]),
+        Route("/v1/status", status, methods=["POST"]),
+    ]
+    return Starlette(routes=routes)
 
 
 async def _whole(request: Request) -> bytes:

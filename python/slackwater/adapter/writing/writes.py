@@ -54,15 +54,15 @@ class Writes:
         """The write of protocol section 2: answers once it is durable and applied.
 
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
-        SLACKWATER_FOREIGN_FILE,
-        SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED, and what the state of
-        the session's transaction forbids. Repeating a `write_id` has one effect.
+        SLACKWATER_FOREIGN_FILE, SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED,
+        SLACKWATER_LOCK_LOST, and what the state of the session's transaction forbids. Repeating a
+        `write_id` has one effect.
         """
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
         try:
-            if hold is not None and not self._reads.is_open(hold):
-                return self._of_an_earlier_coordinator(write_id)
+            if hold is not None and not self._reads.claim(hold):
+                return self._without_lock(write_id)
             item = self._table(GlobalId(body["table"]))
             mode: str = body["mode"]
             if hold is not None or mode != "append":
@@ -148,11 +148,11 @@ class Writes:
             return lambda _: ()
         return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
 
-    def _of_an_earlier_coordinator(self, write_id: str) -> dict[str, int]:
+    def _without_lock(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
         earlier = self._env.committer.written(write_id)
         if earlier is None:
-            raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="What this statement read")
+            raise user_error("SLACKWATER_LOCK_LOST")
         return _answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:

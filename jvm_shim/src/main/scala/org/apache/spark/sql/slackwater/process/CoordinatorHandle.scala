@@ -6,8 +6,15 @@ import java.net.http.{HttpClient, HttpConnectTimeoutException, HttpRequest, Http
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Paths
 import java.time.Duration
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{
+  CompletableFuture,
+  ConcurrentHashMap,
+  ExecutionException,
+  TimeUnit,
+  TimeoutException
+}
 
+import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 import scala.util.control.NonFatal
@@ -34,6 +41,7 @@ final class CoordinatorHandle private (
     metastore: Option[String],
     secrets: Map[String, String],
     python: Option[String],
+    lease: Option[String],
     context: SparkContext
 ) extends Coordinator
     with Logging {
@@ -56,15 +64,19 @@ final class CoordinatorHandle private (
   }
 
   @volatile private var endpoint: Option[Endpoint] = None
-  private var closed = false
+  @volatile private var closed = false
   private val sessions = ConcurrentHashMap.newKeySet[String]()
   // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
   private val openBlocks = ConcurrentHashMap.newKeySet[String]()
+  private val locks = new WriteLocks(renew)
 
   override def call(path: String, body: ObjectNode): JsonNode = {
+    locks.called(path, body)
     val response = send(path, body)
     if (response.statusCode != 200) throw error(response, body)
-    answer(response)
+    val found = answer(response)
+    locks.answered(found)
+    found
   }
 
   override def find(path: String, body: ObjectNode): Option[JsonNode] = {
@@ -85,6 +97,13 @@ final class CoordinatorHandle private (
     response.body
   }
 
+  private def renew(holds: Seq[String]): Unit = endpoint.filter(_.isAlive).foreach { at =>
+    val body = Json.obj()
+    val names = body.putArray("holds")
+    holds.foreach(names.add)
+    Try(http.send(request(at, "/v1/renew", body, Some(closeLimit)), discarding))
+  }
+
   /** Notes a session that calls; whether it is new. */
   private[slackwater] def openSession(id: String): Boolean = sessions.add(id)
 
@@ -102,6 +121,7 @@ final class CoordinatorHandle private (
   /** Lets the coordinator end. The application is over. */
   private[slackwater] def close(): Unit = synchronized {
     closed = true
+    locks.close()
     // A coordinator of another application goes on, and must not keep what these sessions hold.
     if (endpoint.exists(_.process.isEmpty)) sessions.asScala.toSeq.foreach(closeSession)
     endpoint.foreach { at =>
@@ -128,8 +148,10 @@ final class CoordinatorHandle private (
         try running()
         catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
-        val found = http.send(request(at, path, body, None), receiving)
+        val found = exchange(at, request(at, path, body, None))
         noteBlock(body, found)
+        // Another application leads now; the next statement joins it.
+        if (stated(found).exists(_.path("condition").asText == "SLACKWATER_FENCED")) lost(at)
         // Somebody else listens there now, and has not looked at the call.
         if (found.statusCode == 401 && attempt < attempts) lost(at) else response = Some(found)
       } catch {
@@ -153,6 +175,51 @@ final class CoordinatorHandle private (
       }
     }
     response.get
+  }
+
+  /** Sends a call and waits for its answer, for as long as whoever was asked leads. */
+  private def exchange(at: Endpoint, message: HttpRequest): HttpResponse[Array[Byte]] = {
+    val answer = http.sendAsync(message, receiving)
+    try awaited(at, answer)
+    catch { case failed: ExecutionException => throw failed.getCause }
+    finally {
+      val _ = answer.cancel(true)
+    }
+  }
+
+  /** A statement may take as long as it likes, and a coordinator that hangs has its port open: so a
+    * silent one is asked whether it lives, and if it does not say so, its lease decides.
+    */
+  @tailrec
+  private def awaited[A](at: Endpoint, answer: CompletableFuture[A]): A = {
+    val found =
+      try Some(answer.get(silence.toMillis, TimeUnit.MILLISECONDS))
+      catch { case _: TimeoutException => None }
+    found match {
+      case Some(value)                    => value
+      case None if lives(at) || leads(at) => awaited(at, answer)
+      case None                           => throw new IOException("another application leads now")
+    }
+  }
+
+  private def lives(at: Endpoint): Boolean =
+    endpoint.contains(at) && at.isAlive &&
+      Try(http.send(request(at, "/v1/status", Json.obj(), Some(silence)), discarding))
+        .fold(_ => false, _.statusCode == 200)
+
+  /** Whether a silent coordinator still leads; replaces it, or joins who has, when it does not.
+    * Raises what the process raises that finds it out.
+    */
+  private def leads(at: Endpoint): Boolean = synchronized {
+    if (closed || !endpoint.contains(at)) false
+    else {
+      val found = launch().start()
+      if (found.epoch != at.epoch) {
+        at.discard()
+        follow(found)
+      }
+      found.epoch == at.epoch
+    }
   }
 
   private def request(
@@ -187,10 +254,15 @@ final class CoordinatorHandle private (
     endpoint.filter(_.isAlive).getOrElse {
       if (closed) throw unavailable("the Spark application has ended")
       val started = launch().start()
-      endpoint = Some(started)
-      if (started.process.isEmpty) attend(started)
+      follow(started)
       started
     }
+  }
+
+  private def follow(started: Endpoint): Unit = {
+    endpoint = Some(started)
+    locks.clear()
+    if (started.process.isEmpty) attend(started)
   }
 
   /** Keeps a call open at a leader that is not ours: when it breaks, this application is gone, and
@@ -207,6 +279,7 @@ final class CoordinatorHandle private (
     metastore,
     ObjectStore.prepare(context, location) ++ secrets,
     python,
+    lease,
     applicationId,
     gateway.getListeningPort,
     gateway.secret,
@@ -232,16 +305,18 @@ final class CoordinatorHandle private (
       http.sendAsync(request(at, "/v1/cancel", order, Some(closeLimit)), discarding)
     }
 
-  private def error(response: HttpResponse[Array[Byte]], body: ObjectNode): Throwable = {
-    val found = Try(Json.mapper.readTree(response.body).path("error")).toOption.filter(_.isObject)
-    found match {
-      case Some(stated) =>
-        // Another application leads now; the next statement joins it.
-        if (stated.path("condition").asText == "SLACKWATER_FENCED") endpoint.foreach(lost)
-        Errors.of(stated, Option(body.get("text")).map(_.asText))
-      case None => unavailable(s"it answered with status ${response.statusCode}")
+  private def error(response: HttpResponse[Array[Byte]], body: ObjectNode): Throwable =
+    stated(response) match {
+      case Some(error) => Errors.of(error, Option(body.get("text")).map(_.asText))
+      case None        => unavailable(s"it answered with status ${response.statusCode}")
     }
-  }
+
+  /** The error that the coordinator states in its answer. */
+  private def stated(response: HttpResponse[Array[Byte]]): Option[JsonNode] =
+    Option
+      .unless(response.statusCode == 200)(response.body)
+      .flatMap(text => Try(Json.mapper.readTree(text).path("error")).toOption)
+      .filter(_.isObject)
 
   /** Nobody knows what came of it. Whatever came of a COMMIT, the block is over. */
   private def interrupted(body: ObjectNode): Throwable = {
@@ -259,6 +334,9 @@ final class CoordinatorHandle private (
 object CoordinatorHandle extends Logging {
   private val attempts = 4
   private val closeLimit = Duration.ofSeconds(2)
+
+  /** After so long without an answer it is asked whether the coordinator lives. */
+  private val silence = Duration.ofSeconds(2)
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 
@@ -308,6 +386,7 @@ object CoordinatorHandle extends Logging {
           metastore,
           metastorePassword(setting),
           setting("spark.slackwater.python"),
+          setting("spark.slackwater.lease"),
           context
         )
       }
