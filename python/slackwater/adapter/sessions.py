@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,15 @@ class Context:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A call of a statement that runs now. `call` names it alone, `execution` its statement."""
+
+    call: str
+    execution: str | None
+    cancellation: Cancellation
+
+
 @dataclass(slots=True)
 class Session:
     """One Spark session. Used by one statement at a time, except for cancellation."""
@@ -63,11 +72,17 @@ class Session:
     pending: list[Notice] = field(default_factory=list)
     block_hold: ReadHold | None = None
     holds: set[str] = field(default_factory=set)
-    running: dict[str, Cancellation] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
 
     def variable(self, name: str) -> str:
         """The value of a session variable."""
         return self.values.get(name, variables.VARIABLES[name].default)
+
+    def cancel(self, named: Callable[[Running], bool] = lambda _: True) -> None:
+        """Ends the calls that `named` picks: those of one statement, say. All of them without."""
+        for running in list(self.running.values()):
+            if named(running):
+                running.cancellation.cancel()
 
     def notify(self, message: str, severity: str = "NOTICE", code: str = "00000") -> None:
         notice = Notice(severity, code, message)
@@ -103,8 +118,7 @@ class Sessions:
         with self._lock:
             session = self._sessions.pop(session_id, None)
         if session is not None:
-            for cancellation in list(session.running.values()):
-                cancellation.flag.set()
+            session.cancel()
         return session
 
     def all(self) -> tuple[Session, ...]:

@@ -123,7 +123,7 @@ class Statements:
             check_outside_block(session.transaction, statement_name(statement))
         match statement:
             case st.Begin() | st.Commit() | st.Rollback():
-                return self._transaction(session, statement)
+                return self._transaction(session, statement, cancellation)
             case st.SetVariable() | st.ResetVariable():
                 return self._variable(session, statement)
             case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
@@ -137,7 +137,7 @@ class Statements:
             case st.ExplainIncremental():
                 return rows(EXPLAIN_INCREMENTAL, self._explain_incremental(context, statement))
             case _:
-                self._definitions.execute(session, context, statement)
+                self._definitions.execute(session, context, statement, cancellation)
                 return done()
 
     @staticmethod
@@ -160,7 +160,10 @@ class Statements:
                 return False
 
     def _transaction(
-        self, session: Session, statement: st.Begin | st.Commit | st.Rollback
+        self,
+        session: Session,
+        statement: st.Begin | st.Commit | st.Rollback,
+        cancellation: Cancellation,
     ) -> Result:
         if isinstance(statement, st.Begin):
             if statement.isolation is not None:
@@ -177,7 +180,7 @@ class Statements:
             return done()
         writes = commit(block)
         if writes:
-            self._writes.commit(writes, str(uuid.uuid4()), None)
+            self._writes.commit(writes, str(uuid.uuid4()), None, cancellation)
         return done()
 
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:

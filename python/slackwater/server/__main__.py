@@ -227,7 +227,6 @@ def _serve(
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
 
     async def run() -> None:
-        await app.state.widen()
         await server.serve(sockets=[listener])
 
     serving = threading.Thread(target=lambda: asyncio.run(run()), name="http", daemon=True)

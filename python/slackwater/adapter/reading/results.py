@@ -7,9 +7,26 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from slackwater.repr.errors import user_error
 from slackwater.repr.relation import RelationDesc
 
 NO_COLUMNS = RelationDesc(())
+
+
+ANSWER_LIMIT_BYTES = 256 * 1024 * 1024
+"""An answer is in the coordinator's memory as a whole; this much of one is."""
+
+
+def bounded(table: pa.Table) -> pa.Table:
+    """The table. Raises SLACKWATER_RESULT_TOO_LARGE if it is too large for one answer."""
+    size = table.nbytes
+    if size > ANSWER_LIMIT_BYTES:
+        raise user_error(
+            "SLACKWATER_RESULT_TOO_LARGE",
+            size=str(size),
+            limit=str(ANSWER_LIMIT_BYTES),
+        )
+    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +37,8 @@ class Result:
     table: pa.Table
 
     def to_ipc(self) -> bytes:
-        """The rows as an Arrow IPC stream."""
+        """The rows as an Arrow IPC stream. Raises SLACKWATER_RESULT_TOO_LARGE."""
+        bounded(self.table)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.desc.arrow_schema()) as writer:
             writer.write_table(self.table)

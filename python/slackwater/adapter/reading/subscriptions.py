@@ -18,7 +18,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.cursors import Cursor
 from slackwater.adapter.reading.feeds import CollectionFeed, Feed, QueryFeed
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.reading.results import Result
+from slackwater.adapter.reading.results import Result, bounded
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
@@ -41,8 +41,6 @@ from slackwater.storage.subscribe import (
     check_bounds,
     output_desc,
 )
-
-FETCH_WAIT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -110,10 +108,12 @@ class Subscription:
     def fetch(
         self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
     ) -> Result:
-        self.wait(10.0**9 if timeout_ms is None else timeout_ms / 1000, cancellation)
+        wait_s = cancellation.left_s() if timeout_ms is None else timeout_ms / 1000
+        if not self.wait(wait_s, cancellation) and timeout_ms is None:
+            cancellation.refuse_late("there were rows; WITH (timeout = '...') answers without any")
         schema = self.desc.arrow_schema()
         table = pa.concat_tables([schema.empty_table(), *self.ready])
-        taken = table if count is None else table.slice(0, count)
+        taken = bounded(table if count is None else table.slice(0, count))
         rest = table.slice(taken.num_rows)
         self.ready = [rest] if rest.num_rows else []
         return Result(self.desc, taken)
@@ -140,9 +140,10 @@ class QueryCursor:
         self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
     ) -> Result:
         cancellation.check()
-        rows = self.answer() if self.rest is None else self.rest
-        taken = rows if count is None else rows.slice(0, count)
-        self.rest = rows.slice(taken.num_rows)
+        if self.rest is None:
+            self.rest = self.answer()
+        taken = bounded(self.rest if count is None else self.rest.slice(0, count))
+        self.rest = self.rest.slice(taken.num_rows)
         return Result(self.desc, taken)
 
     def close(self) -> None:
@@ -175,9 +176,11 @@ class Subscriptions:
         try:
             tables = [subscription.desc.arrow_schema().empty_table()]
             while not subscription.ended:
-                subscription.wait(FETCH_WAIT_S, cancellation)
+                if not subscription.wait(cancellation.left_s(), cancellation):
+                    cancellation.refuse_late("everything up to its UP TO was complete")
                 tables.extend(subscription.ready)
                 subscription.ready = []
+                bounded(pa.concat_tables(tables))
             return Result(subscription.desc, pa.concat_tables(tables))
         finally:
             subscription.close()

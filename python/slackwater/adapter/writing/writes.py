@@ -18,6 +18,7 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import add_write, check_outside_block, in_block
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.group_commit import PartsAt, Rows, Write, at_time, count_changes
@@ -41,8 +42,13 @@ class Writes:
         """Where executors put the files of a write."""
         return self._env.persist.staging_directory(self._shard(self._table(global_id)), write_id)
 
-    def write(self, session: Session, body: Mapping[str, Any]) -> dict[str, int]:
+    def write(
+        self, session: Session, body: Mapping[str, Any], cancellation: Cancellation
+    ) -> dict[str, int]:
         """The write of protocol section 2: answers once it is durable and applied.
+
+        Once its commit has begun, it is neither cancelled nor late: the answer is what became of
+        it. Before that, SLACKWATER_CANCELED and SLACKWATER_LOCK_TIMEOUT mean: nothing was written.
 
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
         SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED, and what the state of
@@ -61,16 +67,21 @@ class Writes:
                 session.transaction = add_write(session.transaction, buffered)
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
             if body["mode"] == "overwrite" and hold is None:
-                hold = self._reads.lock_for_write(session, item.id)
-            return _answer(self.commit((buffered,), write_id, hold))
+                hold = self._reads.lock_for_write(session, item.id, cancellation)
+            return _answer(self.commit((buffered,), write_id, hold, cancellation))
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
     def commit(
-        self, writes: Sequence[BufferedWrite], write_id: str, owner: str | None
+        self,
+        writes: Sequence[BufferedWrite],
+        write_id: str,
+        owner: str | None,
+        cancellation: Cancellation,
     ) -> WriteResult:
-        """Commits all `writes` at one timestamp."""
+        """Commits all `writes` at one timestamp. Cancelled only before the commit has begun."""
+        cancellation.check()
         appends: dict[int, Rows] = {}
         for write in writes:
             item = self._env.state.items.get(write.table)
@@ -87,9 +98,15 @@ class Writes:
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
                 owner=owner,
-            )
+            ),
+            cancellation.left_ms(),
         )
-        return future.result()
+
+        def withdraw() -> None:
+            self._env.committer.withdraw(write_id)
+
+        with cancellation.waking(withdraw):
+            return future.result()
 
     def _both(self, shard_id: int, first: Rows, second: Rows) -> Rows:
         if isinstance(first, pa.Table) and isinstance(second, pa.Table):
