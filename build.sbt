@@ -4,7 +4,7 @@ import scala.sys.process.Process
 lazy val sparkJars = settingKey[File]("The folder of Spark's jars")
 lazy val shimJar = taskKey[File]("Builds the shim and puts it beside the Python package")
 
-val sparkMinor = "4.2"
+lazy val sparkMinor = settingKey[String]("The minor version of Spark that the shim is built for")
 
 def versionOf(pyproject: File): String =
   IO.readLines(pyproject)
@@ -19,10 +19,26 @@ def jarsOfPyspark(): File = {
   file(Process(Seq(python, "-c", question)).!!.trim)
 }
 
+// What differs between Spark's minors is in a folder of sources for each.
+def minorOf(jars: File, shims: File): String = {
+  val Core = """spark-core_2\.13-(\d+\.\d+)\..*jar""".r
+  val installed = IO.listFiles(jars).map(_.getName).collectFirst { case Core(minor) => minor }
+  val known = IO.listFiles(shims).map(_.getName.stripPrefix("spark-")).sorted
+  installed match {
+    case Some(minor) if known.contains(minor) => minor
+    case Some(minor) =>
+      throw new MessageOnlyException(
+        s"the shim is written for Spark ${known.mkString(" and ")}, and Spark $minor is installed; " +
+          s"install a pyspark of a known version, or write $shims/spark-$minor"
+      )
+    case None => throw new MessageOnlyException(s"there is no Spark in $jars")
+  }
+}
+
 lazy val root = (project in file("."))
   .settings(
     name := "slackwater-spark",
-    moduleName := s"slackwater-spark_$sparkMinor",
+    moduleName := s"slackwater-spark_${sparkMinor.value}",
     artifactName := ((scala, module, artifact) =>
       s"${module.name}_${scala.binary}-${module.revision}.${artifact.extension}"),
     organization := "io.slackwater",
@@ -36,8 +52,11 @@ lazy val root = (project in file("."))
       "-Wunused:imports,privates,locals"
     ),
     Compile / scalaSource := baseDirectory.value / "jvm_shim/src/main/scala",
+    Compile / unmanagedSourceDirectories +=
+      baseDirectory.value / "jvm_shim/src/main/shims" / s"spark-${sparkMinor.value}",
     Compile / resourceDirectory := baseDirectory.value / "jvm_shim/src/main/resources",
     sparkJars := sys.env.get("SPARK_JARS").filter(_.nonEmpty).map(file).getOrElse(jarsOfPyspark()),
+    sparkMinor := minorOf(sparkJars.value, baseDirectory.value / "jvm_shim/src/main/shims"),
     Compile / unmanagedJars := (sparkJars.value * "*.jar").classpath,
     Compile / resourceGenerators += Def.task {
       val catalogue = "slackwater-error-conditions.json"
@@ -48,7 +67,7 @@ lazy val root = (project in file("."))
     shimJar := {
       val jar = (Compile / packageBin).value
       val folder = baseDirectory.value / "python/slackwater/jars"
-      IO.delete((folder * s"slackwater-spark_${sparkMinor}_*.jar").get())
+      IO.delete((folder * s"slackwater-spark_${sparkMinor.value}_*.jar").get())
       val target = folder / jar.getName
       IO.copyFile(jar, target)
       target

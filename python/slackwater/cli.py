@@ -1,4 +1,4 @@
-"""The command line: `slackwater sql | thriftserver | connect | demo | doctor | jar-path`."""
+"""The command line: `slackwater sql`, `beeline`, `thriftserver`, `connect`, `demo`, `doctor`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from slackwater.repr.version import VERSION
 from slackwater.spark import session as spark_session
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     help="Consistent, incrementally maintained views for Apache Spark.",
 )
+
+LOOPBACK = "127.0.0.1"
 
 Location = Annotated[
     str | None,
@@ -31,6 +33,32 @@ Metastore = Annotated[
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="A setting key=value for Spark. Repeatable.")
 ]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Spark's master URL. Default: the variable MASTER, or local[*]."),
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        help="The address to listen on. Others than loopback have no encryption by default."
+    ),
+]
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"slackwater {VERSION}, Spark {spark_session.spark_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print versions."),
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -39,12 +67,13 @@ def sql(
     file: Annotated[str | None, typer.Option("-f", help="A file of statements to run.")] = None,
     location: Location = None,
     metastore: Metastore = None,
+    master: Master = None,
     conf: Conf = None,
 ) -> None:
     """The spark-sql shell, with the current catalog slackwater."""
     if execute is not None and file is not None:
         raise typer.BadParameter("-e and -f exclude each other")
-    arguments = _submit_arguments(location, metastore, conf)
+    arguments = _submit_arguments(location, metastore, master, conf)
     arguments += ["--conf", "spark.ui.showConsoleProgress=false"]
     if execute is not None:
         arguments += ["-e", execute]
@@ -55,34 +84,50 @@ def sql(
 
 @app.command()
 def thriftserver(
-    port: Annotated[int, typer.Option(help="The port on loopback.")] = 10000,
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 10000,
+    host: Host = LOOPBACK,
     location: Location = None,
     metastore: Metastore = None,
+    master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """HiveThriftServer2 in the foreground, for JDBC clients on this machine."""
-    arguments = _submit_arguments(location, metastore, conf)
+    """HiveThriftServer2 in the foreground, for JDBC clients."""
+    arguments = _submit_arguments(location, metastore, master, conf)
     arguments += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"]
     arguments += ["spark-internal"]
     arguments += ["--hiveconf", f"hive.server2.thrift.port={port}"]
-    arguments += ["--hiveconf", "hive.server2.thrift.bind.host=127.0.0.1"]
+    arguments += ["--hiveconf", f"hive.server2.thrift.bind.host={host}"]
     _become("spark-submit", arguments)
 
 
 @app.command()
 def connect(
-    port: Annotated[int, typer.Option(help="The port on loopback.")] = 15002,
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 15002,
+    host: Host = LOOPBACK,
     location: Location = None,
     metastore: Metastore = None,
+    master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """A Spark Connect server in the foreground, for clients on this machine."""
-    arguments = _submit_arguments(location, metastore, conf)
+    """A Spark Connect server in the foreground."""
+    arguments = _submit_arguments(location, metastore, master, conf)
     arguments += ["--conf", f"spark.connect.grpc.binding.port={port}"]
-    arguments += ["--conf", "spark.connect.grpc.binding.address=127.0.0.1"]
+    arguments += ["--conf", f"spark.connect.grpc.binding.address={host}"]
     arguments += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     arguments += ["spark-internal"]
     _become("spark-submit", arguments)
+
+
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    }
+)
+def beeline(context: typer.Context) -> None:
+    """The JDBC shell of the installed pyspark; takes beeline's own arguments, such as -u and -e."""
+    _become("beeline", context.args)
 
 
 @app.command("jar-path")
@@ -95,28 +140,35 @@ def jar_path() -> None:
 
 
 @app.command()
-def doctor(location: Location = None, metastore: Metastore = None, conf: Conf = None) -> None:
+def doctor(
+    location: Location = None,
+    metastore: Metastore = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
     """Checks this installation and says what to do; exit status 1 if a check fails."""
     from slackwater.doctor import examine
 
-    raise typer.Exit(examine(location, metastore, _pairs(conf)))
+    raise typer.Exit(examine(location, metastore, _pairs(conf, master)))
 
 
 @app.command()
 def demo(
     location: Location = None,
     metastore: Metastore = None,
+    master: Master = None,
     conf: Conf = None,
     days: Annotated[int, typer.Option(help="How many days of flights to feed.")] = 365,
 ) -> None:
     """A tour on real data: all flights that left New York in 2013. Checks what it shows."""
     from slackwater.demo import run
 
-    raise typer.Exit(run(location, metastore, _pairs(conf), days))
+    raise typer.Exit(run(location, metastore, _pairs(conf, master), days))
 
 
-def _pairs(conf: list[str] | None) -> dict[str, str]:
-    pairs = {}
+def _pairs(conf: list[str] | None, master: str | None = None) -> dict[str, str]:
+    """The user's settings; one of them wins over `master`."""
+    pairs = {} if master is None else {"spark.master": master}
     for entry in conf or ():
         key, separator, value = entry.partition("=")
         if not separator:
@@ -126,7 +178,7 @@ def _pairs(conf: list[str] | None) -> dict[str, str]:
 
 
 def _submit_arguments(
-    location: str | None, metastore: str | None, conf: list[str] | None
+    location: str | None, metastore: str | None, master: str | None, conf: list[str] | None
 ) -> list[str]:
     """The arguments of spark-submit for a session with the jar; the user's settings win."""
     try:
@@ -141,7 +193,7 @@ def _submit_arguments(
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         **spark_session.settings(location, metastore),
-        **_pairs(conf),
+        **_pairs(conf, master),
     }
     jars = [jar for jar in settings.pop("spark.jars", "").split(",") if jar]
     arguments = ["--jars", ",".join([*jars, jar])]

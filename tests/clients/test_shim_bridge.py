@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 class Bridge:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self.scala = spark._jvm.org.apache.spark.sql.slackwater.Bridge
+        self.scala = spark._jvm.org.apache.spark.sql.slackwater.bridge.Bridge
 
     def strings(self, *values: str) -> Any:
         array = self.spark.sparkContext._gateway.new_array(

@@ -131,7 +131,7 @@ def plan_of(session: SparkSession, text: str) -> str:
 def test_service_file_activates_once(base: SparkSession) -> None:
     for session in (base, base.newSession()):
         parser = parser_of(session)
-        assert class_name(parser) == "org.apache.spark.sql.slackwater.SlackwaterParser"
+        assert class_name(parser) == "org.apache.spark.sql.slackwater.parser.SlackwaterParser"
         assert class_name(parser.delegate()).endswith("SparkSqlParser")
         assert session.conf.get("spark.sql.catalog.slackwater") == "io.slackwater.SlackwaterCatalog"
 
@@ -143,17 +143,16 @@ def test_extensions_are_installed_once_however_often_asked(base: SparkSession) -
         getattr(jvm.io.slackwater, name)().apply(extensions)
     plain = parser_of(base).delegate()
     parser = extensions.buildParser(base._jsparkSession, plain)
-    assert class_name(parser) == "org.apache.spark.sql.slackwater.SlackwaterParser"
+    assert class_name(parser) == "org.apache.spark.sql.slackwater.parser.SlackwaterParser"
     assert class_name(parser.delegate()).endswith("SparkSqlParser")
 
 
 def test_every_method_of_the_parser_is_delegated(base: SparkSession) -> None:
     parser = parser_of(base)
     declared = {method.getName() for method in parser.getClass().getDeclaredMethods()}
-    interface = next(
-        i for i in parser.getClass().getInterfaces() if i.getName().endswith("ParserInterface")
-    )
-    modifier = base.sparkContext._jvm.java.lang.reflect.Modifier
+    reflection = base.sparkContext._jvm.java.lang
+    interface = reflection.Class.forName("org.apache.spark.sql.catalyst.parser.ParserInterface")
+    modifier = reflection.reflect.Modifier
     asked = {
         method.getName()
         for method in interface.getMethods()
@@ -700,7 +699,7 @@ sys.stdin.read()
 
 
 def test_the_end_of_a_session_is_told(spark: SparkSession, env: Environment) -> None:
-    hooks = spark.sparkContext._jvm.org.apache.spark.sql.slackwater
+    hooks = spark.sparkContext._jvm.org.apache.spark.sql.slackwater.process
     handle = hooks.Sessions.coordinator(spark._jsparkSession)
     handle.closeSession("nobody")
     assert not env.starts()

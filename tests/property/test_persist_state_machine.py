@@ -441,7 +441,7 @@ class Shards(RuleBasedStateMachine):
     def a_former_leader_tries(self, shard):
         """I19: an older epoch changes nothing, whatever it does."""
         for old in self.former:
-            if shard not in old._cache.states or shard in old._cache.dropped:
+            if shard not in old.shard_ids():
                 continue
             upper = old.upper(shard)
             for attempt in (

@@ -103,12 +103,11 @@ def test_a_metastore_that_is_gone_is_an_error_after_ten_seconds(tmp_path):
 
 def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):
     env = new_environment(postgres.new_database(), tmp_path)
-    client = env.lead()
-    shard = own_shard(client)
-    postgres.stop()
     tried = threading.Event()
     back = Patience(sleep=lambda seconds: (tried.set(), threading.Event().wait(seconds)))
-    client._patience = back
+    client = env.lead(patience=back)
+    shard = own_shard(client)
+    postgres.stop()
     writer = threading.Thread(
         target=lambda: client.commit(
             [Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))]

@@ -11,10 +11,8 @@ _HEADER = "-- name: "
 
 def read_script(name: str) -> Mapping[str, str]:
     """The statements of ``sql/demo/<name>.sql``, by their names, without semicolons."""
-    text = (
-        resources.files("slackwater")
-        .joinpath("sql", "demo", f"{name}.sql")
-        .read_text(encoding="utf-8")
+    text = (resources.files("slackwater") / "sql" / "demo" / f"{name}.sql").read_text(
+        encoding="utf-8"
     )
     statements = {}
     for block in text.split(_HEADER)[1:]:

@@ -22,6 +22,12 @@ VIEWS = ("carrier_days", "carriers", "fleet", "rain", "destinations")
 SINGLE_DAYS = 7
 DAYS_AT_ONCE = 14
 NEW_NAME = "US Airways (now American)"
+MARK = "Made by slackwater demo"
+"""The comment of the schema that the demo makes, and drops when it runs again."""
+
+
+class NotOursError(Exception):
+    """The demo would change what it did not make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,10 @@ class Tour:
 
     def _collections(self) -> None:
         self._display.chapter("Tables with reference data, and files that become a source")
-        for name in ("drop", "schema", "use", "airlines", "airports", "planes", "weather"):
+        self._refuse_others_schema()
+        self._run("drop")
+        self._run("schema", mark=MARK)
+        for name in ("use", "airlines", "airports", "planes", "weather"):
             self._run(name)
         for name, schema in SCHEMAS.items():
             self._display.say(
@@ -98,6 +107,17 @@ class Tour:
             path = self._data.references / f"{name}.csv"
             read_csv(self._spark, path, schema).writeTo(f"slackwater.demo.{name}").append()
         self._run("flights", feed=literal(str(self._feed)))
+
+    def _refuse_others_schema(self) -> None:
+        """Raises NotOursError when there is a schema `demo` that no demo has made."""
+        if not self._spark.catalog.databaseExists("slackwater.demo"):
+            return
+        described = self._spark.sql("DESCRIBE SCHEMA slackwater.demo").collect()
+        if MARK not in [row[1] for row in described]:
+            raise NotOursError(
+                "This environment has a schema slackwater.demo that was not made by the demo. "
+                "Name another environment with --location, or drop or rename the schema."
+            )
 
     def _views(self) -> None:
         self._display.chapter("Views that are kept up to date, one of them over another")

@@ -36,7 +36,7 @@ ORPHAN_AGE_MS = 48 * 3600 * 1000
 """No write is under way for so long: a session that is idle for a day is ended."""
 
 STAMP_MARGIN_MS = 60_000
-"""At most so long after its stamp a replacement is seen by readers; see `PersistClient`."""
+"""At most so long after its stamp a replacement is seen by readers; see `upkeep.Upkeep`."""
 
 STAGING_PREFIX = "write-"
 """What the names of directories begin with that belong to one write."""

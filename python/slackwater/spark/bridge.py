@@ -52,7 +52,7 @@ class SparkBridge:
                 from pyspark.java_gateway import launch_gateway
 
                 self._jvm = launch_gateway().jvm
-            return self._jvm.org.apache.spark.sql.slackwater.Bridge
+            return self._jvm.org.apache.spark.sql.slackwater.bridge.Bridge
 
     def _names(self, names: Sequence[str] | None) -> Any:
         array = self._jvm.java.lang.reflect.Array

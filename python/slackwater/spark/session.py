@@ -10,9 +10,14 @@ from typing import Any
 SCALA_VERSION = "2.13"
 
 
+def spark_version() -> str:
+    """The installed pyspark's version, such as ``4.2.0``."""
+    return metadata.version("pyspark")
+
+
 def spark_minor() -> str:
     """The installed pyspark's minor version, such as ``4.2``."""
-    return ".".join(metadata.version("pyspark").split(".")[:2])
+    return ".".join(spark_version().split(".")[:2])
 
 
 def jar_path() -> Path:

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from slackwater.repr.change_batch import ChangeBatch
 from slackwater.repr.errors import FatalError
-from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.read_policy import STEP_BACK, ReadPolicy
+from slackwater.repr.read_policy import ReadPolicy
 from slackwater.storage.controller.appends import Append, Appends, Snapshots
-from slackwater.storage.controller.capabilities import Capabilities, CollectionState, first_since
+from slackwater.storage.controller.capabilities import Capabilities, CollectionState
+from slackwater.storage.controller.creation import Creation, unknown
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
@@ -30,35 +31,30 @@ from slackwater.storage.controller.effects import (
     AnswerAppend,
     ChangeMappings,
     DeleteExport,
-    DowngradeSince,
     Effect,
     InsertExport,
-    WriteStatus,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports, ExportState
 from slackwater.storage.controller.holds import Holder, ReadHold
-from slackwater.storage.controller.instance import Instance
+from slackwater.storage.controller.placement import Placement
 from slackwater.storage.controller.protocol import (
-    AllowCompaction,
     AppendDone,
     AppendFailed,
     AppendRefused,
-    Command,
     DroppedIds,
     FrontierUppers,
-    InitializationComplete,
     ReplicaKey,
     Response,
-    RunIngestion,
     RunSink,
     ShardFinalized,
     SnapshotRead,
     StatusUpdate,
-    UpdateConfiguration,
 )
 from slackwater.storage.controller.reconcile import reconcile
 from slackwater.storage.controller.shards import Shards
+from slackwater.storage.controller.sinces import DurableSinces
+from slackwater.storage.controller.statuses import Statuses
 
 FINALIZED_AT_ONCE = 10
 
@@ -78,52 +74,35 @@ class StorageController:
         self._snapshots = Snapshots(self._capabilities)
         self._exports = Exports(self._capabilities, dict(durable.exports))
         self._shards = Shards(durable)
-        self._instances: dict[str, Instance] = {}
-        self._parameters: dict[str, str] = {}
-        self._initialized = False
+        self._statuses = Statuses()
+        self._placement = Placement(self._capabilities, self._exports, self._statuses)
+        self._sinces = DurableSinces(self._capabilities, self._placement, self._shards)
         self._responses: deque[Response] = deque()
         self._effects: list[Effect] = []
-        self._announced: dict[int, Frontier] = {}
-        self._stale: dict[GlobalId, None] = {}
-        self._statuses: dict[GlobalId, str] = {}
-        self._working: dict[GlobalId, set[ReplicaKey]] = {}
 
     # Instances, replicas, configuration: M1, M2, M4 to M6
 
     def initialization_complete(self) -> None:
         """Tells every instance, and those to come, that everything there is was sent (M1)."""
-        self._initialized = True
-        for instance in self._instances.values():
-            self._send(instance, InitializationComplete())
+        self._effects += self._placement.initialization_complete()
 
     def update_configuration(self, parameters: Mapping[str, str]) -> None:
         """Merges the parameters into the configuration, for present and future instances (M2).
 
         ``finalize_shards`` = ``off`` keeps dropped shards from being finalized.
         """
-        self._parameters.update(parameters)
-        for instance in self._instances.values():
-            self._send(instance, UpdateConfiguration(tuple(sorted(parameters.items()))))
+        self._effects += self._placement.update_configuration(parameters)
 
     def create_instance(self, instance_id: str) -> None:
         """A new instance without replicas (M4). A known id is a FatalError."""
-        if instance_id in self._instances:
-            raise FatalError(f"there is an instance {instance_id} already")
-        instance = self._instances[instance_id] = Instance(instance_id)
-        if self._parameters:
-            self._send(instance, UpdateConfiguration(tuple(sorted(self._parameters.items()))))
-        if self._initialized:
-            self._send(instance, InitializationComplete())
+        self._effects += self._placement.create_instance(instance_id)
 
     def drop_instance(self, instance_id: str) -> None:
         """Forgets the instance; what is left for its replicas to be told is lost (M5).
 
         A later form: replicas that are still attached are detached first, so that none leaks.
         """
-        instance = self._instance(instance_id)
-        for replica in sorted(instance.replicas):
-            self.drop_replica(instance_id, replica)
-        del self._instances[instance_id]
+        self._effects += self._placement.drop_instance(instance_id)
 
     def connect_replica(self, instance_id: str, replica: str, location: str) -> None:
         """Attaches a replica and tells it what it must know (M6).
@@ -131,16 +110,15 @@ class StorageController:
         A later form: an instance may have several replicas, by name. A repeated connect starts
         over with the same replica.
         """
-        self._effects += self._instance(instance_id).connect(replica, location)
+        self._effects += self._placement.connect_replica(instance_id, replica, location)
 
     def drop_replica(self, instance_id: str, replica: str) -> None:
         """Detaches a replica; nobody waits any longer for what it was to give up."""
-        instance = self._instance(instance_id)
-        self._effects += instance.disconnect(replica)
-        self._forget_working(ReplicaKey(instance_id, replica), list(self._working))
-        if not instance.replicas:
-            for global_id in self._objects_of(instance_id):
-                self._status(global_id, "paused")
+        self._effects += self._placement.drop_replica(instance_id, replica)
+
+    def working_on_dropped(self) -> Mapping[GlobalId, frozenset[ReplicaKey]]:
+        """Dropped objects, and the replicas that have not said yet that they gave them up."""
+        return self._placement.working_on_dropped()
 
     # Collections: M3, M7 to M10, M16, M19
 
@@ -209,16 +187,16 @@ class StorageController:
         or ingestion that does not exist), INGESTION_INSTANCE_MISSING, SHARD_ALREADY_IN_USE,
         READ_BEFORE_SINCE.
         """
-        new = self._new_collections(collections, metadata)
+        new = unknown(collections, self._capabilities)
+        creation = Creation(new, metadata, self._capabilities)
+        creation.check(self._shards, self._placement)
         runs: dict[GlobalId, None] = {}
-        for global_id in self._by_dependency(new):
+        for global_id in creation.by_dependency():
             description, found = new[global_id], metadata[global_id]
-            dependencies = self._dependencies(global_id, description, new)
+            dependencies = creation.dependencies(global_id)
             self._capabilities.add(global_id, description, found, dependencies)
             self._shards.opened(found.shards)
-            self._announced[found.shard_id] = found.since
-            if found.shares_tables_upper or found.state_shards:
-                self._stale[global_id] = None
+            self._sinces.opened(global_id, found)
             match description.data_source:
                 case Ingestion():
                     runs[global_id] = None
@@ -226,7 +204,7 @@ class StorageController:
                     runs[ingestion] = None
                 case _:
                     pass
-        self._run_ingestions(runs)
+        self._effects += self._placement.run_ingestions(runs)
 
     def drop_sources(self, ids: Sequence[GlobalId]) -> None:
         """Gives up collections (M16). Raises IDENTIFIER_MISSING, before any change.
@@ -256,10 +234,12 @@ class StorageController:
             if isinstance(source, IngestionExport):
                 changed[source.ingestion] = None
             if isinstance(source, Ingestion):
-                self._stop(global_id, source.instance)
-            self._status(global_id, "dropped")
+                self._effects += self._placement.stop(global_id, source.instance)
+            self._effects += self._statuses.report(global_id, "dropped")
         known = self._capabilities.collections
-        self._run_ingestions(i for i in changed if i in known and not known[i].is_dropped)
+        self._effects += self._placement.run_ingestions(
+            i for i in changed if i in known and not known[i].is_dropped
+        )
 
     def owners(self, shard_ids: Iterable[int]) -> dict[int, GlobalId]:
         """The objects that the shards belong to, durably. Shards of none are left out."""
@@ -302,14 +282,15 @@ class StorageController:
             raise StorageError(Variant.SINK_ID_REUSED, ids)
         for token, description in exports:
             self._exports.check(token, description)
-            if description.instance not in self._instances:
+            if not self._placement.has_instance(description.instance):
                 raise StorageError(Variant.EXPORT_INSTANCE_MISSING, [token.id])
         for token, description in exports:
             known = token.id in self._exports.durable
             state = self._exports.create(token, description)
             if not known:
                 self._effects.append(InsertExport(token.id, self._exports.durable[token.id]))
-            self._run(description.instance, RunSink(token.id, description, state.as_of))
+            run = RunSink(token.id, description, state.as_of)
+            self._effects += self._placement.run(description.instance, run)
 
     def alter_export(self, global_id: GlobalId, description: ExportDescription) -> None:
         """Lets an export go on with another input, where it is (2.5).
@@ -319,7 +300,8 @@ class StorageController:
         """
         state = self._exports.get(global_id)
         self._exports.alter(state, description)
-        self._run(description.instance, RunSink(global_id, description, state.as_of))
+        run = RunSink(global_id, description, state.as_of)
+        self._effects += self._placement.run(description.instance, run)
 
     def drop_sinks(self, ids: Sequence[GlobalId]) -> None:
         """Gives up exports (M17). Raises IDENTIFIER_MISSING, before any change."""
@@ -340,8 +322,8 @@ class StorageController:
                 continue
             self._exports.drop(state)
             self._effects.append(DeleteExport(global_id))
-            self._stop(global_id, state.description.instance)
-            self._status(global_id, "dropped")
+            self._effects += self._placement.stop(global_id, state.description.instance)
+            self._effects += self._statuses.report(global_id, "dropped")
 
     # Data: M20, M21
 
@@ -499,7 +481,7 @@ class StorageController:
         while self._responses:
             self._take(self._responses.popleft())
         self._effects += self._snapshots.turn()
-        self._close_collections()
+        self._effects += self._sinces.close_collections()
         effects, self._effects = self._effects, []
         return tuple(effects)
 
@@ -510,21 +492,14 @@ class StorageController:
 
         finalization of a few shards. Whatever the limits, each gets its turn.
         """
-        for global_id in list(self._stale)[:limit]:
-            del self._stale[global_id]
-            state = self._capabilities.collections.get(global_id)
-            if state is not None:
-                self._stale[global_id] = None
-                self._capabilities.moved.setdefault(global_id, state)
-        for state in list(self._capabilities.moved.values())[:limit]:
-            self._announce(state)
-        if self._parameters.get("finalize_shards") != "off":
+        self._effects += self._sinces.turn(limit)
+        if self._placement.parameters.get("finalize_shards") != "off":
             self._effects += self._shards.finalize(finalized_at_once)
         return self.process()
 
     def announce_since(self, global_id: GlobalId) -> None:
         """Makes the since of the collection durable with the next effects, out of turn."""
-        self._announce(self._capabilities.state(global_id))
+        self._effects += self._sinces.announce(self._capabilities.state(global_id))
 
     def reconcile_state(self, catalog_ids: Iterable[GlobalId]) -> None:
         """Cleans up after a crash, once all that the catalog has was created (M27).
@@ -542,183 +517,15 @@ class StorageController:
 
     # Parts of the operations
 
-    def _instance(self, instance_id: str) -> Instance:
-        instance = self._instances.get(instance_id)
-        if instance is None:
-            raise FatalError(f"there is no instance {instance_id}")
-        return instance
-
-    def _send(self, instance: Instance, command: Command) -> None:
-        self._effects += instance.send(command)
-
-    def _new_collections(
-        self,
-        collections: Sequence[tuple[GlobalId, CollectionDescription]],
-        metadata: Mapping[GlobalId, CollectionMetadata],
-    ) -> dict[GlobalId, CollectionDescription]:
-        """Those that do not exist yet. Raises what can be seen without changing anything."""
-        new: dict[GlobalId, CollectionDescription] = {}
-        for global_id, description in collections:
-            existing = self._capabilities.collections.get(global_id)
-            known = new.get(global_id) if existing is None else existing.description
-            if known is not None and known != description:
-                raise StorageError(Variant.COLLECTION_ID_REUSED, [global_id])
-            if existing is not None and existing.is_dropped:
-                raise StorageError(Variant.COLLECTION_ID_REUSED, [global_id], "it was dropped")
-            if existing is None:
-                new[global_id] = description
-        for global_id, description in new.items():
-            self._check_description(global_id, description, new)
-        self._check_shards(new, metadata)
-        for global_id in new:
-            self._check_resumption(global_id, new, metadata)
-        return new
-
-    def _check_description(
-        self,
-        global_id: GlobalId,
-        description: CollectionDescription,
-        new: Mapping[GlobalId, CollectionDescription],
-    ) -> None:
-        match description.data_source:
-            case Ingestion(instance):
-                if instance not in self._instances:
-                    raise StorageError(Variant.INGESTION_INSTANCE_MISSING, [global_id])
-            case IngestionExport(ingestion):
-                found = self._description(ingestion, new)
-                if not isinstance(found.data_source, Ingestion):
-                    raise StorageError(Variant.IDENTIFIER_INVALID, [ingestion])
-            case _:
-                pass
-        for each in self._dependencies(global_id, description, new):
-            self._description(each, new)
-
-    def _check_shards(
-        self,
-        new: Mapping[GlobalId, CollectionDescription],
-        metadata: Mapping[GlobalId, CollectionMetadata],
-    ) -> None:
-        missing = [each for each in new if each not in metadata]
-        if missing:
-            raise StorageError(Variant.IDENTIFIER_MISSING, missing, "no shard is mapped to it")
-        for global_id in new:
-            for shard in metadata[global_id].shards:
-                owner = self._shards.durable_mappings.get(shard)
-                if owner != global_id or self._shards.is_in_use(shard):
-                    raise StorageError(Variant.SHARD_ALREADY_IN_USE, [global_id])
-
-    def _check_resumption(
-        self,
-        global_id: GlobalId,
-        new: Mapping[GlobalId, CollectionDescription],
-        metadata: Mapping[GlobalId, CollectionMetadata],
-    ) -> None:
-        """A writer that cannot read its dependencies before its upper would write twice (2.8)."""
-        own = metadata[global_id]
-        upper = self.tables_upper if own.shares_tables_upper else own.upper
-        if upper in (MINIMUM_FRONTIER, EMPTY_FRONTIER):
-            return
-        for each in self._dependencies(global_id, new[global_id], new):
-            since = (
-                first_since(new[each], metadata[each])
-                if each in new
-                else self._capabilities.live(each).since
-            )
-            if upper <= since:
-                raise StorageError(Variant.READ_BEFORE_SINCE, [each], f"needed by {global_id}")
-
-    def _description(
-        self, global_id: GlobalId, new: Mapping[GlobalId, CollectionDescription]
-    ) -> CollectionDescription:
-        state = self._capabilities.collections.get(global_id)
-        if state is not None and not state.is_dropped:
-            return state.description
-        if global_id not in new:
-            raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
-        return new[global_id]
-
-    def _dependencies(
-        self,
-        global_id: GlobalId,
-        description: CollectionDescription,
-        new: Mapping[GlobalId, CollectionDescription],
-    ) -> tuple[GlobalId, ...]:
-        """The remap collection, for all that an ingestion writes but that collection itself."""
-        source = description.data_source
-        if isinstance(source, IngestionExport):
-            source = self._description(source.ingestion, new).data_source
-        if not isinstance(source, Ingestion) or source.remap in (None, global_id):
-            return ()
-        return (source.remap,)
-
-    def _by_dependency(self, new: Mapping[GlobalId, CollectionDescription]) -> list[GlobalId]:
-        """Collections without dependencies first. Remap collections have none of their own."""
-        for global_id, description in new.items():
-            for each in self._dependencies(global_id, description, new):
-                if self._dependencies(each, self._description(each, new), new):
-                    raise StorageError(Variant.IDENTIFIER_INVALID, [each], f"of {global_id}")
-        return sorted(new, key=lambda each: bool(self._dependencies(each, new[each], new)))
-
-    def _run_ingestions(self, ids: Iterable[GlobalId]) -> None:
-        """Runs the ingestions with the exports that they have now."""
-        exports: dict[GlobalId, list[GlobalId]] = {each: [] for each in ids}
-        if not exports:
-            return
-        for state in self._capabilities.collections.values():
-            source = state.description.data_source
-            if isinstance(source, IngestionExport) and not state.is_dropped:
-                exports.get(source.ingestion, []).append(state.id)
-        for global_id, outputs in exports.items():
-            source = self._capabilities.collections[global_id].description.data_source
-            if not isinstance(source, Ingestion):
-                raise AssertionError(f"{global_id} is no ingestion")
-            self._run(source.instance, RunIngestion(global_id, source, tuple(sorted(outputs))))
-
-    def _run(self, instance_id: str, command: RunIngestion | RunSink) -> None:
-        instance = self._instance(instance_id)
-        if instance.active is None:
-            self._status(command.id, "paused")
-        self._send(instance, command)
-
-    def _stop(self, global_id: GlobalId, instance_id: str) -> None:
-        instance = self._instances.get(instance_id)
-        if instance is None:
-            return
-        if instance.active is not None:
-            self._working[global_id] = {ReplicaKey(instance_id, instance.active)}
-        self._send(instance, AllowCompaction(global_id, EMPTY_FRONTIER))
-
-    def _objects_of(self, instance_id: str) -> list[GlobalId]:
-        ingestions = [
-            state.id
-            for state in self._capabilities.collections.values()
-            if isinstance(state.description.data_source, Ingestion)
-            and state.description.data_source.instance == instance_id
-        ]
-        sinks = [
-            state.id
-            for state in self._exports.states.values()
-            if state.description.instance == instance_id
-        ]
-        return sorted([*ingestions, *sinks])
-
-    def _status(self, global_id: GlobalId, status: str, error: str | None = None) -> None:
-        """Nothing follows "dropped", and "paused" does not repeat itself (2.9)."""
-        before = self._statuses.get(global_id)
-        if before == "dropped" or before == status == "paused":
-            return
-        self._statuses[global_id] = status
-        self._effects.append(WriteStatus(global_id, status, error))
-
     def _take(self, response: Response) -> None:
         match response:
             case FrontierUppers(uppers):
                 self.update_write_frontiers(uppers)
             case DroppedIds(replica, ids):
-                self._forget_working(replica, ids)
+                self._placement.gave_up(replica, ids)
             case StatusUpdate(global_id, status, error):
                 if self._exists(global_id):
-                    self._status(global_id, status, error)
+                    self._effects += self._statuses.report(global_id, status, error)
             case AppendDone(ticket):
                 self._appended(ticket)
             case AppendRefused(ticket, uppers, tables_upper):
@@ -745,56 +552,3 @@ class StorageController:
     def _exists(self, global_id: GlobalId) -> bool:
         state = self._capabilities.collections.get(global_id)
         return global_id in self._exports.states or (state is not None and not state.is_dropped)
-
-    def _forget_working(self, replica: ReplicaKey, ids: Iterable[GlobalId]) -> None:
-        for global_id in ids:
-            working = self._working.get(global_id)
-            if working is not None:
-                working.discard(replica)
-                if not working:
-                    del self._working[global_id]
-
-    def working_on_dropped(self) -> Mapping[GlobalId, frozenset[ReplicaKey]]:
-        """Dropped objects, and the replicas that have not said yet that they gave them up."""
-        return {key: frozenset(replicas) for key, replicas in self._working.items()}
-
-    def _announce(self, state: CollectionState) -> None:
-        self._capabilities.settle(state)
-        self._capabilities.moved.pop(state.id, None)
-        metadata = state.metadata
-        moved = self._downgrade(metadata.shard_id, state.since)
-        for shard in metadata.beside:
-            self._downgrade(shard, state.since)
-        for shard in metadata.state_shards:
-            self._downgrade(shard, STEP_BACK.frontier(state.upper))
-        instance = self._writer(state)
-        if moved and instance is not None:
-            self._send(instance, AllowCompaction(state.id, state.since))
-
-    def _downgrade(self, shard: int, since: Frontier) -> bool:
-        if since <= self._announced.get(shard, MINIMUM_FRONTIER):
-            return False
-        self._announced[shard] = since
-        self._effects.append(DowngradeSince(shard, since))
-        return True
-
-    def _writer(self, state: CollectionState) -> Instance | None:
-        """The instance whose replicas write the collection."""
-        match state.description.data_source:
-            case Ingestion(instance):
-                return self._instances.get(instance)
-            case IngestionExport(ingestion):
-                found = self._capabilities.collections.get(ingestion)
-                return None if found is None else self._writer(found)
-            case _:
-                return None
-
-    def _close_collections(self) -> None:
-        closed, self._capabilities.closed = self._capabilities.closed, []
-        for state in closed:
-            shards = state.metadata.shards
-            for shard in shards:
-                self._announced.pop(shard, None)
-                self._effects.append(DowngradeSince(shard, EMPTY_FRONTIER))
-            self._stale.pop(state.id, None)
-            self._shards.closed(shards)

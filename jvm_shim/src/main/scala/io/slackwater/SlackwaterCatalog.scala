@@ -12,7 +12,9 @@ import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
-import org.apache.spark.sql.slackwater._
+import org.apache.spark.sql.slackwater.catalog.{Definitions, SlackwaterTable}
+import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json, ObjectDescription}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The catalog `slackwater`: the collections and views of an environment.

@@ -5,6 +5,7 @@ import java.util.concurrent.atomic.AtomicInteger
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.slackwater.parser.SlackwaterParser
 
 /** What Slackwater puts into a session, once for each, however often it is asked for. */
 object Activation {

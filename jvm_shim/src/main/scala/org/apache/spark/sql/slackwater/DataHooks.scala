@@ -4,6 +4,8 @@ import java.util.{Collections, WeakHashMap}
 
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.binding.{Binding, DataStrategy, MzNow, ResolveAsOf}
+import org.apache.spark.sql.slackwater.scan.{ExpandScans, FoldInlineRows}
 
 /** The rules that read and write collections. */
 object DataHooks {

@@ -1,0 +1,266 @@
+package org.apache.spark.sql.slackwater.binding
+
+import java.util.UUID
+import java.util.concurrent.atomic.AtomicLong
+
+import scala.collection.mutable.ArrayBuffer
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
+import org.apache.spark.sql.catalyst.expressions.{Literal, PlanExpression}
+import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.catalog.TableCapability
+import org.apache.spark.sql.connector.write.RowLevelOperationTable
+import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
+import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
+import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
+import org.apache.spark.sql.slackwater.scan.{BoundParts, BoundScan, ScanIdentity}
+import org.apache.spark.sql.slackwater.shims.V2Relation
+import org.apache.spark.sql.slackwater.write.RowLevel
+import org.apache.spark.sql.types.LongType
+
+/** The time that a statement asks for. */
+private[slackwater] final case class ReadTime(milliseconds: Long, atLeast: Boolean) {
+  def toJson: ObjectNode =
+    Json.obj().put(if (atLeast) "at_least" else "at", milliseconds)
+}
+
+/** Gives every collection of a plan the parts that are valid at one timestamp.
+  *
+  * Spark applies it once for each execution, to the whole plan: so one statement makes one call of
+  * `/v1/bind`, and every execution gets a fresh timestamp.
+  */
+case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
+
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    if (!Binding.concerns(plan)) plan
+    else {
+      val wanted = new Collector
+      val prepared = wanted.statement(plan)
+      if (wanted.isEmpty) prepared
+      else {
+        val answer = bind(wanted)
+        new Substitution(answer, wanted).statement(plan)
+      }
+    }
+
+  private def bind(wanted: Collector): Bound = {
+    val scope = BindScope.current
+    val coordinator = wanted.coordinator.getOrElse(Sessions.coordinator(session))
+    val body = Sessions.request(session).put("execution", Binding.execution(session))
+    val shared = wanted.sharedTime
+    val relations = body.putArray("relations")
+    wanted.relations.foreach { case (table, own, around) =>
+      val entry = relations.addObject().put("id", table.id)
+      val time = own.orElse(if (shared.isDefined) None else around)
+      time.fold(entry.putNull("as_of"))(t => entry.set[ObjectNode]("as_of", t.toJson))
+      val required = table.description.schema.filterNot(_.nullable).map(_.name)
+      if (required.nonEmpty) entry.set[ObjectNode]("not_null", Json.texts(required))
+    }
+    shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
+    val target = wanted.writeTarget.orElse(scope.flatMap(_.writeTarget))
+    target.fold(body.putNull("write_target"))(body.put("write_target", _))
+    val answer = coordinator.call("/v1/bind", body)
+    val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
+      new Hold(coordinator, Sessions.id(session), name)
+    }
+    hold.foreach { h =>
+      scope match {
+        case Some(open) => open.adopt(h)
+        case None       => Holds.follow(session, h)
+      }
+    }
+    Bound(answer, hold, Binding.sequence.incrementAndGet())
+  }
+}
+
+object Binding {
+  private val sequence = new AtomicLong
+
+  private[slackwater] def execution(session: SparkSession): String = {
+    val root = session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY)
+    Option(root).getOrElse(UUID.randomUUID.toString)
+  }
+
+  private[slackwater] def concerns(plan: LogicalPlan): Boolean = {
+    var found = false
+    plan.foreachWithSubqueries {
+      case V2Relation(Ours(_))                                  => found = true
+      case _: AsOf                                              => found = true
+      case write: V2WriteCommand if Binding.isOurs(write.table) => found = true
+      case node => if (node.expressions.exists(_.exists(_.isInstanceOf[MzNow]))) found = true
+    }
+    found
+  }
+
+  private[slackwater] def isOurs(table: LogicalPlan): Boolean =
+    EliminateSubqueryAliases(table) match {
+      case V2Relation(Ours(_)) => true
+      case _                   => false
+    }
+}
+
+/** The collection behind a table, also when a row-level operation wraps it. */
+private[slackwater] object Ours {
+  def unapply(table: AnyRef): Option[SlackwaterTable] = table match {
+    case ours: SlackwaterTable                            => Some(ours)
+    case RowLevelOperationTable(ours: SlackwaterTable, _) => Some(ours)
+    case _                                                => None
+  }
+}
+
+/** What the coordinator answered. `sequence` tells two binds apart. */
+private[slackwater] final case class Bound(answer: JsonNode, hold: Option[Hold], sequence: Long) {
+  def timestamp: Option[Long] = Wire.longOption(answer.get("timestamp"))
+  def relation(index: Int): JsonNode = answer.get("relations").get(index)
+}
+
+/** One walk over a plan in a fixed order; both passes of binding take the same way. */
+private[slackwater] abstract class PlanWalk {
+  protected def relation(
+      r: DataSourceV2Relation,
+      t: SlackwaterTable,
+      at: Option[ReadTime]
+  ): LogicalPlan
+  protected def now(expression: MzNow, at: Option[ReadTime]): Literal
+  protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta
+
+  final def statement(plan: LogicalPlan): LogicalPlan = walk(plan, None)
+
+  private def walk(plan: LogicalPlan, at: Option[ReadTime]): LogicalPlan = plan match {
+    case AsOf(child, time, atLeast) =>
+      walk(child, AsOf.milliseconds(time).map(ReadTime(_, atLeast)))
+    case write: WriteDelta if Binding.isOurs(write.table) =>
+      operation(write, at)
+    case delete: DeleteFromTable
+        if delete.condition == TrueLiteral && Binding.isOurs(delete.table) =>
+      truncation(delete)
+    case write: V2WriteCommand if startsOwnExecution(write) =>
+      // The query runs as an execution of its own, from the analyzed plan that Spark has kept.
+      write.withNewQuery(LocalRelation(write.query.output))
+    case r @ V2Relation(Ours(table)) => relation(r, table, at)
+    case other                       => descend(other, at)
+  }
+
+  private def descend(plan: LogicalPlan, at: Option[ReadTime]): LogicalPlan =
+    plan
+      .mapExpressions(_.transformDown {
+        case s: PlanExpression[_] =>
+          val subquery = s.asInstanceOf[PlanExpression[LogicalPlan]]
+          subquery.withNewPlan(walk(subquery.plan, at))
+        case n: MzNow => now(n, at)
+      })
+      .mapChildren(walk(_, at))
+
+  private def operation(write: WriteDelta, at: Option[ReadTime]): LogicalPlan =
+    EliminateSubqueryAliases(write.table) match {
+      case V2Relation(Ours(table)) =>
+        // The condition is in the query already; here it could only be optimised a second time.
+        val bare = write.copy(condition = Literal.FalseLiteral, groupFilterCondition = None)
+        rowLevel(descend(bare, at).asInstanceOf[WriteDelta], table)
+      case _ => descend(write, at)
+    }
+
+  private def truncation(delete: DeleteFromTable): LogicalPlan = {
+    val target = EliminateSubqueryAliases(delete.table).asInstanceOf[DataSourceV2Relation]
+    val names = target.table.columns.map(_.name).toSet
+    val whole = target.copy(output = target.output.filter(a => names.contains(a.name)))
+    val nothing = LocalRelation(whole.output)
+    OverwriteByExpression
+      .byPosition(whole, nothing, TrueLiteral)
+      .copy(analyzedQuery = Some(nothing))
+  }
+
+  private def startsOwnExecution(write: V2WriteCommand): Boolean = write match {
+    case _: AppendData | _: OverwriteByExpression | _: InsertOnlyMerge =>
+      EliminateSubqueryAliases(write.table) match {
+        case r: DataSourceV2Relation =>
+          r.table.capabilities.contains(TableCapability.V1_BATCH_WRITE)
+        case _ => false
+      }
+    case _ => false
+  }
+}
+
+/** First pass: which collections at which times. */
+private final class Collector extends PlanWalk {
+  type Wanted = (SlackwaterTable, Option[ReadTime], Option[ReadTime])
+  val relations: ArrayBuffer[Wanted] = ArrayBuffer.empty
+  var writeTarget: Option[String] = None
+  private val nows = ArrayBuffer.empty[Option[ReadTime]]
+
+  def isEmpty: Boolean = relations.isEmpty && nows.isEmpty
+
+  def coordinator: Option[Coordinator] = relations.headOption.map(_._1.coordinator)
+
+  /** The one time that the statement gives to everything that has none of its own. */
+  def sharedTime: Option[ReadTime] = {
+    val around = (relations.filter(_._2.isEmpty).map(_._3) ++ nows).distinct
+    if (around.size == 1) around.head else None
+  }
+
+  override protected def relation(
+      r: DataSourceV2Relation,
+      table: SlackwaterTable,
+      at: Option[ReadTime]
+  ): LogicalPlan = {
+    relations += ((table, table.asOf.map(ReadTime(_, atLeast = false)), at))
+    r
+  }
+
+  override protected def now(expression: MzNow, at: Option[ReadTime]): Literal = {
+    nows += at
+    Literal(0L, LongType)
+  }
+
+  override protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta = {
+    writeTarget = Some(table.id)
+    write
+  }
+}
+
+/** Second pass: the answers in the order of the questions. */
+private final class Substitution(bound: Bound, wanted: Collector) extends PlanWalk {
+  private var next = 0
+
+  override protected def relation(
+      r: DataSourceV2Relation,
+      table: SlackwaterTable,
+      at: Option[ReadTime]
+  ): LogicalPlan = {
+    val (_, own, around) = wanted.relations(next)
+    val parts = bound.relation(next)
+    next += 1
+    val pinned = own.orElse(around).exists(!_.atLeast)
+    val asOf = parts.get("as_of").asLong
+    BoundScan(
+      DataErrors.nameOf(table.description),
+      ScanIdentity(table.id, asOf, if (pinned) 0L else bound.sequence),
+      r.output,
+      BoundParts(parts, table.dataSchema, bound.hold)
+    )
+  }
+
+  override protected def now(expression: MzNow, at: Option[ReadTime]): Literal =
+    Literal(
+      bound.timestamp
+        .orElse(at.map(_.milliseconds))
+        .getOrElse(throw DataErrors.unsupported("mz_now() here", "Use it with AS OF.")),
+      LongType
+    )
+
+  override protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta =
+    EliminateSubqueryAliases(write.table) match {
+      case r @ V2Relation(RowLevelOperationTable(t, operation: RowLevel)) =>
+        val held = RowLevelOperationTable(t, operation.holding(bound.hold))
+        write.copy(table = r.copy(table = held))
+      case _ => write
+    }
+}

@@ -1,0 +1,32 @@
+package org.apache.spark.sql.slackwater.binding
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
+import org.apache.spark.sql.slackwater.protocol.DataErrors
+import org.apache.spark.sql.slackwater.scan.{
+  BoundScan,
+  InlineRows,
+  InlineRowsExec,
+  SlotRows,
+  SlotRowsExec
+}
+import org.apache.spark.sql.slackwater.shims.V2Relation
+
+/** Plans inline rows, and refuses what was never bound. */
+private[slackwater] object DataStrategy extends SparkStrategy {
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    case InlineRows(label, output, rows) => Seq(InlineRowsExec(label, output, rows))
+    case SlotRows(name, output)          => Seq(SlotRowsExec(name, output))
+    case V2Relation(Ours(table))         => throw DataErrors.unbound(table.name)
+    case scan: DataSourceV2ScanRelation  =>
+      scan.relation.table match {
+        case Ours(table) => throw DataErrors.unbound(table.name)
+        case _           => Nil
+      }
+    case scan: BoundScan => throw DataErrors.unbound(scan.name)
+    case node if node.expressions.exists(_.exists(_.isInstanceOf[MzNow])) =>
+      throw DataErrors.unbound(MzNow.Name)
+    case _ => Nil
+  }
+}

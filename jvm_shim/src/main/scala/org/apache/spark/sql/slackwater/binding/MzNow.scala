@@ -1,0 +1,32 @@
+package org.apache.spark.sql.slackwater.binding
+
+import org.apache.spark.sql.catalyst.FunctionIdentifier
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  ExpressionInfo,
+  LeafExpression,
+  Unevaluable
+}
+import org.apache.spark.sql.errors.QueryCompilationErrors
+import org.apache.spark.sql.types.{DataType, LongType}
+
+/** The statement's timestamp in milliseconds; binding replaces it by the value. */
+case class MzNow() extends LeafExpression with Unevaluable {
+  override def nullable: Boolean = false
+  override def dataType: DataType = LongType
+  override def prettyName: String = MzNow.Name
+}
+
+object MzNow {
+  val Name = "mz_now"
+
+  type Description = (FunctionIdentifier, ExpressionInfo, Seq[Expression] => Expression)
+
+  val description: Description = (
+    FunctionIdentifier(Name),
+    new ExpressionInfo(classOf[MzNow].getName, Name),
+    arguments =>
+      if (arguments.isEmpty) MzNow()
+      else throw QueryCompilationErrors.wrongNumArgsError(Name, Seq(0), arguments.size)
+  )
+}

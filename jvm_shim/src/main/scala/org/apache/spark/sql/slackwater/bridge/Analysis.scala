@@ -1,0 +1,125 @@
+package org.apache.spark.sql.slackwater.bridge
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.AnalysisException
+import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  Nondeterministic,
+  UserDefinedExpression
+}
+import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, View}
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
+import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.LogicalRDD
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
+import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.protocol.Json
+import org.apache.spark.sql.slackwater.scan.PartIndex
+import org.apache.spark.sql.slackwater.shims.{V1Relation, V2Relation}
+
+/** What the coordinator wants to know about a query. */
+private[slackwater] object Analysis {
+
+  def describe(session: SparkSession, plan: LogicalPlan): ObjectNode = {
+    val found = new Findings
+    plan.foreachWithSubqueries { node =>
+      found.leaf(node)
+      node.expressions.foreach(_.foreach(found.expression))
+    }
+    val answer = Json.obj()
+    answer.set[ObjectNode]("schema", Json.ofSchema(plan.schema))
+    answer.set[ObjectNode]("relations", Json.texts(found.relations))
+    answer.set[ObjectNode]("views", Json.texts(found.views.flatMap(viewId(session, _))))
+    answer.set[ObjectNode]("foreign", Json.texts(found.foreign))
+    answer.set[ObjectNode]("nondeterministic", Json.texts(found.nondeterministic))
+    answer.put("uses_mz_now", found.usesNow)
+    answer.put("streaming", plan.isStreaming)
+  }
+
+  /** The error in the protocol's form, with Spark's own condition where Spark has found it. */
+  def failure(error: Throwable): ObjectNode = {
+    val node = Json.obj()
+    val inner = node.putObject("error")
+    error match {
+      case known: SparkThrowable if known.getCondition != null =>
+        inner.put("condition", known.getCondition)
+        inner.put("sqlstate", Option(known.getSqlState).getOrElse("XX000"))
+        inner.put("message", text(error, known))
+        inner.set[ObjectNode]("parameters", Json.textMap(known.getMessageParameters.asScala))
+      case _ =>
+        inner.put("condition", "SLACKWATER_INTERNAL").put("sqlstate", "XX000")
+        inner.put("message", Option(error.getMessage).getOrElse(error.getClass.getName))
+        inner.putObject("parameters")
+    }
+    error match {
+      case at: AnalysisException if at.line.isDefined && at.startPosition.isDefined =>
+        inner.putObject("position").put("line", at.line.get).put("column", at.startPosition.get)
+      case _ => inner.putNull("position")
+    }
+    node
+  }
+
+  /** The message without the condition and the SQLSTATE, which the front end puts around it. */
+  private def text(error: Throwable, known: SparkThrowable): String = {
+    val plain = error match {
+      case analysis: AnalysisException => analysis.getSimpleMessage
+      case other                       => Option(other.getMessage).getOrElse("")
+    }
+    val begin = s"[${known.getCondition}] "
+    val body = if (plain.startsWith(begin)) plain.substring(begin.length) else plain
+    val end = body.indexOf(" SQLSTATE: ")
+    if (end >= 0) body.substring(0, end) else body
+  }
+
+  private def viewId(session: SparkSession, name: Seq[String]): Option[String] = {
+    val body = Sessions.request(session)
+    body.set[ObjectNode]("namespace", Json.texts(name.init))
+    body.put("name", name.last)
+    Sessions.coordinator(session).find("/v1/catalog/load", body).map(_.get("id").asText)
+  }
+
+  private final class Findings {
+    val relations: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+    val views: mutable.LinkedHashSet[Seq[String]] = mutable.LinkedHashSet.empty
+    val foreign: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+    val nondeterministic: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+    var usesNow = false
+
+    def leaf(node: LogicalPlan): Unit = node match {
+      case view: View if view.desc.identifier.catalog.contains(Sessions.catalogName) =>
+        views += view.desc.identifier.database.toSeq :+ view.desc.identifier.table
+      case V2Relation(Ours(table))     => relations += table.id
+      case other: DataSourceV2Relation => foreign += other.name
+      case V1Relation(files: HadoopFsRelation) if files.location.isInstanceOf[PartIndex] =>
+      case relation: LogicalRelation                                                     =>
+        foreign += relation.catalogTable.fold(relation.relation.toString)(
+          _.identifier.unquotedString
+        )
+      case hive: HiveTableRelation            => foreign += hive.tableMeta.identifier.unquotedString
+      case stream: StreamingRelationV2        => foreign += stream.sourceName
+      case rdd: LogicalRDD                    => foreign += Option(rdd.rdd.name).getOrElse("an RDD")
+      case leaf: LeafNode if leaf.isStreaming => foreign += leaf.nodeName
+      case _                                  =>
+    }
+
+    def expression(e: Expression): Unit = e match {
+      case _: MzNow                                     => usesNow = true
+      case f: UserDefinedExpression if !f.deterministic => nondeterministic += f.name
+      case n: Nondeterministic                          => nondeterministic += n.prettyName
+      case c if c.children.isEmpty && c.containsPattern(CURRENT_LIKE) =>
+        nondeterministic += c.prettyName
+      case other if !other.deterministic && other.children.forall(_.deterministic) =>
+        nondeterministic += other.prettyName
+      case _ =>
+    }
+  }
+}

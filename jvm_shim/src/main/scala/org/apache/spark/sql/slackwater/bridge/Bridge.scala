@@ -1,0 +1,256 @@
+package org.apache.spark.sql.slackwater.bridge
+
+import java.util.UUID
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.slackwater.hold.BindScope
+import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
+import org.apache.spark.sql.slackwater.scan.{LocalRows, PartScan, Sources}
+import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
+import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
+
+/** What the coordinator calls in the driver, over py4j.
+  *
+  * All calls share one session of their own. They may come from several threads: only parsing and
+  * analysis, which depend on the session's current catalog, happen one after the other.
+  */
+object Bridge {
+  private val sessions = new ConcurrentHashMap[String, SparkSession]()
+  private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
+
+  /** How many rows the files of each registered view have. */
+  private val registered = new ConcurrentHashMap[String, Long]()
+
+  /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
+  def analyze(text: String, catalog: String, namespace: Array[String]): String =
+    try {
+      val session = own()
+      val plan = analyzed(session, text, catalog, namespace).queryExecution.analyzed
+      Json.mapper.writeValueAsString(Analysis.describe(session, plan))
+    } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** Makes a temporary view over the updates of a binding's relation. */
+  def register(viewName: String, schemaJson: String, relationJson: String): Unit = {
+    val session = own()
+    val schema = Json.schema(Json.mapper.readTree(schemaJson))
+    val relation = Json.mapper.readTree(relationJson)
+    val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
+    session.withActive(Dataset.ofRows(session, plan).createOrReplaceTempView(viewName))
+    registered.put(viewName, relation.path("files").iterator.asScala.map(_.path("rows").asLong).sum)
+  }
+
+  def unregister(viewNames: Array[String]): Unit = {
+    val session = own()
+    viewNames.foreach { name =>
+      registered.remove(name)
+      session.catalog.dropTempView(name)
+    }
+  }
+
+  /** Runs a query and gives its rows as an Arrow IPC stream. */
+  def collect(text: String, catalog: String, namespace: Array[String]): Array[Byte] = {
+    val session = tuned()
+    val query = analyzed(session, text, catalog, namespace).queryExecution
+    reading(session, query) {
+      val plan = query.executedPlan
+      val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
+      Wire.encode(rows.iterator, plan.schema)
+    }
+  }
+
+  /** Runs a query over few updates, which `requestJson` names; the same text is planned once.
+    *
+    * Gives an Arrow IPC stream; nothing at all when a part is unknown and came without its rows;
+    * null when what the query reads is too much for the driver's memory.
+    */
+  def collectSmall(text: String, requestJson: String): Array[Byte] = {
+    val queries = small()
+    val request = Json.mapper.readTree(requestJson)
+    val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
+    found match {
+      case SmallAnswer.Rows(rows, schema) => Wire.encode(rows.iterator, schema)
+      case SmallAnswer.PartMissing        => Array.emptyByteArray
+      case SmallAnswer.TooLarge           => null
+    }
+  }
+
+  /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */
+  def write(
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      directory: String
+  ): String = {
+    val session = tuned()
+    val query = analyzed(session, text, catalog, namespace).queryExecution
+    val files = reading(session, query) {
+      val plan = query.executedPlan
+      val sink = RowSink.create(
+        session,
+        plan.schema,
+        directory,
+        UUID.randomUUID.toString,
+        InlineLimit.none,
+        withTimes = true
+      )
+      LocalRows.of(plan) match {
+        case Some(rows) => Seq(sink.drain(0, rows.iterator))
+        case None       =>
+          session.sparkContext
+            .runJob(
+              plan.execute(),
+              (c: TaskContext, it: Iterator[InternalRow]) => sink.drain(c.partitionId(), it)
+            )
+            .toSeq
+      }
+    }
+    described(files.flatMap(_.files))
+  }
+
+  /** Cancels the jobs of a group. */
+  def cancel(group: String): Unit = own().sparkContext.cancelJobGroup(group)
+
+  private def described(files: Seq[WrittenFile]): String = {
+    val list = Json.mapper.createArrayNode()
+    files.foreach { file =>
+      val node = list
+        .addObject()
+        .put("uri", file.uri)
+        .put("rows", file.rows)
+        .put("size_bytes", file.sizeBytes)
+        .put("modified_ms", file.modifiedMs)
+      file.times.foreach { times =>
+        node
+          .put("min_time", times.min)
+          .put("max_time", times.max)
+          .put("has_retractions", times.retracts)
+      }
+    }
+    Json.mapper.writeValueAsString(list)
+  }
+
+  private def own(): SparkSession = {
+    val context = SparkContext.getActive.getOrElse(
+      throw new IllegalStateException("the Spark application has ended")
+    )
+    sessions.keySet.removeIf(_ != context.applicationId)
+    sessions.computeIfAbsent(context.applicationId, _ => open(BridgeSession.settings))
+  }
+
+  /** The session, set for the size of what is registered now.
+    *
+    * Another thread may change the setting meanwhile: that costs time, and changes no result.
+    */
+  private def tuned(): SparkSession = {
+    val session = own()
+    val rows = registered.values.asScala.sum
+    val small = !registered.isEmpty && rows <= BridgeSession.interpretedRows
+    val settings = if (small) BridgeSession.interpreted else BridgeSession.compiled
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
+    session
+  }
+
+  private def small(): SmallQueries = {
+    val id = own().sparkContext.applicationId
+    smallQueries.keySet.removeIf(_ != id)
+    smallQueries.computeIfAbsent(
+      id,
+      _ => {
+        val session = open(BridgeSession.smallSettings)
+        new SmallQueries(
+          session,
+          analyzed(
+            session,
+            _,
+            BridgeSession.catalog,
+            Array(BridgeSession.namespace)
+          ).queryExecution.analyzed
+        )
+      }
+    )
+  }
+
+  private def open(settings: Map[String, String]): SparkSession = {
+    val session = SparkSession.getDefaultSession
+      .getOrElse(SparkSession.active)
+      .newSession()
+      .asInstanceOf[SparkSession]
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
+    session
+  }
+
+  private def analyzed(
+      session: SparkSession,
+      text: String,
+      catalog: String,
+      namespace: Array[String]
+  ): Dataset[_] = session.synchronized {
+    session.withActive {
+      val manager = session.sessionState.catalogManager
+      manager.setCurrentCatalog(catalog)
+      manager.setCurrentNamespace(namespace)
+      val plan = session.sessionState.sqlParser.parsePlan(text)
+      Dataset.ofRows(session, plan)
+    }
+  }
+
+  /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */
+  private def reading[A](session: SparkSession, query: QueryExecution)(body: => A): A = {
+    val scope = new BindScope(None)
+    try
+      session.withActive {
+        inPool(session)(BindScope.within(scope)(body))
+      }
+    finally scope.holds.foreach(_.release())
+  }
+
+  private def inPool[A](session: SparkSession)(body: => A): A = {
+    val context = session.sparkContext
+    val pool = context.getLocalProperty(BridgeSession.poolKey)
+    context.setLocalProperty(BridgeSession.poolKey, BridgeSession.pool)
+    try SQLExecution.withSQLConfPropagated(session)(body)
+    finally context.setLocalProperty(BridgeSession.poolKey, pool)
+  }
+}
+
+private object BridgeSession {
+  val poolKey = "spark.scheduler.pool"
+  val pool = "slackwater"
+
+  val catalog = "slackwater"
+  val namespace = "default"
+
+  val settings: Map[String, String] = Map(
+    "spark.sql.adaptive.enabled" -> "false",
+    "spark.sql.session.timeZone" -> "UTC",
+    "spark.slackwater.internal" -> "true"
+  )
+
+  /** Up to here a tick is done sooner than its generated code would be compiled. */
+  val interpretedRows = 500000L
+
+  val interpreted: Map[String, String] = Map(
+    "spark.sql.codegen.wholeStage" -> "false",
+    "spark.sql.codegen.factoryMode" -> "NO_CODEGEN",
+    "spark.sql.shuffle.partitions" -> "1"
+  )
+
+  val compiled: Map[String, String] = Map(
+    "spark.sql.codegen.wholeStage" -> "true",
+    "spark.sql.codegen.factoryMode" -> "FALLBACK",
+    "spark.sql.shuffle.partitions" -> "4"
+  )
+
+  /** Everything in one partition, so that nothing is shuffled or broadcast. */
+  val smallSettings: Map[String, String] = settings ++ Map(
+    "spark.sql.shuffle.partitions" -> "1",
+    "spark.sql.exchange.reuse" -> "false",
+    "spark.sql.autoBroadcastJoinThreshold" -> "-1"
+  )
+}

@@ -1,0 +1,289 @@
+package org.apache.spark.sql.slackwater.bridge
+
+import java.util.Base64
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  AttributeReference,
+  AttributeSet,
+  Literal,
+  SubqueryExpression,
+  UnsafeRow
+}
+import org.apache.spark.sql.catalyst.planning.PhysicalOperation
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
+import org.apache.spark.sql.slackwater.scan.{InlineRows, LocalRows, PartScan, SlotRows, Sources}
+import org.apache.spark.sql.types.StructType
+
+/** One named relation of updates that a small query reads. */
+private[slackwater] final case class SmallInput(
+    name: String,
+    schemaJson: String,
+    parts: Seq[JsonNode],
+    lower: Option[Long],
+    upper: Option[Long],
+    advanceTo: Option[Long]
+) {
+
+  /** With the update columns, as Spark computes with them. */
+  lazy val schema: StructType =
+    Wire.updateSchema(Sources.stored(Json.schema(Json.mapper.readTree(schemaJson))))
+
+  /** About so much memory the columns `kept` of the files take as rows. */
+  def sizeBytes(kept: StructType): Long = {
+    val row = 64L + kept.map(field => math.max(8L, field.dataType.defaultSize.toLong)).sum
+    parts.map(_.path("file").path("rows").asLong).sum * row
+  }
+}
+
+/** The updates of parts in the driver's memory, those used last, up to a share of it.
+  *
+  * Parts never change, so nothing here gets old.
+  */
+private[slackwater] final class PartRows(limitBytes: Long) {
+  import PartRows._
+
+  /** What one query may ask for at most, so that it does not push out its own rows. */
+  val queryLimitBytes: Long = limitBytes / 2
+
+  private val entries = new java.util.LinkedHashMap[Key, Entry](64, 0.75f, true)
+  private var bytes = 0L
+
+  def find(key: Key): Option[IndexedSeq[UnsafeRow]] = synchronized {
+    Option(entries.get(key)).map(_.rows)
+  }
+
+  def add(key: Key, rows: IndexedSeq[UnsafeRow]): Unit = synchronized {
+    val size = 256L + rows.iterator.map(_.getSizeInBytes + 48L).sum
+    if (size <= queryLimitBytes) {
+      Option(entries.put(key, Entry(rows, size))).foreach(old => bytes -= old.bytes)
+      bytes += size
+      val oldest = entries.values.iterator
+      while (bytes > limitBytes && oldest.hasNext) {
+        bytes -= oldest.next().bytes
+        oldest.remove()
+      }
+    }
+  }
+}
+
+private[slackwater] object PartRows {
+  type Key = (String, Long, String)
+
+  private final case class Entry(rows: IndexedSeq[UnsafeRow], bytes: Long)
+}
+
+/** What came of a small query. */
+private[slackwater] sealed trait SmallAnswer
+private[slackwater] object SmallAnswer {
+  final case class Rows(rows: Seq[InternalRow], schema: StructType) extends SmallAnswer
+
+  /** A part is not in memory, and came without its rows. */
+  case object PartMissing extends SmallAnswer
+
+  /** What the query reads is too much for the driver's memory. */
+  case object TooLarge extends SmallAnswer
+}
+
+/** Queries over so few updates that they are held and computed in the driver.
+  *
+  * Of each input only those columns are held that the query needs.
+  */
+private[slackwater] final class SmallQueries(
+    val session: SparkSession,
+    analyze: String => LogicalPlan
+) {
+  import SmallQueries._
+
+  private val parts = new PartRows(Runtime.getRuntime.maxMemory / 8)
+  private val prepared = new java.util.LinkedHashMap[Key, Prepared](64, 0.75f, true) {
+    override def removeEldestEntry(eldest: java.util.Map.Entry[Key, Prepared]): Boolean =
+      size > plansKept
+  }
+
+  def run(text: String, request: JsonNode): SmallAnswer = {
+    val inputs = request.get("views").elements.asScala.map(input).toSeq
+    val query = prepare(text, inputs)
+    if (inputs.map(in => in.sizeBytes(query.kept(in.name))).sum > parts.queryLimitBytes) {
+      SmallAnswer.TooLarge
+    } else {
+      val origin = request.get("origin").asText
+      val loaded = inputs.map(in => rowsOf(in, query.kept(in.name), origin))
+      if (loaded.exists(_.isEmpty)) SmallAnswer.PartMissing
+      else {
+        val slots = inputs.zip(loaded.flatten).map { case (in, rows) =>
+          in.name -> within(in, query.kept(in.name).length - 2, rows)
+        }
+        answer(text, inputs, query, slots.toMap)
+      }
+    }
+  }
+
+  private def answer(
+      text: String,
+      inputs: Seq[SmallInput],
+      query: Prepared,
+      slots: Map[String, () => Iterator[InternalRow]]
+  ): SmallAnswer =
+    query.compiled match {
+      case Some(ready) => SmallAnswer.Rows(ready.run(slots), ready.schema)
+      case None        =>
+        val filled = over(text, inputs, query.kept) { (in, output) =>
+          InlineRows(in.name, output, slots(in.name)().toIndexedSeq)
+        }
+        val plan = session.sessionState.executePlan(filled).executedPlan
+        val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
+        SmallAnswer.Rows(rows.toSeq, plan.schema)
+    }
+
+  private def prepare(text: String, inputs: Seq[SmallInput]): Prepared = {
+    val key = Key(text, inputs.map(in => (in.name, in.schemaJson)))
+    prepared.synchronized(Option(prepared.get(key))).getOrElse {
+      val leaf = (in: SmallInput, output: Seq[AttributeReference]) => SlotRows(in.name, output)
+      val whole = inputs.map(in => in.name -> in.schema).toMap
+      val kept = needed(session, over(text, inputs, whole)(leaf), inputs)
+      val made = Prepared(kept, CompiledQuery.of(session, over(text, inputs, kept)(leaf)))
+      prepared.synchronized(prepared.put(key, made))
+      made
+    }
+  }
+
+  /** The analyzed query, with a leaf of the columns `kept` in the place of each input. */
+  private def over(text: String, inputs: Seq[SmallInput], kept: Map[String, StructType])(
+      leaf: (SmallInput, Seq[AttributeReference]) => LogicalPlan
+  ): LogicalPlan = session.synchronized {
+    inputs.foreach { in =>
+      val output = toAttributes(kept(in.name))
+      val plan = widened(in.schema, leaf(in, output), output)
+      Dataset.ofRows(session, plan).createOrReplaceTempView(in.name)
+    }
+    try analyze(text)
+    finally inputs.foreach(in => session.catalog.dropTempView(in.name))
+  }
+
+  private def rowsOf(
+      in: SmallInput,
+      kept: StructType,
+      origin: String
+  ): Option[Seq[IndexedSeq[UnsafeRow]]] = {
+    val columns = kept.json
+    val found = in.parts.map { part =>
+      val key = (origin, part.path("id").asLong(-1L), columns)
+      val known = if (key._2 >= 0) parts.find(key) else None
+      known.orElse {
+        val rows = load(in, kept, part)
+        if (key._2 >= 0) rows.foreach(parts.add(key, _))
+        rows
+      }
+    }
+    if (found.forall(_.isDefined)) Some(found.flatten) else None
+  }
+
+  private def load(
+      in: SmallInput,
+      kept: StructType,
+      part: JsonNode
+  ): Option[IndexedSeq[UnsafeRow]] =
+    if (part.has("inline")) {
+      val stream = Base64.getDecoder.decode(part.get("inline").asText)
+      Some(Wire.decode(Iterator(stream), kept).toIndexedSeq)
+    } else
+      Option(part.get("file")).map { file =>
+        val relation = Json.obj()
+        relation.putArray("files").add(file)
+        val scan = PartScan.updates(session, in.name, StructType(kept.dropRight(2)), relation)
+        val plan = Dataset.ofRows(session, scan).queryExecution.executedPlan
+        plan.executeCollect().iterator.map(_.asInstanceOf[UnsafeRow]).toIndexedSeq
+      }
+}
+
+private object SmallQueries {
+  val plansKept = 512
+
+  final case class Key(text: String, inputs: Seq[(String, String)])
+
+  /** A query that has been planned: which columns of each input it needs, and its compiled form. */
+  final case class Prepared(kept: Map[String, StructType], compiled: Option[CompiledQuery])
+
+  /** The columns of each input that the query reads; the update columns are always among them. */
+  def needed(
+      session: SparkSession,
+      plan: LogicalPlan,
+      inputs: Seq[SmallInput]
+  ): Map[String, StructType] = {
+    val optimized = session.sessionState.executePlan(plan).optimizedPlan
+    val subqueries = optimized.exists(_.expressions.exists(SubqueryExpression.hasSubquery))
+    val read = reads(optimized)
+    inputs.map { in =>
+      val updates = in.schema.takeRight(2).map(_.name).toSet
+      val names = updates ++ read.filter(_._1 == in.name).flatMap(_._2)
+      in.name -> (if (subqueries) in.schema else StructType(in.schema.filter(f => names(f.name))))
+    }.toMap
+  }
+
+  private def reads(plan: LogicalPlan): Seq[(String, Seq[String])] = plan match {
+    case PhysicalOperation(columns, conditions, slot: SlotRows) =>
+      val used = AttributeSet(columns ++ conditions)
+      Seq(slot.name -> slot.output.filter(used.contains).map(_.name))
+    case _ => plan.children.flatMap(reads)
+  }
+
+  /** `plan` with all columns of `schema`; nobody reads those that are not in `output`. */
+  private def widened(
+      schema: StructType,
+      plan: LogicalPlan,
+      output: Seq[AttributeReference]
+  ): LogicalPlan =
+    if (output.length == schema.length) plan
+    else {
+      val byName = output.map(a => a.name -> a).toMap
+      Project(
+        schema.map(f => byName.getOrElse(f.name, Alias(Literal(null, f.dataType), f.name)())),
+        plan
+      )
+    }
+
+  def input(node: JsonNode): SmallInput = SmallInput(
+    node.get("name").asText,
+    node.get("schema").asText,
+    node.get("parts").elements.asScala.toIndexedSeq,
+    Wire.longOption(node.get("lower")),
+    Wire.longOption(node.get("upper")),
+    Wire.longOption(node.get("advance_to"))
+  )
+
+  /** The updates with `lower <= __time < upper`, their times raised to `advanceTo`.
+    *
+    * @param at
+    *   the position of the time
+    */
+  def within(
+      in: SmallInput,
+      at: Int,
+      rows: Seq[IndexedSeq[UnsafeRow]]
+  ): () => Iterator[InternalRow] = {
+    def wanted(row: UnsafeRow): Boolean = {
+      val time = row.getLong(at)
+      in.lower.forall(_ <= time) && in.upper.forall(time < _)
+    }
+    () => {
+      val chosen = rows.iterator.flatMap(_.iterator).filter(wanted)
+      in.advanceTo.fold(chosen: Iterator[InternalRow])(to => raised(at, to, chosen))
+    }
+  }
+
+  private def raised(at: Int, to: Long, rows: Iterator[UnsafeRow]): Iterator[InternalRow] =
+    rows.map { row =>
+      val copy = row.copy()
+      copy.setLong(at, math.max(to, row.getLong(at)))
+      copy
+    }
+}

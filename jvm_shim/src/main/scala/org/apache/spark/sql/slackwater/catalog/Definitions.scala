@@ -1,0 +1,134 @@
+package org.apache.spark.sql.slackwater.catalog
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.connector.catalog._
+import org.apache.spark.sql.slackwater.protocol.{
+  Errors,
+  Json,
+  ObjectDescription,
+  SlackwaterAnalysisException,
+  ViewDescription
+}
+import org.apache.spark.sql.types.StructType
+
+/** What a statement of Spark's defines, as the protocol carries it, and back. */
+object Definitions {
+
+  // Spark needs these to expand a view again; they are not the user's properties.
+  private val schemaModeKey = "slackwater.view.schema-mode"
+  private val columnNamesKey = "slackwater.view.query-columns"
+  private val configPrefix = "slackwater.view.config."
+
+  /** Properties that Spark sets, and that mean nothing for a collection. */
+  private val ofSpark = Set(
+    TableCatalog.PROP_PROVIDER,
+    TableCatalog.PROP_OWNER,
+    TableCatalog.PROP_COMMENT,
+    TableCatalog.PROP_TABLE_TYPE
+  )
+
+  def schema(columns: Array[Column]): StructType = CatalogV2Util.v2ColumnsToStructType(columns)
+
+  /** A new table's fields in a request. Refuses what a collection cannot have. */
+  def putTable(body: ObjectNode, name: String, info: TableInfo): Unit = {
+    val properties = info.properties.asScala.toMap
+    if (info.partitions.nonEmpty) {
+      throw unsupported(s"PARTITIONED BY and CLUSTERED BY for $name", "Leave it out.")
+    }
+    if (properties.contains(TableCatalog.PROP_LOCATION)) {
+      throw unsupported(
+        s"LOCATION for $name",
+        "Slackwater keeps a table's files in the environment."
+      )
+    }
+    body.set[ObjectNode]("schema", Json.ofSchema(schema(info.columns)))
+    body.set[ObjectNode]("properties", Json.textMap(ofUser(properties)))
+    body.put("comment", properties.get(TableCatalog.PROP_COMMENT).orNull)
+  }
+
+  def putView(body: ObjectNode, view: View, replace: Boolean): Unit = {
+    val properties = view.properties.asScala.toMap
+    val ofView = Map(
+      schemaModeKey -> Option(view.schemaMode).getOrElse(""),
+      columnNamesKey -> Json.texts(view.queryColumnNames).toString
+    ) ++ view.sqlConfigs.asScala.map { case (key, value) => (configPrefix + key) -> value }
+    val context = Json.obj()
+    context.put("catalog", view.currentCatalog)
+    context.set[ObjectNode]("namespace", Json.texts(view.currentNamespace))
+    context.set[ObjectNode]("user", body.path("context").path("user"))
+    body.set[ObjectNode]("context", context)
+    body.set[ObjectNode]("schema", Json.ofSchema(schema(view.columns)))
+    body.put("query", view.queryText)
+    body.set[ObjectNode]("properties", Json.textMap(ofUser(properties) ++ ofView))
+    body.put("replace", replace)
+    body.put("comment", properties.get(TableCatalog.PROP_COMMENT).orNull)
+  }
+
+  /** The view as Spark expands it: in the catalog and namespace in which it was created. */
+  def view(description: ObjectDescription, definition: ViewDescription): View = {
+    val stored = description.properties
+    val names = stored
+      .get(columnNamesKey)
+      .map(Json.mapper.readTree(_).elements.asScala.map(_.asText).toArray)
+      .getOrElse(description.schema.fieldNames)
+    val configs = stored.collect {
+      case (key, value) if key.startsWith(configPrefix) => key.stripPrefix(configPrefix) -> value
+    }
+    val builder = new View.Builder()
+      .withSchema(description.schema)
+      .withProperties(shown(stored).asJava)
+      .withQueryText(definition.query)
+      .withCurrentCatalog(definition.catalog)
+      .withCurrentNamespace(definition.namespace.toArray)
+      .withSqlConfigs(configs.asJava)
+      .withSchemaMode(stored.get(schemaModeKey).filter(_.nonEmpty).getOrElse("COMPENSATION"))
+      .withQueryColumnNames(names)
+    description.comment.foreach(builder.withComment)
+    builder.build()
+  }
+
+  def change(change: TableChange): ObjectNode = {
+    val node = Json.obj()
+    change match {
+      case add: TableChange.AddColumn if add.position == null =>
+        val column = node.putObject("add_column")
+        column.set[ObjectNode]("name", Json.texts(add.fieldNames))
+        column.set[ObjectNode]("type", Json.mapper.readTree(add.dataType.json))
+        column.put("nullable", add.isNullable)
+        column.put("comment", add.comment)
+        column.put("default", Option(add.defaultValue).map(_.getSql).orNull)
+      case set: TableChange.SetProperty if set.property == TableCatalog.PROP_COMMENT =>
+        node.put("set_comment", set.value)
+      case set: TableChange.SetProperty =>
+        node.putObject("set_property").put("name", set.property).put("value", set.value)
+      case remove: TableChange.RemoveProperty => node.put("remove_property", remove.property)
+      case rename: TableChange.RenameColumn   =>
+        val names = node.putObject("rename_column")
+        names.set[ObjectNode]("from", Json.texts(rename.fieldNames))
+        names.put("to", rename.newName)
+      case drop: TableChange.DeleteColumn =>
+        node.set[ObjectNode]("drop_column", Json.texts(drop.fieldNames))
+      case update: TableChange.UpdateColumnNullability =>
+        val column = node.putObject("set_nullability")
+        column.set[ObjectNode]("name", Json.texts(update.fieldNames))
+        column.put("nullable", update.nullable)
+      case other => node.put("other", other.getClass.getSimpleName)
+    }
+    node
+  }
+
+  private def ofUser(properties: Map[String, String]): Map[String, String] =
+    properties.filterNot { case (key, _) =>
+      ofSpark(key) || key.startsWith(TableCatalog.OPTION_PREFIX)
+    }
+
+  /** The properties that users see. */
+  def shown(properties: Map[String, String]): Map[String, String] =
+    properties.filterNot { case (key, _) => key.startsWith("slackwater.view.") }
+
+  def unsupported(feature: String, advice: String): SlackwaterAnalysisException =
+    Errors.user("SLACKWATER_UNSUPPORTED", "feature" -> feature, "advice" -> advice)
+}

@@ -1,0 +1,109 @@
+package org.apache.spark.sql.slackwater.catalog
+
+import java.util
+
+import org.apache.spark.sql.connector.catalog.{
+  CatalogV2Util,
+  Column,
+  MetadataColumn,
+  SupportsMetadataColumns,
+  SupportsRead,
+  SupportsRowLevelOperations,
+  SupportsWrite,
+  TableCapability,
+  TruncatableTable
+}
+import org.apache.spark.sql.connector.read.{Batch, Scan, ScanBuilder}
+import org.apache.spark.sql.connector.write.{
+  LogicalWriteInfo,
+  RowLevelOperationBuilder,
+  RowLevelOperationInfo,
+  WriteBuilder
+}
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, ObjectDescription}
+import org.apache.spark.sql.slackwater.scan.Sources
+import org.apache.spark.sql.slackwater.write.{
+  Insert,
+  InsertBuilder,
+  RowLevel,
+  WholeRowColumn,
+  WriteTarget
+}
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** A collection; `asOf` (milliseconds) pins the time at which it is read.
+  *
+  * Spark never scans it: before each execution [[Binding]] puts the parts that are valid at the
+  * statement's time into its place.
+  */
+class SlackwaterTable(
+    val coordinator: Coordinator,
+    val description: ObjectDescription,
+    val asOf: Option[Long]
+) extends SupportsRead
+    with SupportsWrite
+    with SupportsMetadataColumns
+    with SupportsRowLevelOperations
+    with TruncatableTable
+    with WriteTarget {
+
+  override def id: String = description.id
+  override def name: String = DataErrors.nameOf(description)
+  override def columns: Array[Column] = CatalogV2Util.structTypeToV2Columns(description.schema)
+  override def properties: util.Map[String, String] = {
+    import scala.jdk.CollectionConverters._
+    description.properties.asJava
+  }
+  override def toString: String = name
+
+  override def capabilities: util.Set[TableCapability] = util.EnumSet.of(
+    TableCapability.BATCH_READ,
+    TableCapability.V1_BATCH_WRITE,
+    TableCapability.TRUNCATE
+  )
+
+  /** The types that Spark computes with: CHAR and VARCHAR are annotated strings. */
+  override def dataSchema: StructType = Sources.stored(description.schema)
+
+  override def metadataColumns: Array[MetadataColumn] =
+    Array(new WholeRowColumn(dataSchema))
+
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+    () => new UnboundScan(this)
+
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = {
+    requireWritable()
+    new InsertBuilder(this)
+  }
+
+  override def newRowLevelOperationBuilder(
+      info: RowLevelOperationInfo
+  ): RowLevelOperationBuilder = {
+    requireWritable()
+    () => new RowLevel(this, info.command, None)
+  }
+
+  override def truncateTable(): Boolean = {
+    requireWritable()
+    Insert.nothing(this)
+    true
+  }
+
+  private def requireWritable(): Unit =
+    if (!description.writable) throw DataErrors.readOnly(description)
+
+  override def equals(other: Any): Boolean = other match {
+    case that: SlackwaterTable =>
+      description == that.description && asOf == that.asOf && coordinator == that.coordinator
+    case _ => false
+  }
+  override def hashCode: Int = (description.id, asOf).hashCode
+}
+
+/** What DESCRIBE EXTENDED asks for statistics. Nobody may read it. */
+private final class UnboundScan(table: SlackwaterTable) extends Scan {
+  override def readSchema: StructType = table.dataSchema
+  override def description: String = s"${table.name}, not bound to a time"
+  override def toBatch: Batch = throw DataErrors.unbound(table.name)
+}

@@ -1,0 +1,119 @@
+package org.apache.spark.sql.slackwater.hold
+
+import java.lang.ref.Cleaner
+import java.util.concurrent.{ConcurrentHashMap, Executors, LinkedBlockingQueue}
+import java.util.concurrent.atomic.AtomicBoolean
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json}
+
+/** The promise that what a bind named stays readable. Released once, or consumed by a write.
+  *
+  * Bound plans and the descriptions of their tasks keep it reachable.
+  */
+private[slackwater] final class Hold(
+    val coordinator: Coordinator,
+    val session: String,
+    val name: String
+) {
+  private val ended = new AtomicBoolean
+
+  /** Asks for the release without waiting; does nothing when it is over already. */
+  def release(): Unit = if (ended.compareAndSet(false, true)) Holds.enqueue(this)
+
+  /** A write took the hold with it. */
+  def consumed(): Unit = ended.set(true)
+}
+
+/** Releases holds when what reads under them has ended. */
+private[slackwater] object Holds extends Logging {
+  private val cleaner = Cleaner.create()
+  private val running = new ConcurrentHashMap[Long, java.util.Queue[Hold]]()
+  private val listening = java.util.Collections.newSetFromMap(
+    new ConcurrentHashMap[String, java.lang.Boolean]()
+  )
+  private val waiting = new LinkedBlockingQueue[Hold]()
+  private lazy val sender = Executors.newSingleThreadExecutor { task =>
+    // A thread inherits the active session, and would keep it for ever.
+    val thread = new Thread(null, task, "slackwater-release", 0L, false)
+    thread.setDaemon(true)
+    thread
+  }
+
+  /** Results that are pulled after their execution has ended. PySpark's have no name at all. */
+  private val lazyActions = Set("toLocalIterator")
+
+  /** Ends `hold` with the running SQL execution, or, outside of one, when its plan is collected. */
+  def follow(session: SparkSession, hold: Hold): Unit =
+    executionOf(session) match {
+      case Some(id) => await(session, id, hold)
+      case None     => releaseWhenCollected(hold)
+    }
+
+  private def executionOf(session: SparkSession): Option[Long] =
+    Option(session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).map(_.toLong)
+
+  private def await(session: SparkSession, id: Long, hold: Hold): Unit = {
+    listen(session)
+    running.compute(
+      id,
+      (_, queue) => {
+        val holds =
+          if (queue == null) new java.util.concurrent.ConcurrentLinkedQueue[Hold]() else queue
+        holds.add(hold)
+        holds
+      }
+    )
+  }
+
+  private def listen(session: SparkSession): Unit = {
+    val context = session.sparkContext
+    if (listening.add(context.applicationId)) context.addSparkListener(Ends)
+  }
+
+  private object Ends extends SparkListener {
+    override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+      case end: SparkListenerSQLExecutionEnd =>
+        val holds = running.remove(end.executionId)
+        if (holds != null) {
+          val pulled = end.executionName.forall(lazyActions.contains)
+          holds.forEach(hold => if (pulled) releaseWhenCollected(hold) else hold.release())
+        }
+      case _ =>
+    }
+  }
+
+  private def releaseWhenCollected(hold: Hold): Unit = {
+    // The action must not reach the hold, whose end of life it waits for.
+    val (coordinator, session, name) = (hold.coordinator, hold.session, hold.name)
+    val _ = cleaner.register(hold, () => enqueue(new Hold(coordinator, session, name)))
+  }
+
+  private[slackwater] def enqueue(hold: Hold): Unit = {
+    waiting.add(hold)
+    sender.execute(() => send())
+  }
+
+  private def send(): Unit = {
+    val batch = new java.util.ArrayList[Hold]()
+    waiting.drainTo(batch)
+    import scala.jdk.CollectionConverters._
+    batch.asScala.groupBy(hold => (hold.coordinator, hold.session)).foreach {
+      case ((coordinator, session), holds) =>
+        val body = Json.obj().put("session", session)
+        val names = body.putArray("holds")
+        holds.foreach(hold => names.add(hold.name))
+        try coordinator.call("/v1/release", body)
+        catch {
+          // The lease ends it later.
+          case NonFatal(e) => logDebug("A hold could not be released", e)
+        }
+    }
+  }
+}

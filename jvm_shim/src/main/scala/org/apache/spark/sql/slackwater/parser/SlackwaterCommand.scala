@@ -1,0 +1,36 @@
+package org.apache.spark.sql.slackwater.parser
+
+import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
+import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.catalyst.CatalystTypeConverters
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
+import org.apache.spark.sql.execution.arrow.ArrowConverters
+import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.types.StructType
+
+/** A statement that the coordinator runs; `planned` are the columns that it answers with. */
+case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunnableCommand {
+
+  override val output: Seq[Attribute] = toAttributes(planned)
+
+  override def run(session: SparkSession): Seq[Row] = {
+    val body = Sessions.request(session)
+    body.put("text", text)
+    body.put("execution", java.util.UUID.randomUUID.toString)
+    rows(Sessions.coordinator(session).execute(body))
+  }
+
+  private def rows(stream: Array[Byte]): Seq[Row] = {
+    val (decoded, schema) = ArrowConverters.fromIPCStream(stream)
+    try {
+      val convert = CatalystTypeConverters.createToScalaConverter(schema)
+      decoded.map(row => convert(row).asInstanceOf[Row]).toVector
+    } finally decoded.close()
+  }
+
+  /** Only the statement's first words: what follows may hold secrets, and plans are shown. */
+  override def argString(maxFields: Int): String =
+    Lexer.first(text, 3).takeWhile(_.kind == TokenKind.Word).map(_.image).mkString(" ")
+}

@@ -1,0 +1,94 @@
+package org.apache.spark.sql.slackwater.parser
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.Expression
+import org.apache.spark.sql.catalyst.parser._
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.internal.VariableSubstitution
+import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.protocol.{Errors, Json}
+import org.apache.spark.sql.slackwater.shims.DelegatingParser
+
+/** Spark's parser, with Slackwater's statements and `AS OF` in front of it.
+  *
+  * A text that is not Slackwater's goes to `delegate` as it is, without a call of the coordinator.
+  */
+class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
+    extends DelegatingParser {
+
+  private val claims = new Claims(Sessions.inSlackwater(session), Sessions.isCatalog(session, _))
+
+  override def parsePlan(text: String): LogicalPlan =
+    statement(text, parameters = None)(delegate.parsePlan(text))
+
+  override def parsePlanWithParameters(text: String, context: ParameterContext): LogicalPlan =
+    statement(text, Some(context))(delegate.parsePlanWithParameters(text, context))
+
+  override def parseQuery(text: String): LogicalPlan =
+    withAsOf(text, None)(delegate.parseQuery(text))(delegate.parseQuery(_))
+
+  private def statement(text: String, parameters: Option[ParameterContext])(
+      spark: => LogicalPlan
+  ): LogicalPlan =
+    if (claims.claims(text) && Sessions.isEnabled(session)) {
+      command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
+    } else withAsOf(text, parameters)(spark)(parse(_, parameters))
+
+  private def parse(text: String, parameters: Option[ParameterContext]): LogicalPlan =
+    parameters.fold(delegate.parsePlan(text))(delegate.parsePlanWithParameters(text, _))
+
+  /** The command that the coordinator makes of `text`; None when it leaves it to Spark. */
+  private def command(text: String, parameters: Option[ParameterContext]): Option[LogicalPlan] = {
+    val substituted = new VariableSubstitution().substitute(text)
+    val body = Sessions.request(session)
+    body.put("text", substituted)
+    val planned = Sessions.coordinator(session).call("/v1/plan", body)
+    Option.when(planned.path("kind").asText == "command") {
+      if (parameters.exists(Parameters.nonEmpty)) {
+        throw Errors.user(
+          "SLACKWATER_UNSUPPORTED",
+          "feature" -> "A parameter in a statement of Slackwater",
+          "advice" -> "Write the value into the statement's text."
+        )
+      }
+      SlackwaterCommand(substituted, Json.schema(planned.get("schema")))
+    }
+  }
+
+  /** Spark's reading of the whole text wins: `SELECT 1 AS of` is an alias. */
+  private def withAsOf(text: String, parameters: Option[ParameterContext])(
+      spark: => LogicalPlan
+  )(parse: String => LogicalPlan): LogicalPlan =
+    AsOfClause.find(text) match {
+      case None         => spark
+      case Some(clause) =>
+        try spark
+        catch {
+          case error: ParseException if Sessions.isEnabled(session) =>
+            placed(clause, parameters, parse).getOrElse(throw error)
+        }
+    }
+
+  private def placed(
+      clause: AsOfClause,
+      parameters: Option[ParameterContext],
+      parse: String => LogicalPlan
+  ): Option[LogicalPlan] = parameters match {
+    case Some(context) if Parameters.nonEmpty(context) =>
+      val (before, behind) = Parameters.split(context, clause.prefix)
+      val plan = delegate.parsePlanWithParameters(clause.prefix, before)
+      clause.place(plan, time(clause, Parameters.bound(_, behind)))
+    case _ => clause.place(parse(clause.prefix), time(clause, identity))
+  }
+
+  private def time(clause: AsOfClause, bind: String => String): Expression =
+    try delegate.parseExpression(bind(clause.time))
+    catch {
+      case _: ParseException =>
+        throw Errors.user(
+          "SLACKWATER_INVALID_AS_OF",
+          "expression" -> clause.time,
+          "reason" -> "it is not one expression"
+        )
+    }
+}

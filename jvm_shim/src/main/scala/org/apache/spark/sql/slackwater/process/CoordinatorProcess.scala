@@ -1,0 +1,191 @@
+package org.apache.spark.sql.slackwater.process
+
+import java.io.{BufferedReader, InputStream, InputStreamReader}
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Path, Paths}
+import java.util.concurrent.{CompletableFuture, TimeUnit, TimeoutException}
+
+import scala.collection.mutable
+import scala.util.Try
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.slackwater.protocol.{Errors, Json, SlackwaterAnalysisException}
+
+/** Where a coordinator listens. `process` is the one that this driver runs; None: it has joined. */
+final case class Endpoint(
+    address: String,
+    token: String,
+    epoch: Long,
+    log: String,
+    process: Option[Process]
+) {
+  def isAlive: Boolean = process.forall(_.isAlive)
+
+  /** Ends the coordinator: it stops when its standard input does. */
+  def close(): Unit = process.foreach(running => Try(running.getOutputStream.close()))
+}
+
+/** How to run the coordinator's process.
+  *
+  * @param store
+  *   variables that say how the location's store is reached; they may be secrets
+  * @param python
+  *   `spark.slackwater.python`; without it, the usual places are searched
+  */
+final case class Launch(
+    location: String,
+    metastore: Option[String],
+    store: Map[String, String],
+    python: Option[String],
+    applicationId: String,
+    gatewayPort: Int,
+    gatewaySecret: String,
+    pinnedThreads: Boolean
+) extends Logging {
+  import Launch._
+
+  /** Runs the process and waits for the line in which it says where the coordinator is.
+    *
+    * Raises the error that the process states, or `SLACKWATER_COORDINATOR_START` when there is no
+    * such line after 60 s.
+    */
+  def start(): Endpoint = {
+    val process = run()
+    val complaints = new Complaints(process.getErrorStream)
+    val line = new CompletableFuture[String]
+    Threads.start("slackwater-coordinator-out")(passLines(process.getInputStream, line))
+    val announced =
+      try Option(line.get(startLimitMs, TimeUnit.MILLISECONDS))
+      catch {
+        case _: TimeoutException =>
+          process.destroyForcibly()
+          throw failed(s"it said nothing for ${startLimitMs / 1000} s")
+        case interrupted: InterruptedException =>
+          process.destroyForcibly()
+          throw interrupted
+      }
+    announced.flatMap(text => Try(Json.mapper.readTree(text)).toOption).filter(_.isObject) match {
+      case Some(answer) => endpoint(answer, process)
+      case None         =>
+        process.getOutputStream.close()
+        process.waitFor(5, TimeUnit.SECONDS)
+        process.destroyForcibly()
+        throw failed(complaints.last.getOrElse("it ended without a word"))
+    }
+  }
+
+  private def endpoint(answer: JsonNode, process: Process): Endpoint = {
+    if (answer.has("error")) throw Errors.of(answer.get("error"), None)
+    val joined = answer.path("role").asText == "joined"
+    if (joined) Try(process.getOutputStream.close())
+    logInfo(
+      s"Slackwater coordinator: ${answer.path("role").asText} ${answer.path("address").asText}"
+    )
+    Endpoint(
+      answer.get("address").asText,
+      Files.readString(Paths.get(answer.get("token_file").asText)).trim,
+      answer.path("epoch").asLong,
+      answer.path("log").asText(""),
+      Option.unless(joined)(process)
+    )
+  }
+
+  private def run(): Process = {
+    val executable = Interpreter.find(python)
+    val builder = new ProcessBuilder(executable, "-m", "slackwater.server")
+    val environment = builder.environment
+    // The driver's own channel to a Python front end is not the coordinator's.
+    environment.remove("_PYSPARK_DRIVER_CONN_INFO_PATH")
+    environment.put("SLACKWATER_LOCATION", location)
+    metastore.foreach(environment.put("SLACKWATER_METASTORE", _))
+    store.foreach { case (name, value) => environment.put(name, value) }
+    environment.put("SLACKWATER_APPLICATION", applicationId)
+    environment.put("PYSPARK_GATEWAY_PORT", gatewayPort.toString)
+    environment.put("PYSPARK_GATEWAY_SECRET", gatewaySecret)
+    environment.put("PYSPARK_PIN_THREAD", pinnedThreads.toString)
+    Interpreter.packageRoot.foreach { root =>
+      val path = root.toString +: Option(environment.get("PYTHONPATH")).filter(_.nonEmpty).toSeq
+      environment.put("PYTHONPATH", path.mkString(java.io.File.pathSeparator))
+    }
+    try builder.start()
+    catch { case error: java.io.IOException => throw failed(error.getMessage) }
+  }
+
+  private def failed(reason: String): SlackwaterAnalysisException =
+    Errors.user("SLACKWATER_COORDINATOR_START", "reason" -> reason, "log" -> s"of $location")
+
+  /** Never leaves a pipe unread: the process would stop when it is full. */
+  private def passLines(stream: InputStream, first: CompletableFuture[String]): Unit = {
+    val reader = new BufferedReader(new InputStreamReader(stream, UTF_8))
+    try {
+      first.complete(reader.readLine())
+      Iterator.continually(reader.readLine()).takeWhile(_ != null).foreach(line => logDebug(line))
+    } catch { case _: java.io.IOException => first.complete(null) }
+  }
+
+  private final class Complaints(stream: InputStream) {
+    private val lines = mutable.Queue.empty[String]
+    private val reader = Threads.start("slackwater-coordinator-err") {
+      val input = new BufferedReader(new InputStreamReader(stream, UTF_8))
+      try Iterator.continually(input.readLine()).takeWhile(_ != null).foreach(keep)
+      catch { case _: java.io.IOException => () }
+    }
+
+    private def keep(line: String): Unit = synchronized {
+      logInfo(s"coordinator: $line")
+      lines.enqueue(line)
+      if (lines.size > 20) lines.dequeue()
+    }
+
+    /** The last line: of a Python traceback, the one that names the error. */
+    def last: Option[String] = {
+      reader.join(1000)
+      synchronized(lines.reverseIterator.map(_.trim).find(_.nonEmpty))
+    }
+  }
+}
+
+object Launch {
+  private val startLimitMs = 60000L
+}
+
+/** Finds the Python that has Slackwater. */
+private object Interpreter {
+
+  def find(configured: Option[String]): String = configured.getOrElse {
+    val fromEnvironment =
+      Seq("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON").flatMap(sys.env.get).filter(isPython)
+    val fromVenv = sys.env.get("VIRTUAL_ENV").map(venv => s"$venv/bin/python")
+    val fromJar = jar.toSeq.flatMap(ancestors).flatMap { folder =>
+      Seq(folder.resolve("bin/python"), folder.resolve(".venv/bin/python")).map(_.toString)
+    }
+    (fromEnvironment ++ fromVenv ++ fromJar).find(exists).getOrElse("python3")
+  }
+
+  /** The folder that holds the package `slackwater` whose `jars` folder holds the jar. */
+  def packageRoot: Option[Path] =
+    for {
+      file <- jar
+      folder <- Option(file.getParent).map(_.getParent) if folder != null
+      if Files.exists(folder.resolve("__init__.py"))
+    } yield folder.getParent
+
+  /** The driver's Python may be a notebook's: that runs no module. */
+  private def isPython(command: String): Boolean =
+    Paths.get(command).getFileName.toString.startsWith("python")
+
+  private def exists(command: String): Boolean =
+    if (command.contains("/")) Files.isExecutable(Paths.get(command))
+    else
+      sys.env.getOrElse("PATH", "").split(java.io.File.pathSeparator).exists { folder =>
+        Files.isExecutable(Paths.get(folder, command))
+      }
+
+  private def jar: Option[Path] =
+    Try(Paths.get(getClass.getProtectionDomain.getCodeSource.getLocation.toURI)).toOption
+
+  private def ancestors(path: Path): Seq[Path] =
+    Iterator.iterate(path.getParent)(_.getParent).takeWhile(_ != null).toSeq
+}

@@ -1,0 +1,83 @@
+package org.apache.spark.sql.slackwater.process
+
+import java.lang.ref.Cleaner
+
+import scala.util.Try
+
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.CurrentUserContext
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.connector.catalog.CatalogManager
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json}
+
+/** What the hooks ask of a Spark session. */
+object Sessions {
+  val catalogName = "slackwater"
+
+  private val enabledKey = "spark.slackwater.enabled"
+  private val cleaner = Cleaner.create()
+
+  /** The session that runs on this thread. */
+  def active: SparkSession = SparkSession.active
+
+  def isEnabled(session: SparkSession): Boolean =
+    conf(session).getConfString(enabledKey, "true").toBoolean
+
+  /** Whether a name without a catalog means one of ours. */
+  def inSlackwater(session: SparkSession): Boolean =
+    Try(catalogs(session).currentCatalog.name == catalogName).getOrElse(false)
+
+  def isCatalog(session: SparkSession, name: String): Boolean =
+    catalogs(session).isCatalogRegistered(name)
+
+  /** The session's name in the protocol. */
+  def id(session: SparkSession): String = {
+    val classicSession = of(session)
+    s"${classicSession.sparkContext.applicationId}/${classicSession.sessionUUID}"
+  }
+
+  /** The coordinator of the session's environment. Nothing is started before its first call. */
+  def coordinator(session: SparkSession): Coordinator = {
+    val handle = CoordinatorHandle.of(of(session).sparkContext, setting(session, _))
+    watch(of(session), handle)
+    handle
+  }
+
+  /** A request with the session's id and where it resolves names. */
+  def request(session: SparkSession): ObjectNode = {
+    val manager = catalogs(session)
+    val context = Json.obj()
+    context.put("catalog", manager.currentCatalog.name)
+    context.set[ObjectNode]("namespace", Json.texts(manager.currentNamespace))
+    context.put("user", CurrentUserContext.getCurrentUser)
+    val body = Json.obj()
+    body.put("session", id(session))
+    body.set[ObjectNode]("context", context)
+    body
+  }
+
+  private def of(session: SparkSession): classic.SparkSession =
+    session.asInstanceOf[classic.SparkSession]
+
+  private def conf(session: SparkSession): SQLConf = of(session).sessionState.conf
+
+  private def catalogs(session: SparkSession): CatalogManager =
+    of(session).sessionState.catalogManager
+
+  private def setting(session: SparkSession, key: String): Option[String] =
+    Option(conf(session).getConfString(key, null))
+
+  /** Spark tells nobody that a session has ended: it has when nothing refers to it any more. */
+  private def watch(session: classic.SparkSession, handle: CoordinatorHandle): Unit = {
+    val name = id(session)
+    if (handle.openSession(name)) cleaner.register(session, new SessionEnd(name, handle))
+  }
+
+  /** Must not refer to the session, or it would never end. */
+  private final class SessionEnd(name: String, handle: CoordinatorHandle) extends Runnable {
+    override def run(): Unit = handle.closeSession(name)
+  }
+}

@@ -1,0 +1,27 @@
+package org.apache.spark.sql.slackwater.process
+
+import java.util.concurrent.{ExecutorService, Executors, ThreadFactory}
+
+/** Daemon threads that inherit nothing.
+  *
+  * Spark keeps the active session in an inheritable thread-local: a thread that is started below a
+  * user's statement would keep that session alive, and run as it.
+  */
+private[slackwater] object Threads {
+
+  private val factory: ThreadFactory = body => named("slackwater")(body.run())
+
+  def pool(): ExecutorService = Executors.newCachedThreadPool(factory)
+
+  def start(name: String)(body: => Unit): Thread = {
+    val thread = named(name)(body)
+    thread.start()
+    thread
+  }
+
+  private def named(name: String)(body: => Unit): Thread = {
+    val thread = new Thread(null, () => body, name, 0, false)
+    thread.setDaemon(true)
+    thread
+  }
+}

@@ -1,0 +1,42 @@
+package org.apache.spark.sql.slackwater.protocol
+
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+/** The coordinator of one environment, as this driver's sessions see it.
+  *
+  * Safe to use from many threads. The process is started, or found, with the first call. Every
+  * method raises the coordinator's own error (see [[Errors]]), `SLACKWATER_COORDINATOR_START` when
+  * the process cannot be started, or `SLACKWATER_STATEMENT_INTERRUPTED` when it ended during a call
+  * that must not be repeated. An interrupted thread gets an `InterruptedException`.
+  */
+trait Coordinator {
+
+  /** Where the environment lives, as an absolute path or a URI. */
+  def location: String
+
+  /** Posts `body` to `path` and gives the JSON answer. Notices in it have been shown. */
+  def call(path: String, body: ObjectNode): JsonNode
+
+  /** As `call`; None where the coordinator answers that there is no such object. */
+  def find(path: String, body: ObjectNode): Option[JsonNode]
+
+  /** Posts `body` to `/v1/execute` and gives the Arrow IPC stream that it answers. */
+  def execute(body: ObjectNode): Array[Byte]
+}
+
+/** A collection or view, as the coordinator's catalog describes it. */
+final case class ObjectDescription(
+    id: String,
+    kind: String,
+    schemaName: String,
+    name: String,
+    schema: org.apache.spark.sql.types.StructType,
+    writable: Boolean,
+    properties: Map[String, String],
+    comment: Option[String],
+    view: Option[ViewDescription]
+)
+
+/** A view's query and where its names were resolved when it was created. */
+final case class ViewDescription(query: String, catalog: String, namespace: Seq[String])

@@ -1,0 +1,24 @@
+package org.apache.spark.sql.slackwater.protocol
+
+import org.apache.spark.sql.AnalysisException
+
+/** The errors that reading and writing raise, in the words of the catalogue. */
+private[slackwater] object DataErrors {
+  def readOnly(table: ObjectDescription): AnalysisException =
+    Errors.user(
+      "SLACKWATER_READ_ONLY_RELATION",
+      "objectName" -> nameOf(table),
+      "kind" -> table.kind.replace('-', ' ')
+    )
+
+  def unbound(name: String): AnalysisException =
+    Errors.user("SLACKWATER_UNBOUND_RELATION", "objectName" -> name)
+
+  def invalidAsOf(expression: String, reason: String): AnalysisException =
+    Errors.user("SLACKWATER_INVALID_AS_OF", "expression" -> expression, "reason" -> reason)
+
+  def unsupported(feature: String, advice: String): AnalysisException =
+    Errors.user("SLACKWATER_UNSUPPORTED", "feature" -> feature, "advice" -> advice)
+
+  def nameOf(table: ObjectDescription): String = s"slackwater.${table.schemaName}.${table.name}"
+}

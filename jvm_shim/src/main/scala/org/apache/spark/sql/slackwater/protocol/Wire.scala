@@ -1,0 +1,79 @@
+package org.apache.spark.sql.slackwater.protocol
+
+import java.io.ByteArrayOutputStream
+import java.util.Base64
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  BoundReference,
+  Cast,
+  Expression,
+  Literal,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.catalyst.util.ResolveDefaultColumns
+import org.apache.spark.sql.execution.arrow.{ArrowBatchStreamWriter, ArrowConverters}
+import org.apache.spark.sql.types.{DataType, LongType, StructType}
+
+/** JSON and Arrow as the coordinator's protocol has them. */
+private[slackwater] object Wire {
+  val TimeColumn = "__time"
+  val DiffColumn = "__diff"
+
+  def base64(bytes: Array[Byte]): String = Base64.getEncoder.encodeToString(bytes)
+
+  def longOption(node: JsonNode): Option[Long] =
+    if (node == null || node.isNull || node.isMissingNode) None else Some(node.asLong)
+
+  /** `schema` with the update columns, in the order in which files have them. */
+  def updateSchema(schema: StructType): StructType =
+    schema.add(TimeColumn, LongType, nullable = false).add(DiffColumn, LongType, nullable = false)
+
+  /** The rows as one Arrow IPC stream, which has a schema even without rows. */
+  def encode(rows: Iterator[InternalRow], schema: StructType): Array[Byte] = {
+    val out = new ByteArrayOutputStream()
+    val writer = new ArrowBatchStreamWriter(schema, out, "UTC", false, false)
+    val batches =
+      ArrowConverters.toBatchIterator(rows, schema, 65536L, "UTC", false, false, TaskContext.get())
+    writer.writeBatches(batches)
+    writer.end()
+    out.toByteArray
+  }
+
+  /** The rows of Arrow IPC streams with exactly the columns of `schema`.
+    *
+    * Columns go by name. One that a stream lacks was added to the relation later, and has the
+    * value that it got then.
+    */
+  def decode(streams: Iterator[Array[Byte]], schema: StructType): Seq[UnsafeRow] =
+    streams.flatMap(bytes => decodeStream(bytes, schema)).toIndexedSeq
+
+  private def decodeStream(bytes: Array[Byte], schema: StructType): Seq[UnsafeRow] = {
+    val (rows, found) = ArrowConverters.fromIPCStream(bytes)
+    try {
+      lazy val absent = ResolveDefaultColumns.existenceDefaultValues(schema)
+      val columns = schema.fields.zipWithIndex.map { case (field, i) =>
+        found.fields.indexWhere(_.name == field.name) match {
+          case -1 => Literal.fromObject(absent(i), field.dataType): Expression
+          case at =>
+            retyped(BoundReference(at, found(at).dataType, nullable = true), field.dataType)
+        }
+      }
+      val project = UnsafeProjection.create(columns.toSeq)
+      rows.map(row => project(row).copy()).toIndexedSeq
+    } finally rows.close()
+  }
+
+  private def retyped(value: Expression, to: DataType): Expression =
+    if (DataType.equalsStructurally(value.dataType, to, ignoreNullability = true)) value
+    else Cast(value, to, Some("UTC"))
+
+  def inlineStreams(relation: JsonNode): Iterator[Array[Byte]] =
+    relation.path("inline").elements().asScala.map(node => Base64.getDecoder.decode(node.asText))
+}

@@ -1,0 +1,175 @@
+package org.apache.spark.sql.slackwater.scan
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.{First, Sum}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.slackwater.protocol.Wire
+import org.apache.spark.sql.types._
+
+/** Rows out of updates: each row as often as its diffs sum up to. */
+private[slackwater] object Consolidate {
+
+  /** More retracted rows than this are cheaper to consolidate with everything else. */
+  private val CandidateLimit = 10000
+
+  /** The rows of all parts.
+    *
+    * Where only few inline updates retract anything, the rows of files that cannot be concerned
+    * pass as they are; without files it is done here at once.
+    */
+  def rows(
+      sources: Sources,
+      uniform: Seq[PartFile],
+      embedded: Seq[PartFile],
+      until: Option[Long],
+      inline: Seq[InlineUpdate]
+  ): LogicalPlan = {
+    val exact = !sources.schema.existsRecursively(t => inexact(t))
+    val noFiles = uniform.isEmpty && embedded.isEmpty
+    if (exact && noFiles) local(sources, sum(inline))
+    else {
+      val onlyInserts = embedded.isEmpty && uniform.forall(_.uniform.exists(_.diff == 1L))
+      val updates = if (exact) sum(inline) else inline
+      val retracted = updates.filter(_.diff < 0)
+      if (onlyInserts && exact && retracted.size <= CandidateLimit) {
+        candidates(sources, uniform, updates, retracted)
+      } else {
+        val scans = sources.updates(uniform) ++ sources.updates(embedded).map(upTo(_, until))
+        val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
+        shuffled(PartScan.union(all.map(rowsAndDiffs(_, sources.schema.length))))
+      }
+    }
+  }
+
+  /** Spark compares values of these types by more than their bytes. */
+  private def inexact(dataType: DataType): Boolean = dataType match {
+    case FloatType | DoubleType | _: MapType => true
+    case text: StringType                    => !text.supportsBinaryEquality
+    case _                                   => false
+  }
+
+  private def sum(updates: Seq[InlineUpdate]): Seq[InlineUpdate] = {
+    val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
+    updates.foreach(u => sums.update(u.row, sums.getOrElse(u.row, 0L) + u.diff))
+    sums.iterator.collect { case (row, diff) if diff != 0 => InlineUpdate(row, 0L, diff) }.toSeq
+  }
+
+  private def local(sources: Sources, updates: Seq[InlineUpdate]): LogicalPlan =
+    sources.local(repeated(updates), needed = true).head
+
+  private def repeated(updates: Seq[InlineUpdate]): Seq[UnsafeRow] =
+    updates.flatMap(u => Iterator.fill(math.max(0L, u.diff).toInt)(u.row))
+
+  /** Consolidates only the rows whose hash a retracted row has. */
+  private def candidates(
+      sources: Sources,
+      files: Seq[PartFile],
+      updates: Seq[InlineUpdate],
+      retracted: Seq[InlineUpdate]
+  ): LogicalPlan = {
+    if (retracted.isEmpty) {
+      val scans = sources.rows(files)
+      PartScan.union(scans ++ sources.local(repeated(updates), scans.isEmpty))
+    } else {
+      val hash = hashOf(sources.schema)
+      val hashes = retracted.map(u => hash(u.row)).toSet
+      val (concerned, free) = updates.partition(u => hashes.contains(hash(u.row)))
+      def among(plan: LogicalPlan): Expression =
+        InSet(new XxHash64(plan.output.take(sources.schema.length)), hashes.map(h => h: Any))
+
+      val passing = sources.rows(files).map(scan => Filter(Not(among(scan)), scan))
+      val suspected = sources.updates(files).map { scan =>
+        val columns = scan.output.take(sources.schema.length)
+        Filter((likely(columns, retracted).toSeq :+ among(scan)).reduce(And), scan)
+      }
+      val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
+      val settled = shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))))
+      PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ settled)
+    }
+  }
+
+  private def hashOf(schema: StructType): UnsafeRow => Long = {
+    val columns = schema.fields.zipWithIndex.map { case (field, i) =>
+      BoundReference(i, field.dataType, field.nullable)
+    }
+    val hash = new XxHash64(columns.toSeq)
+    row => hash.eval(row).asInstanceOf[Long]
+  }
+
+  /** A condition on one column that Parquet can use to leave out row groups. */
+  private def likely(
+      columns: Seq[Attribute],
+      retracted: Seq[InlineUpdate]
+  ): Option[Expression] =
+    columns.iterator.zipWithIndex
+      .collectFirst {
+        case (a, i) if prunable(a.dataType) && retracted.forall(!_.row.isNullAt(i)) => (a, i)
+      }
+      .map { case (a, i) =>
+        InSet(a, retracted.map(u => copied(u.row.get(i, a.dataType))).toSet)
+      }
+
+  private def prunable(dataType: DataType): Boolean = dataType match {
+    case ByteType | ShortType | IntegerType | LongType | DateType | TimestampType => true
+    case StringType                                                               => true
+    case _                                                                        => false
+  }
+
+  private def copied(value: Any): Any = value match {
+    case text: org.apache.spark.unsafe.types.UTF8String => text.clone()
+    case other                                          => other
+  }
+
+  private def upTo(scan: LogicalPlan, until: Option[Long]): LogicalPlan =
+    until.fold(scan) { time =>
+      Filter(LessThanOrEqual(PartScan.attribute(scan, Wire.TimeColumn), Literal(time)), scan)
+    }
+
+  private def rowsAndDiffs(plan: LogicalPlan, width: Int): LogicalPlan =
+    Project(plan.output.take(width) :+ PartScan.attribute(plan, Wire.DiffColumn), plan)
+
+  /** Filters on columns pass through each of these nodes down to the scans. */
+  private def shuffled(updates: LogicalPlan): LogicalPlan = {
+    val columns = updates.output.init
+    val count = Alias(Sum(updates.output.last).toAggregateExpression(), Wire.DiffColumn)()
+    val results = columns.map { c =>
+      if (hasMap(c.dataType)) Alias(First(c, ignoreNulls = false).toAggregateExpression(), c.name)()
+      else c
+    }
+    val sums = Aggregate(columns.map(comparable), results :+ count, updates)
+    val present = Filter(GreaterThan(count.toAttribute, Literal(0L)), sums)
+    val copies = ArrayRepeat(Literal(true), Cast(count.toAttribute, IntegerType))
+    val copy = AttributeReference("copy", BooleanType, nullable = false)()
+    val repeated = Generate(Explode(copies), Nil, outer = false, None, Seq(copy), present)
+    Project(sums.output.init, repeated)
+  }
+
+  private def hasMap(dataType: DataType): Boolean =
+    dataType.existsRecursively(_.isInstanceOf[MapType])
+
+  /** `value` in a form in which equal maps are equal: arrays of entries, sorted by key.
+    *
+    * Spark's own form for grouping makes a zero of a NULL among a map's primitive values.
+    */
+  private def comparable(value: Expression): Expression = value.dataType match {
+    case map: MapType =>
+      val entries = MapEntries(value)
+      SortArray(if (hasMap(map.valueType)) each(entries) else entries, Literal.TrueLiteral)
+    case array: ArrayType if hasMap(array)    => each(value)
+    case struct: StructType if hasMap(struct) =>
+      val fields = struct.fields.toIndexedSeq.zipWithIndex.flatMap { case (field, i) =>
+        Seq(Literal(field.name), comparable(GetStructField(value, i, Some(field.name))))
+      }
+      val whole = CreateNamedStruct(fields)
+      If(IsNull(value), Literal(null, whole.dataType), whole)
+    case _ => value
+  }
+
+  private def each(array: Expression): Expression = {
+    val of = array.dataType.asInstanceOf[ArrayType]
+    val element = NamedLambdaVariable("element", of.elementType, of.containsNull)
+    ArrayTransform(array, LambdaFunction(comparable(element), Seq(element)))
+  }
+}

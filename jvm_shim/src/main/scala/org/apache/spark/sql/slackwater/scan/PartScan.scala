@@ -1,0 +1,321 @@
+package org.apache.spark.sql.slackwater.scan
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.MissingNode
+import org.apache.hadoop.fs.{FileStatus, Path}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.QueryPlan
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources._
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
+import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
+import org.apache.spark.sql.types.{LongType, StructType}
+
+/** Which contents a bound scan has: two scans with equal identities have the same rows.
+  *
+  * `bind` is 0 where the statement names the exact time, so that a cached plan serves later
+  * statements with the same time; else it tells the binds apart.
+  */
+private[slackwater] final case class ScanIdentity(relation: String, asOf: Long, bind: Long)
+
+/** The parts of one relation, in the protocol's form, with the schema that the rows have. */
+private[slackwater] final case class BoundParts(
+    json: JsonNode,
+    schema: StructType,
+    hold: Option[Hold]
+)
+
+/** A collection at one time. It becomes a plan over its parts when the optimizer begins, after
+  * Spark has looked for cached data.
+  */
+private[slackwater] final case class BoundScan(
+    name: String,
+    identity: ScanIdentity,
+    override val output: Seq[AttributeReference],
+    parts: BoundParts
+) extends LeafNode
+    with MultiInstanceRelation {
+  override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
+  override def computeStats(): Statistics =
+    Statistics(sizeInBytes =
+      parts.json.path("files").asScala.map(_.get("size_bytes").asLong).sum + 1L
+    )
+  override def doCanonicalize(): LogicalPlan = BoundScan(
+    "",
+    identity,
+    output.map(QueryPlan.normalizeExpressions(_, output)),
+    BoundParts(MissingNode.getInstance, new StructType(), None)
+  )
+  override def simpleString(maxFields: Int): String = s"SlackwaterScan $label"
+  def label: String = s"$name as of ${identity.asOf}"
+}
+
+/** Replaces bound scans by plans over their parts. */
+private[slackwater] final case class ExpandScans(session: SparkSession) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown { case scan: BoundScan =>
+    PartScan.snapshot(session, scan)
+  }
+}
+
+/** Plans over the parts of a collection. */
+private[slackwater] object PartScan {
+
+  /** The rows at the scan's time, under the attributes that the statement knows them by. */
+  def snapshot(session: SparkSession, scan: BoundScan): LogicalPlan = {
+    val parts = scan.parts
+    val asOf = scan.identity.asOf
+    val timed = parts.json.path("time_filter").asBoolean
+    val files = Files
+      .of(parts.json)
+      .filter(file => !timed || file.uniform.forall(_.time <= asOf))
+    val sources = new Sources(session, scan.label, parts)
+    val embedded = files.filter(_.uniform.isEmpty)
+    val uniform = files.filter(_.uniform.isDefined)
+    val inline = InlineUpdates.of(parts).filter(update => !timed || update.time <= asOf)
+    val rows =
+      if (!parts.json.path("retractions").asBoolean) {
+        val scans = sources.rows(uniform) ++ sources.rows(embedded, Option.when(timed)(asOf))
+        union(scans ++ sources.local(inline.map(_.row), scans.isEmpty))
+      } else Consolidate.rows(sources, uniform, embedded, Option.when(timed)(asOf), inline)
+    project(rows, scan.output)
+  }
+
+  /** The updates of a binding's relation, not consolidated: its columns, `__time`, `__diff`. */
+  def updates(
+      session: SparkSession,
+      name: String,
+      schema: StructType,
+      json: JsonNode
+  ): LogicalPlan = {
+    val lower = Wire.longOption(json.get("lower"))
+    val upper = Wire.longOption(json.get("upper"))
+    val advanceTo = Wire.longOption(json.get("advance_to"))
+    def wanted(time: Long): Boolean = lower.forall(_ <= time) && upper.forall(time < _)
+
+    val sources = new Sources(session, name, BoundParts(json, schema, None))
+    val files = Files.of(json).filter(_.uniform.forall(u => wanted(u.time)))
+    val (uniform, embedded) = files.partition(_.uniform.isDefined)
+    val scans = sources.updates(uniform) ++ sources.updates(embedded).map { scan =>
+      val time = attribute(scan, Wire.TimeColumn)
+      val bounds = lower.map(l => GreaterThanOrEqual(time, Literal(l))) ++
+        upper.map(u => LessThan(time, Literal(u)))
+      bounds.reduceOption[Expression](And).fold(scan)(Filter(_, scan))
+    }
+    val inline = InlineUpdates.of(BoundParts(json, schema, None)).filter(u => wanted(u.time))
+    val all = union(scans ++ sources.localUpdates(inline, scans.isEmpty))
+    advanceTo.fold(all) { to =>
+      val columns = all.output.map {
+        case a if a.name == Wire.TimeColumn =>
+          Alias(Greatest(Seq(a, Literal(to))), Wire.TimeColumn)()
+        case a => a
+      }
+      Project(columns, all)
+    }
+  }
+
+  def attribute(plan: LogicalPlan, name: String): Attribute =
+    plan.output.find(_.name == name).get
+
+  def union(plans: Seq[LogicalPlan]): LogicalPlan =
+    if (plans.size == 1) plans.head else Union(plans)
+
+  private def project(rows: LogicalPlan, output: Seq[AttributeReference]): LogicalPlan = {
+    val byName = rows.output.map(a => a.name -> a).toMap
+    val columns = output.map { wanted =>
+      val value: Expression = byName.getOrElse(
+        wanted.name,
+        CreateNamedStruct(rows.output.flatMap(a => Seq(Literal(a.name), a)))
+      )
+      Alias(value, wanted.name)(wanted.exprId, wanted.qualifier, Some(wanted.metadata))
+    }
+    Project(columns, rows)
+  }
+}
+
+/** One file of a relation. */
+private[slackwater] final case class PartFile(
+    status: FileStatus,
+    rows: Long,
+    uniform: Option[Uniform]
+)
+
+/** The time and the diff that all rows of a file have. */
+private[slackwater] final case class Uniform(time: Long, diff: Long)
+
+private[slackwater] object Files {
+  def of(relation: JsonNode): Seq[PartFile] =
+    relation.path("files").asScala.toIndexedSeq.map { file =>
+      val status = new FileStatus(
+        file.get("size_bytes").asLong,
+        false,
+        0,
+        0L,
+        file.get("modified_ms").asLong,
+        ObjectStore.path(file.get("uri").asText)
+      )
+      val uniform = for {
+        time <- Wire.longOption(file.get("time"))
+        diff <- Wire.longOption(file.get("diff"))
+      } yield Uniform(time, diff)
+      PartFile(status, file.path("rows").asLong, uniform)
+    }
+}
+
+/** One inline update. */
+private[slackwater] final case class InlineUpdate(row: UnsafeRow, time: Long, diff: Long)
+
+private[slackwater] object InlineUpdates {
+  def of(parts: BoundParts): Seq[InlineUpdate] = {
+    val width = parts.schema.length
+    val whole = Wire.updateSchema(parts.schema)
+    val project = UnsafeProjection.create(parts.schema)
+    Wire.decode(Wire.inlineStreams(parts.json), whole).map { update =>
+      InlineUpdate(project(update).copy(), update.getLong(width), update.getLong(width + 1))
+    }
+  }
+}
+
+/** The leaves that parts become. */
+private[slackwater] final class Sources(
+    session: SparkSession,
+    label: String,
+    parts: BoundParts
+) {
+  val schema: StructType = parts.schema
+
+  /** The rows of `files`, which must be all uniform or all with times inside. */
+  def rows(files: Seq[PartFile], until: Option[Long] = None): Seq[LogicalPlan] =
+    if (files.isEmpty) Nil
+    else if (files.head.uniform.isDefined) Seq(scan(files, schema, new StructType()))
+    else {
+      val all = scan(files, Wire.updateSchema(schema), new StructType())
+      val filtered = until.fold[LogicalPlan](all) { time =>
+        Filter(LessThanOrEqual(PartScan.attribute(all, Wire.TimeColumn), Literal(time)), all)
+      }
+      Seq(Project(filtered.output.take(schema.length), filtered))
+    }
+
+  /** The same with the columns `__time` and `__diff`. */
+  def updates(files: Seq[PartFile]): Seq[LogicalPlan] =
+    if (files.isEmpty) Nil
+    else if (files.head.uniform.isDefined) Seq(scan(files, schema, Sources.updateColumns))
+    else Seq(scan(files, Wire.updateSchema(schema), new StructType()))
+
+  private def scan(files: Seq[PartFile], data: StructType, constants: StructType): LogicalPlan = {
+    val index = new PartIndex(files, constants, parts.hold)
+    val relation =
+      HadoopFsRelation(index, constants, data, None, new PartFormat(label), Sources.options)(
+        session
+      )
+    LogicalRelation(relation)
+  }
+
+  /** Rows that the binding carried; nothing where there are none, unless they are `needed`. */
+  def local(rows: Seq[InternalRow], needed: Boolean): Seq[LogicalPlan] =
+    if (rows.isEmpty && !needed) Nil else Seq(InlineRows(label, toAttributes(schema), rows))
+
+  def localUpdates(updates: Seq[InlineUpdate], needed: Boolean): Seq[LogicalPlan] =
+    if (updates.isEmpty && !needed) Nil
+    else {
+      val whole = Wire.updateSchema(schema)
+      val join = UnsafeProjection.create(whole)
+      val extra = new GenericInternalRow(2)
+      val joined = new JoinedRow()
+      val rows = updates.map { update =>
+        extra.setLong(0, update.time)
+        extra.setLong(1, update.diff)
+        join(joined(update.row, extra)).copy()
+      }
+      Seq(InlineRows(label, toAttributes(whole), rows))
+    }
+}
+
+private[slackwater] object Sources {
+
+  /** The types that Spark computes with for columns of `schema`. */
+  def stored(schema: StructType): StructType =
+    CharVarcharUtils.replaceCharVarcharWithStringInSchema(schema)
+
+  val updateColumns: StructType = Wire.updateSchema(new StructType())
+
+  /** A collection's files are all there and whole: settings that skip such errors do not apply. */
+  val options: Map[String, String] = Map(
+    "ignoreMissingFiles" -> "false",
+    "ignoreCorruptFiles" -> "false",
+    "mergeSchema" -> "false",
+    "datetimeRebaseMode" -> "CORRECTED",
+    "int96RebaseMode" -> "CORRECTED"
+  )
+}
+
+/** Parquet, under the name that EXPLAIN shows. */
+private[slackwater] final class PartFormat(label: String) extends ParquetFileFormat {
+  override def shortName(): String = label
+  override def toString: String = "Parquet"
+}
+
+/** The files of a binding. Nothing is listed; `__time` and `__diff` are constants of each file. */
+private[slackwater] final class PartIndex(
+    val files: Seq[PartFile],
+    override val partitionSchema: StructType,
+    hold: Option[Hold]
+) extends FileIndex {
+
+  override def rootPaths: Seq[Path] = files.map(_.status.getPath)
+  override def inputFiles: Array[String] = rootPaths.map(_.toUri.toString).toArray
+  override def refresh(): Unit = ()
+  override def sizeInBytes: Long = files.map(_.status.getLen).sum
+
+  private val constants = partitionSchema.nonEmpty
+
+  override def listFiles(
+      partitionFilters: Seq[Expression],
+      dataFilters: Seq[Expression]
+  ): Seq[PartitionDirectory] = {
+    val wanted = predicate(partitionFilters)
+    files
+      .groupBy(file => if (constants) file.uniform else None)
+      .toSeq
+      .map { case (uniform, group) =>
+        PartitionDirectory(
+          new HeldValues(uniform, hold),
+          group.map(file => FileStatusWithMetadata(file.status))
+        )
+      }
+      .filter(directory => wanted.eval(directory.values))
+  }
+
+  private def predicate(filters: Seq[Expression]): BasePredicate = {
+    val bound = filters.reduceOption(And).getOrElse(Literal.TrueLiteral).transform {
+      case a: AttributeReference =>
+        val at = partitionSchema.fieldIndex(a.name)
+        BoundReference(at, LongType, nullable = false)
+    }
+    Predicate.createInterpreted(bound)
+  }
+
+  override def equals(other: Any): Boolean = other match {
+    case that: PartIndex => files == that.files && partitionSchema == that.partitionSchema
+    case _               => false
+  }
+  override def hashCode: Int = files.hashCode
+  override def toString: String = s"${files.size} parts"
+}
+
+/** A file's constants. Tasks' descriptions refer to it, so an RDD keeps its hold alive. */
+private[slackwater] final class HeldValues(
+    uniform: Option[Uniform],
+    @transient val hold: Option[Hold]
+) extends GenericInternalRow(
+      uniform.fold(Array.empty[Any])(u => Array[Any](u.time, u.diff))
+    )

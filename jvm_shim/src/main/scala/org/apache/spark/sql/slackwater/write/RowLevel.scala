@@ -1,0 +1,97 @@
+package org.apache.spark.sql.slackwater.write
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.catalog.MetadataColumn
+import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.write._
+import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.protocol.DataErrors
+import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** UPDATE, DELETE and MERGE as diffs: an old row goes with -1, a new one comes with +1.
+  *
+  * `hold` is what the statement reads under; the diffs are committed with it.
+  */
+private[slackwater] final class RowLevel(
+    table: WriteTarget,
+    override val command: RowLevelOperation.Command,
+    hold: Option[Hold]
+) extends RowLevelOperation
+    with SupportsDelta {
+
+  def holding(acquired: Option[Hold]): RowLevel = new RowLevel(table, command, acquired)
+
+  override def description: String = s"$command ${table.name}"
+  override def rowId: Array[NamedReference] = Array(Expressions.column(WholeRowColumn.Name))
+  override def representUpdateAsDeleteAndInsert: Boolean = true
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+    throw DataErrors.unbound(table.name)
+  override def newWriteBuilder(info: LogicalWriteInfo): DeltaWriteBuilder = new DeltaWriteBuilder {
+    override def build(): DeltaWrite = new DiffWrite(table, hold)
+  }
+}
+
+private[slackwater] final class DiffWrite(table: WriteTarget, hold: Option[Hold])
+    extends DeltaWrite {
+  override def description: String = s"diffs of ${table.name}"
+  override def toString: String = description
+  override def toBatch: DeltaBatchWrite = new DiffBatch(SparkSession.active, table, hold)
+}
+
+private final class DiffBatch(session: SparkSession, table: WriteTarget, hold: Option[Hold])
+    extends DeltaBatchWrite {
+  private val write = new TableWrite(session, table, WriteMode.Diff)
+  private lazy val sink = write.sink(InlineLimit.statement)
+
+  override def createBatchWriterFactory(info: PhysicalWriteInfo): DeltaWriterFactory =
+    new DiffWriterFactory(
+      sink.limitedTo(InlineLimit.ofTask(info.numPartitions)),
+      table.columns.length
+    )
+
+  override def commit(messages: Array[WriterCommitMessage]): Unit =
+    try {
+      val parts = messages.toSeq.collect { case written: Written => written }
+      val _ = write.commit(hold, parts, sink)
+    } finally hold.foreach(_.release())
+
+  override def abort(messages: Array[WriterCommitMessage]): Unit = hold.foreach(_.release())
+}
+
+private final class DiffWriterFactory(sink: RowSink, width: Int) extends DeltaWriterFactory {
+  override def createWriter(partition: Int, task: Long): DeltaWriter[InternalRow] =
+    new DiffWriter(sink.open(partition), width)
+}
+
+private final class DiffWriter(sink: RowSink#OpenSink, width: Int)
+    extends DeltaWriter[InternalRow] {
+  private val minus = new GenericInternalRow(Array[Any](-1L))
+  private val plus = new GenericInternalRow(Array[Any](1L))
+  private val joined = new JoinedRow()
+
+  override def delete(metadata: InternalRow, id: InternalRow): Unit =
+    sink.write(joined(id.getStruct(0, width), minus))
+  override def insert(row: InternalRow): Unit = sink.write(joined(row, plus))
+  override def update(metadata: InternalRow, id: InternalRow, row: InternalRow): Unit = {
+    delete(metadata, id)
+    insert(row)
+  }
+  override def commit(): WriterCommitMessage = sink.commit()
+  override def abort(): Unit = sink.abort()
+  override def close(): Unit = ()
+}
+
+/** The whole row as one value: what UPDATE, DELETE and MERGE retract. */
+private[slackwater] final class WholeRowColumn(schema: StructType) extends MetadataColumn {
+  override def name: String = WholeRowColumn.Name
+  override def dataType: DataType = schema
+  override def isNullable: Boolean = false
+}
+
+private[slackwater] object WholeRowColumn {
+  val Name = "__row"
+}

@@ -1,0 +1,101 @@
+"""Which shards there are and what columns they have: steps of a transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import Connection, insert, update
+
+from slackwater.persist.appends import UnknownShard
+from slackwater.persist.evolution import ExpectedMismatch, Incompatible, incompatibility
+from slackwater.persist.metastore import environment
+from slackwater.persist.part_index import PartIndex
+from slackwater.persist.rows import ShardState
+from slackwater.persist.shard_reads import ShardReads
+from slackwater.persist.tables import shards
+from slackwater.persist.transactions import Transactions
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
+
+
+class Definitions:
+    """Makes, drops and changes shards. To be called inside a transaction only."""
+
+    def __init__(self, transactions: Transactions, reads: ShardReads) -> None:
+        self._transactions = transactions
+        self._reads = reads
+
+    def create_shard(
+        self,
+        conn: Connection,
+        desc: RelationDesc,
+        since: Timestamp,
+        upper: Timestamp | None,
+        grouped: bool,
+    ) -> int:
+        """See `PersistClient.create_shard`."""
+        if grouped != (upper is None):
+            raise ValueError("a grouped shard has no upper of its own, any other has one")
+        current = self._transactions.current(conn)
+        shard_id = current.next_shard_id
+        current.next_shard_id += 1
+        conn.execute(update(environment).values(next_shard_id=current.next_shard_id))
+        conn.execute(
+            insert(shards).values(
+                shard_id=shard_id,
+                schema_json=desc.to_json(),
+                since=since,
+                upper=upper,
+                dropped=False,
+            )
+        )
+        state = ShardState(shard_id, desc, since, Timestamp(upper or 0), grouped)
+
+        def apply() -> None:
+            self._transactions.cache.next_shard_id = max(
+                self._transactions.cache.next_shard_id, shard_id + 1
+            )
+            self._transactions.cache.states[shard_id] = state
+            self._transactions.cache.indexes[shard_id] = PartIndex()
+
+        current.effects.append(apply)
+        return shard_id
+
+    def drop_shard(self, conn: Connection, shard_id: int) -> None:
+        """See `PersistClient.drop_shard`."""
+        current = self._transactions.current(conn)
+        self._reads.state(shard_id)
+        if shard_id in self._transactions.cache.dropped:
+            return
+        conn.execute(update(shards).where(shards.c.shard_id == shard_id).values(dropped=True))
+
+        def apply() -> None:
+            self._transactions.cache.dropped.add(shard_id)
+            self._transactions.cache.unfinalized.add(shard_id)
+
+        current.effects.append(apply)
+
+    def set_desc(
+        self, conn: Connection, shard_id: int, desc: RelationDesc, expected: RelationDesc
+    ) -> None:
+        """See `PersistClient.set_desc`."""
+        current = self._transactions.current(conn)
+        actual = self._reads.state(shard_id).desc
+        if shard_id in self._transactions.cache.dropped:
+            raise UnknownShard(shard_id)
+        if actual != expected:
+            raise ExpectedMismatch(shard_id, actual)
+        if (reason := incompatibility(actual, desc)) is not None:
+            raise Incompatible(shard_id, reason)
+        if actual == desc:
+            return
+        conn.execute(
+            update(shards).where(shards.c.shard_id == shard_id).values(schema_json=desc.to_json())
+        )
+
+        def apply() -> None:
+            self._transactions.cache.states[shard_id] = replace(
+                self._transactions.cache.states[shard_id], desc=desc
+            )
+
+        current.effects.append(apply)

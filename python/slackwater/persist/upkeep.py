@@ -1,0 +1,164 @@
+"""Upkeep: sinces, parts in the place of others, and the end of dropped shards.
+
+Source: spec controllers 3.6, 3.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
+
+from sqlalchemy import Connection, update
+
+from slackwater.persist import garbage, statements
+from slackwater.persist.blobs import Blobs
+from slackwater.persist.commits import insert_parts
+from slackwater.persist.part_index import PartIndex
+from slackwater.persist.parts import FileBody, NewPart
+from slackwater.persist.rows import committed_part
+from slackwater.persist.shard_reads import ShardReads
+from slackwater.persist.tables import shards
+from slackwater.persist.transactions import Transactions
+from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
+
+
+class Upkeep:
+    """What keeps shards small, beside what is written. Thread-safe."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        reads: ShardReads,
+        blobs: Blobs,
+        clock: Callable[[], int],
+    ) -> None:
+        self._transactions = transactions
+        self._reads = reads
+        self._blobs = blobs
+        self._clock = clock
+
+    def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
+        """See `PersistClient.set_since`."""
+        with self._transactions.write_lock:
+            self._transactions.refresh()
+            moves = {
+                shard_id: since
+                for shard_id, since in sinces.items()
+                if since > self._reads.state(shard_id).since
+            }
+
+            def move(conn: Connection) -> None:
+                rows = [{"moved": key, "to_since": since} for key, since in moves.items()]
+                conn.execute(statements.MOVE_SINCE, rows)
+
+            def apply() -> None:
+                for shard_id, since in moves.items():
+                    self._apply_since(shard_id, since)
+
+            if moves:
+                self._transactions.run(self._transactions.fence, move, effect=apply)
+
+    def replace_parts(
+        self,
+        shard_id: int,
+        removed: Set[int],
+        news: Sequence[NewPart],
+        *,
+        since: Timestamp = TIMESTAMP_MIN,
+    ) -> bool:
+        """See `PersistClient.replace_parts`."""
+        with self._transactions.write_lock:
+            self._transactions.refresh()
+            state = self._reads.state(shard_id)
+            present = self._reads.parts(shard_id)
+            gone = tuple(part for part in present if part.part_id in removed)
+            if (
+                shard_id in self._transactions.cache.dropped
+                or len(gone) != len(removed)
+                or not gone
+            ):
+                return False
+            lower, upper = min(p.lower for p in gone), max(p.upper for p in gone)
+            first = self._transactions.cache.next_part_id
+            added = tuple(
+                committed_part(new, first + number, shard_id, lower, upper)
+                for number, new in enumerate(news)
+            )
+            kept = [part for part in present if part.part_id not in removed]
+            unnamed = garbage.unnamed(gone, [*kept, *added], self._clock())
+
+            def write(conn: Connection) -> None:
+                self._transactions.fence(conn, next_part=first + len(added))
+                conn.execute(
+                    statements.DELETE_PARTS, [{"gone": part_id} for part_id in sorted(removed)]
+                )
+                insert_parts(conn, added)
+                garbage.add(conn, unnamed)
+                if since > state.since:
+                    conn.execute(statements.MOVE_SINCE, [{"moved": shard_id, "to_since": since}])
+
+            def apply() -> None:
+                self._transactions.cache.next_part_id = first + len(added)
+                self._apply_since(shard_id, since)
+                if (index := self._transactions.cache.indexes.get(shard_id)) is not None:
+                    self._transactions.cache.indexes[shard_id] = index.replaced(removed, added)
+
+            self._transactions.run(write, effect=apply)
+            self._correct_stamps(unnamed)
+        return True
+
+    def finalize(self, shard_id: int, limit: int = 1000) -> bool:
+        """See `PersistClient.finalize`."""
+        with self._transactions.write_lock:
+            self._transactions.refresh()
+            state = self._reads.state(shard_id)
+            if shard_id not in self._transactions.cache.dropped:
+                raise ValueError(f"shard {shard_id} is in use")
+            if shard_id not in self._transactions.cache.unfinalized:
+                return True
+            present = self._reads.parts(shard_id)
+            gone, kept = present[:limit], present[limit:]
+            unnamed = garbage.unnamed(gone, kept, self._clock())
+
+            def write(conn: Connection) -> None:
+                self._transactions.fence(conn)
+                conn.execute(
+                    update(shards)
+                    .where(shards.c.shard_id == shard_id)
+                    .values(since=TIMESTAMP_MAX, upper=TIMESTAMP_MAX)
+                )
+                if gone:
+                    conn.execute(statements.DELETE_PARTS, [{"gone": part.part_id} for part in gone])
+                garbage.add(conn, unnamed)
+
+            def apply() -> None:
+                self._transactions.cache.states[shard_id] = replace(
+                    state, since=TIMESTAMP_MAX, upper=TIMESTAMP_MAX, grouped=False
+                )
+                self._transactions.cache.indexes[shard_id] = PartIndex.of(kept)
+                if not kept:
+                    self._transactions.cache.unfinalized.discard(shard_id)
+
+            self._transactions.run(write, effect=apply)
+            self._correct_stamps(unnamed)
+        return not kept
+
+    def discard(self, news: Sequence[NewPart]) -> None:
+        """See `PersistClient.discard`."""
+        for new in news:
+            if isinstance(new.body, FileBody):
+                self._blobs.delete(new.body.uri)
+
+    def _apply_since(self, shard_id: int, since: Timestamp) -> None:
+        state = self._transactions.cache.states[shard_id]
+        if since > state.since:
+            self._transactions.cache.states[shard_id] = replace(state, since=since)
+
+    def _correct_stamps(self, unnamed: Sequence[garbage.GarbageFile]) -> None:
+        """Readers may have got the old parts until now, which may be long after the stamp."""
+        now_ms = self._clock()
+        late = [f.uri for f in unnamed if now_ms - f.replaced_ms > garbage.STAMP_MARGIN_MS]
+        if late:
+            self._transactions.run(
+                self._transactions.fence, lambda conn: garbage.restamp(conn, late, now_ms)
+            )

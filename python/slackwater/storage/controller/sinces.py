@@ -1,0 +1,83 @@
+"""Durable sinces: what the shards are told of the sinces in memory, and when.
+
+Sinces move with every tick; the shards learn it in turns, a few at a time. The last move, to the
+empty frontier, waits for nothing. Source: spec controllers 2.2, M26.
+"""
+
+from __future__ import annotations
+
+from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.read_policy import STEP_BACK
+from slackwater.storage.controller.capabilities import Capabilities, CollectionState
+from slackwater.storage.controller.descriptions import CollectionMetadata
+from slackwater.storage.controller.effects import DowngradeSince, Effect
+from slackwater.storage.controller.placement import Placement
+from slackwater.storage.controller.shards import Shards
+
+
+class DurableSinces:
+    """The since that each shard was last told. Not thread-safe.
+
+    What is to be done for a call is returned, in order.
+    """
+
+    def __init__(self, capabilities: Capabilities, placement: Placement, shards: Shards) -> None:
+        self._capabilities = capabilities
+        self._placement = placement
+        self._shards = shards
+        self._announced: dict[int, Frontier] = {}
+        self._stale: dict[GlobalId, None] = {}
+
+    def opened(self, global_id: GlobalId, metadata: CollectionMetadata) -> None:
+        """There is a new collection, whose shards have the since of `metadata`."""
+        self._announced[metadata.shard_id] = metadata.since
+        if metadata.shares_tables_upper or metadata.state_shards:
+            self._stale[global_id] = None
+
+    def turn(self, limit: int) -> list[Effect]:
+        """Announces the sinces of at most `limit` collections. Each gets its turn."""
+        for global_id in list(self._stale)[:limit]:
+            del self._stale[global_id]
+            state = self._capabilities.collections.get(global_id)
+            if state is not None:
+                self._stale[global_id] = None
+                self._capabilities.moved.setdefault(global_id, state)
+        effects: list[Effect] = []
+        for state in list(self._capabilities.moved.values())[:limit]:
+            effects += self.announce(state)
+        return effects
+
+    def announce(self, state: CollectionState) -> list[Effect]:
+        """Makes the since of the collection durable, and tells those that write it."""
+        self._capabilities.settle(state)
+        self._capabilities.moved.pop(state.id, None)
+        metadata = state.metadata
+        moved = self._downgrade(metadata.shard_id, state.since)
+        effects = [*moved]
+        for shard in metadata.beside:
+            effects += self._downgrade(shard, state.since)
+        for shard in metadata.state_shards:
+            effects += self._downgrade(shard, STEP_BACK.frontier(state.upper))
+        if moved:
+            effects += self._placement.allow_compaction(state)
+        return effects
+
+    def close_collections(self) -> list[Effect]:
+        """The last downgrades of collections that nobody can read any more."""
+        effects: list[Effect] = []
+        closed, self._capabilities.closed = self._capabilities.closed, []
+        for state in closed:
+            shards = state.metadata.shards
+            for shard in shards:
+                self._announced.pop(shard, None)
+                effects.append(DowngradeSince(shard, EMPTY_FRONTIER))
+            self._stale.pop(state.id, None)
+            self._shards.closed(shards)
+        return effects
+
+    def _downgrade(self, shard: int, since: Frontier) -> list[Effect]:
+        if since <= self._announced.get(shard, MINIMUM_FRONTIER):
+            return []
+        self._announced[shard] = since
+        return [DowngradeSince(shard, since)]
