@@ -6,7 +6,14 @@ import java.net.http.{HttpClient, HttpConnectTimeoutException, HttpRequest, Http
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Paths
 import java.time.Duration
-import java.util.concurrent.ConcurrentHashMap
+import java.util.UUID
+import java.util.concurrent.{
+  CompletableFuture,
+  ConcurrentHashMap,
+  ExecutionException,
+  TimeUnit,
+  TimeoutException
+}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
@@ -122,7 +129,7 @@ final class CoordinatorHandle private (
       attempt += 1
       val at = running()
       try {
-        val found = http.send(request(at, path, body, None), receiving)
+        val found = exchange(at, path, body)
         noteBlock(body, found)
         // Somebody else listens there now, and has not looked at the call.
         if (found.statusCode == 401 && attempt < attempts) lost(at) else response = Some(found)
@@ -138,13 +145,50 @@ final class CoordinatorHandle private (
             throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
           }
           if (attempt == attempts) throw unavailable(describe(failure))
-        case _: InterruptedException =>
-          cancel(at, body)
-          Thread.currentThread().interrupt()
-          throw Errors.user("SLACKWATER_CANCELED")
       }
     }
     response.get
+  }
+
+  /** Sends the call and waits for its answer, until the thread or its jobs are cancelled. */
+  private def exchange(
+      at: Endpoint,
+      path: String,
+      body: ObjectNode
+  ): HttpResponse[Array[Byte]] = {
+    if (path == "/v1/write") body.put("execution", UUID.randomUUID.toString)
+    val answer = http.sendAsync(request(at, path, body, None), receiving)
+    val found =
+      try
+        if (endable(path) && !body.path("internal").asBoolean) Waits.during(context)(_.until(answer))
+        else Some(new Wait(None, Set.empty).until(answer).get)
+      catch {
+        case _: InterruptedException =>
+          try outcome(at, path, body, answer)
+          finally Thread.currentThread().interrupt()
+      }
+    found.orElse(outcome(at, path, body, answer)).get
+  }
+
+  /** The end of a call that is cancelled. What may have an effect tells whether it had it. */
+  private def outcome(
+      at: Endpoint,
+      path: String,
+      body: ObjectNode,
+      answer: CompletableFuture[HttpResponse[Array[Byte]]]
+  ): Option[HttpResponse[Array[Byte]]] = {
+    cancel(at, body)
+    if (!effective(path)) {
+      answer.cancel(true)
+      throw Errors.user("SLACKWATER_CANCELED")
+    }
+    try Some(answer.get(outcomeLimit.toMillis, TimeUnit.MILLISECONDS))
+    catch {
+      case failure: ExecutionException => throw failure.getCause
+      case _: TimeoutException | _: InterruptedException =>
+        answer.cancel(true)
+        throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+    }
   }
 
   private def request(
@@ -245,6 +289,26 @@ final class CoordinatorHandle private (
 object CoordinatorHandle extends Logging {
   private val attempts = 4
   private val closeLimit = Duration.ofSeconds(2)
+
+  /** So long the coordinator may take to say what became of a call that is cancelled. */
+  private val outcomeLimit = Duration.ofSeconds(60)
+
+  /** Calls in which statements wait. */
+  private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind", "/v1/write")
+
+  /** Calls that are not over before their outcome is known. */
+  private val effective = Set(
+    "/v1/execute",
+    "/v1/write",
+    "/v1/catalog/create_namespace",
+    "/v1/catalog/drop_namespace",
+    "/v1/catalog/create_table",
+    "/v1/catalog/alter_table",
+    "/v1/catalog/rename_table",
+    "/v1/catalog/drop_table",
+    "/v1/catalog/create_view",
+    "/v1/catalog/drop_view"
+  )
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 
