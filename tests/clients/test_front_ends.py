@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.support.application import (
     START_S,
     Application,
     SqlError,
+    command_line,
     coordinators,
     descendants,
     kill,
@@ -208,9 +210,59 @@ def test_spark_sql(reference, tmp_path):
     check(rows_of_shell(from_text(output)), reference)
 
 
+def is_waiting(pid):
+    """Whether a statement waits at the coordinator, as the stacks of a driver's threads say."""
+    stacks = subprocess.run(["jstack", str(pid)], capture_output=True, text=True, check=False)
+    return "slackwater.process.Wait.until" in stacks.stdout
+
+
+def jvm_below(process):
+    """The JVM that the command line has become, or started; None while it does neither."""
+    pids = [process.pid, *descendants(process.pid)]
+    return next((pid for pid in pids if "SparkSubmit" in command_line(pid)), None)
+
+
+WAITING = """
+CREATE TABLE IF NOT EXISTS slackwater.default.waited (k INT);
+DECLARE cc CURSOR FOR SUBSCRIBE slackwater.default.waited WITH (snapshot = false);
+FETCH ALL cc;
+"""
+
+
+def test_ctrl_c_in_spark_sql(tmp_path):
+    process = subprocess.Popen(
+        command("sql", tmp_path / "environment"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
+        start_new_session=True,
+    )
+    try:
+        process.stdin.write(WAITING)
+        process.stdin.flush()
+        jvm = wait_until(lambda: jvm_below(process), within_s=START_S, what="the JVM")
+        wait_until(lambda: is_waiting(jvm), within_s=START_S, what="the wait")
+        os.kill(jvm, signal.SIGINT)
+        output, _ = process.communicate("SELECT 'still ' || 'here';\n", timeout=START_S)
+    finally:
+        for pid in [*descendants(process.pid), process.pid]:
+            kill(pid)
+    assert "[SLACKWATER_CANCELED]" in output, output
+    assert "still here" in output, output
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    port: int
+    jvm: int
+
+
 @contextlib.contextmanager
 def server(program, location, folder):
-    """A server in the foreground, with its port, until the block ends."""
+    """A server in the foreground, with its port and JVM, until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     log = folder / f"{program}.log"
@@ -232,7 +284,7 @@ def server(program, location, folder):
 
     try:
         wait_until(listening, within_s=START_S, what=f"{program} listens")
-        yield port
+        yield Served(port, jvm_below(process))
     finally:
         for pid in [*descendants(process.pid), process.pid]:
             kill(pid)
@@ -240,40 +292,104 @@ def server(program, location, folder):
         wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")
 
 
-def test_thrift(reference, tmp_path):
-    script = marked_script(tmp_path / "script.sql")
-    location = tmp_path / "environment"
+def beeline(port, folder, *arguments, **options):
+    """A beeline process; what it says is in its output."""
     jars = Path(str(resources.files("pyspark"))) / "jars"
-    with server("thriftserver", location, tmp_path) as port:
-        done = subprocess.run(
-            [
-                "java",
-                "-cp",
-                f"{jars}/*",
-                "org.apache.hive.beeline.BeeLine",
-                "-u",
-                f"jdbc:hive2://127.0.0.1:{port}",
-                "--silent=true",
-                "--force=true",
-                "--showHeader=false",
-                "--outputformat=tsv2",
-                "--nullemptystring=false",
-                "-f",
-                str(script),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=tmp_path,
-            timeout=300,
-            check=False,
-        )
-    check(rows_of_shell(from_text(done.stdout)), reference)
+    return subprocess.Popen(
+        [
+            "java",
+            "-cp",
+            f"{jars}/*",
+            "org.apache.hive.beeline.BeeLine",
+            "-u",
+            f"jdbc:hive2://127.0.0.1:{port}",
+            "--silent=true",
+            "--force=true",
+            "--showHeader=false",
+            "--outputformat=tsv2",
+            "--nullemptystring=false",
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
+    )
 
 
-def test_connect(reference, tmp_path):
+@pytest.fixture(scope="module")
+def thrift_server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("thrift")
+    with server("thriftserver", folder / "environment", folder) as served:
+        yield served
+
+
+def test_thrift(reference, thrift_server, tmp_path):
+    script = marked_script(tmp_path / "script.sql")
+    shell = beeline(thrift_server.port, tmp_path, "-f", str(script))
+    output, _ = shell.communicate(timeout=300)
+    check(rows_of_shell(from_text(output)), reference)
+
+
+def test_ctrl_c_in_beeline(thrift_server, tmp_path):
+    script = tmp_path / "waiting.sql"
+    script.write_text(f"{WAITING}CLOSE cc;\nSELECT 'still ' || 'here';\n")
+    process = beeline(thrift_server.port, tmp_path, "-f", str(script))
+    jvm = thrift_server.jvm
+    try:
+        wait_until(lambda: is_waiting(jvm), within_s=START_S, what="the wait")
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: not is_waiting(jvm), what="the end of the wait")
+        print(process.communicate(timeout=START_S)[0])
+    finally:
+        kill(process.pid)
+
+
+@pytest.fixture(scope="module")
+def connect_client(tmp_path_factory):
+    """A client of a Connect server, and the server."""
+    folder = tmp_path_factory.mktemp("connect")
     with (
-        server("connect", tmp_path / "environment", tmp_path) as port,
-        Application(tmp_path / "client" / "none", remote=f"sc://127.0.0.1:{port}") as client,
+        server("connect", folder / "environment", folder) as served,
+        Application(folder / "client" / "none", remote=f"sc://127.0.0.1:{served.port}") as client,
     ):
-        check(over_pyspark(client), reference)
+        yield client, served
+
+
+def test_connect(reference, connect_client):
+    client, _ = connect_client
+    check(over_pyspark(client), reference)
+
+
+INTERRUPTED = """
+import threading
+
+def fetch():
+    global result
+    spark.addTag('mine')
+    try:
+        result = str(spark.sql('FETCH ALL cc').collect())
+    except Exception as error:
+        result = str(error)
+
+thread = threading.Thread(target=fetch)
+thread.start()
+while thread.is_alive():
+    thread.join(0.2)
+    """
+
+
+@pytest.mark.parametrize("interrupt", ["spark.interruptAll()", "spark.interruptTag('mine')"])
+def test_interrupts_of_connect(connect_client, interrupt):
+    client, served = connect_client
+    client.sql("USE slackwater.default")
+    for statement in WAITING.split(";")[:2]:
+        client.sql(statement)
+    message = client.python(INTERRUPTED + interrupt)
+    assert "OPERATION_CANCELED" in message
+    wait_until(lambda: not is_waiting(served.jvm), what="the end of the wait")
+    client.sql("INSERT INTO slackwater.default.waited VALUES (1)")
+    assert len(client.rows("FETCH ALL cc")) == 1
+    client.sql("CLOSE cc")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, select
 from structlog.testing import capture_logs
+from tests.support.coordination import NoSpark
 
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
@@ -57,7 +58,7 @@ class Leader:
             location=str(folder),
             blobs=LocalBlobs(folder),
             epoch=self.epoch,
-            spark=None,
+            spark=NoSpark(),
             log="log",
             on_fatal=self.fatal.append,
             clock=clock,
