@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -211,21 +212,30 @@ def test_spark_sql(reference, tmp_path):
 
 
 def is_waiting(pid):
-    """Whether a statement waits at the coordinator, as the stacks of a driver's threads say."""
+    """Whether a query waits for its time of reading, as the stacks of a driver's threads say."""
     stacks = subprocess.run(["jstack", str(pid)], capture_output=True, text=True, check=False)
-    return "slackwater.process.Wait.until" in stacks.stdout
+    return any(
+        "slackwater.binding.Binding" in stack and "slackwater.process.Wait.until" in stack
+        for stack in stacks.stdout.split("\n\n")
+    )
 
 
 def jvm_below(process):
     """The JVM that the command line has become, or started; None while it does neither."""
-    pids = [process.pid, *descendants(process.pid)]
-    return next((pid for pid in pids if "SparkSubmit" in command_line(pid)), None)
+    for pid in [process.pid, *descendants(process.pid)]:
+        program, _, arguments = command_line(pid).partition(" ")
+        if program.endswith("java") and "SparkSubmit" in arguments:
+            return pid
+    return None
 
 
-WAITING = """
+def waiting_script():
+    """Statements of which one waits for an hour, if nobody ends it."""
+    later = int(time.time() * 1000) + 3_600_000
+    return f"""
 CREATE TABLE IF NOT EXISTS slackwater.default.waited (k INT);
-DECLARE cc CURSOR FOR SUBSCRIBE slackwater.default.waited WITH (snapshot = false);
-FETCH ALL cc;
+SET slackwater.statement_timeout = '1h';
+SELECT k FROM slackwater.default.waited AS OF {later};
 """
 
 
@@ -241,7 +251,7 @@ def test_ctrl_c_in_spark_sql(tmp_path):
         start_new_session=True,
     )
     try:
-        process.stdin.write(WAITING)
+        process.stdin.write(waiting_script())
         process.stdin.flush()
         jvm = wait_until(lambda: jvm_below(process), within_s=START_S, what="the JVM")
         wait_until(lambda: is_waiting(jvm), within_s=START_S, what="the wait")
@@ -335,7 +345,7 @@ def test_thrift(reference, thrift_server, tmp_path):
 
 def test_ctrl_c_in_beeline(thrift_server, tmp_path):
     script = tmp_path / "waiting.sql"
-    script.write_text(f"{WAITING}CLOSE cc;\nSELECT 'still ' || 'here';\n")
+    script.write_text(f"{waiting_script()}SELECT 'still ' || 'here';\n")
     process = beeline(thrift_server.port, tmp_path, "-f", str(script))
     jvm = thrift_server.jvm
     try:
@@ -383,13 +393,13 @@ while thread.is_alive():
 
 @pytest.mark.parametrize("interrupt", ["spark.interruptAll()", "spark.interruptTag('mine')"])
 def test_interrupts_of_connect(connect_client, interrupt):
-    client, served = connect_client
+    client, _ = connect_client
     client.sql("USE slackwater.default")
-    for statement in WAITING.split(";")[:2]:
-        client.sql(statement)
+    client.sql("CREATE TABLE waited (k INT)")
+    client.sql("DECLARE cc CURSOR FOR SUBSCRIBE waited WITH (snapshot = false)")
     message = client.python(INTERRUPTED + interrupt)
     assert "OPERATION_CANCELED" in message
-    wait_until(lambda: not is_waiting(served.jvm), what="the end of the wait")
-    client.sql("INSERT INTO slackwater.default.waited VALUES (1)")
-    assert len(client.rows("FETCH ALL cc")) == 1
+    client.sql("INSERT INTO waited VALUES (1)")
+    assert len(client.rows("FETCH ALL cc")) == 1, "the FETCH that was interrupted took nothing"
     client.sql("CLOSE cc")
+    client.sql("DROP TABLE waited")
