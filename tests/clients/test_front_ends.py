@@ -240,28 +240,35 @@ SELECT k FROM slackwater.default.waited AS OF {later};
 
 
 def test_ctrl_c_in_spark_sql(tmp_path):
-    process = subprocess.Popen(
-        command("sql", tmp_path / "environment"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-        start_new_session=True,
-    )
+    log = tmp_path / "output"
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            command("sql", tmp_path / "environment"),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            text=True,
+            cwd=tmp_path,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def waits():
+        assert process.poll() is None, log.read_text()[-3000:]
+        jvm = jvm_below(process)
+        return jvm if jvm is not None and is_waiting(jvm) else None
+
     try:
         process.stdin.write(waiting_script())
         process.stdin.flush()
-        jvm = wait_until(lambda: jvm_below(process), within_s=START_S, what="the JVM")
-        wait_until(lambda: is_waiting(jvm), within_s=START_S, what="the wait")
-        os.kill(jvm, signal.SIGINT)
-        output, _ = process.communicate("SELECT 'still ' || 'here';\n", timeout=START_S)
+        os.kill(wait_until(waits, within_s=START_S, what="the wait"), signal.SIGINT)
+        process.communicate("SELECT 'still ' || 'here';\n", timeout=START_S)
     finally:
         for pid in [*descendants(process.pid), process.pid]:
             kill(pid)
-    assert "[SLACKWATER_CANCELED]" in output, output
-    assert "still here" in output, output
+        print(log.read_text()[-3000:])
+    assert "[SLACKWATER_CANCELED]" in log.read_text()
+    assert "still here" in log.read_text()
 
 
 @dataclass(frozen=True, slots=True)
