@@ -100,7 +100,9 @@ object Bridge {
       group: String
   ): String = {
     val session = tuned()
-    running.within(session.sparkContext, group)(written(session, text, catalog, namespace, directory))
+    running.within(session.sparkContext, group)(
+      written(session, text, catalog, namespace, directory)
+    )
   }
 
   private def written(

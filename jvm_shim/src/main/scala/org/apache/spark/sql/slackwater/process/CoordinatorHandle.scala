@@ -160,7 +160,8 @@ final class CoordinatorHandle private (
     val answer = http.sendAsync(request(at, path, body, None), receiving)
     val found =
       try
-        if (endable(path) && !body.path("internal").asBoolean) Waits.during(context)(_.until(answer))
+        if (endable(path) && !body.path("internal").asBoolean)
+          Waits.during(context)(_.until(answer))
         else Some(new Wait(None, Set.empty).until(answer).get)
       catch {
         case _: InterruptedException =>
@@ -184,7 +185,7 @@ final class CoordinatorHandle private (
     }
     try Some(answer.get(outcomeLimit.toMillis, TimeUnit.MILLISECONDS))
     catch {
-      case failure: ExecutionException => throw failure.getCause
+      case failure: ExecutionException                   => throw failure.getCause
       case _: TimeoutException | _: InterruptedException =>
         answer.cancel(true)
         throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")

@@ -40,7 +40,8 @@ private[slackwater] object Waits extends Logging {
   /** Runs `body` with a wait that a cancel of this thread's jobs ends. */
   def during[A](context: SparkContext)(body: Wait => A): A = {
     val wait = new Wait(Option(context.getLocalProperty(groupKey)), context.getJobTags())
-    val waits = open.computeIfAbsent(context.applicationId, _ => ConcurrentHashMap.newKeySet[Wait]())
+    val waits =
+      open.computeIfAbsent(context.applicationId, _ => ConcurrentHashMap.newKeySet[Wait]())
     waits.add(wait)
     try {
       listen(context)

@@ -47,7 +47,7 @@ object CancelRequests {
     override def post(event: DAGSchedulerEvent): Unit = {
       below.post(event)
       event match {
-        case AllJobsCancelled            => observer(CancelRequest.Everything)
+        case AllJobsCancelled             => observer(CancelRequest.Everything)
         case cancelled: JobGroupCancelled => observer(CancelRequest.Group(cancelled.groupId))
         case cancelled: JobTagCancelled   => observer(CancelRequest.Tag(cancelled.tagName))
         case _                            => ()
