@@ -176,7 +176,8 @@ def test_too_many_statements_are_refused_and_what_belongs_to_others_is_not(place
 
 
 def test_lanes():
-    assert lane_of("/v1/release", {}) is Lane.CONTROL
+    assert lane_of("/v1/cancel", {}) is Lane.CONTROL
+    assert lane_of("/v1/release", {}) is Lane.RELEASE
     assert lane_of("/v1/execute", {"internal": True}) is Lane.INSIDE
     assert lane_of("/v1/write", {"hold": "h"}) is Lane.INSIDE
     assert lane_of("/v1/write", {"hold": None}) is Lane.STATEMENT

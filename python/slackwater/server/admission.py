@@ -13,12 +13,14 @@ from slackwater.repr.errors import user_error
 class Lane(Enum):
     """A group of calls with threads of its own, so that none of another group can keep it waiting.
 
-    CONTROL: calls that never wait for a frontier, a lock or Spark. INSIDE: calls that a statement
+    CONTROL: calls that wait for nothing at all. RELEASE: those that end what others hold; the
+    metastore may let them wait. INSIDE: calls that a statement
     or a tick makes from inside, by way of Spark, and those with which a statement ends: what they
     belong to was admitted already, and waits for them. STATEMENT: everything else.
     """
 
     CONTROL = "control"
+    RELEASE = "release"
     INSIDE = "inside"
     STATEMENT = "statement"
 
@@ -26,19 +28,21 @@ class Lane(Enum):
 CONTROL_CALLS = frozenset(
     {
         "/v1/cancel",
-        "/v1/release",
-        "/v1/session/close",
         "/v1/catalog/namespaces",
         "/v1/catalog/list",
         "/v1/catalog/load",
     }
 )
 
+RELEASE_CALLS = frozenset({"/v1/release", "/v1/session/close"})
+
 
 def lane_of(path: str, body: Mapping[str, Any]) -> Lane:
     """Where a call belongs."""
     if path in CONTROL_CALLS:
         return Lane.CONTROL
+    if path in RELEASE_CALLS:
+        return Lane.RELEASE
     if body.get("internal") or path == "/v1/prepare_write":
         return Lane.INSIDE
     if path == "/v1/write" and body.get("hold") is not None:
@@ -54,7 +58,8 @@ class Limits:
     of them belongs to one statement. `request_bytes` and `answer_bytes` are for one call.
     """
 
-    control_threads: int = 32
+    control_threads: int = 16
+    release_threads: int = 16
     statements: int = 512
     request_bytes: int = 64 * 1024 * 1024
     answer_bytes: int = 512 * 1024 * 1024

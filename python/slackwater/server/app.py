@@ -105,6 +105,7 @@ def application(
     admission = Admission(limits)
     lanes = {
         Lane.CONTROL: CapacityLimiter(limits.control_threads),
+        Lane.RELEASE: CapacityLimiter(limits.release_threads),
         Lane.INSIDE: CapacityLimiter(limits.statements),
         Lane.STATEMENT: CapacityLimiter(limits.statements),
     }
@@ -137,7 +138,7 @@ def application(
             return _error(error)
         try:
             work = in_lane(lane, timed, path, call, body)
-            if lane is Lane.CONTROL or path in UNTIL_DONE or "session" not in body:
+            if path in UNTIL_DONE or lane in (Lane.CONTROL, Lane.RELEASE) or "session" not in body:
                 response: Response = await work
             else:
                 body["call"] = uuid.uuid4().hex
@@ -176,7 +177,7 @@ def application(
             return Response(status_code=401)
         application_id = str(json.loads(await request.body())["application"])
         await _disconnected(request)
-        await in_lane(Lane.CONTROL, coordinator.application_gone, application_id)
+        await in_lane(Lane.RELEASE, coordinator.application_gone, application_id)
         return Response(status_code=204)
 
     routes = [route(path, call) for path, call in calls.items() if path != "/v1/status"]
