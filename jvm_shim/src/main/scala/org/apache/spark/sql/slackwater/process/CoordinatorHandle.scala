@@ -179,6 +179,7 @@ final class CoordinatorHandle private (
       answer: CompletableFuture[HttpResponse[Array[Byte]]]
   ): Option[HttpResponse[Array[Byte]]] = {
     cancel(at, body)
+    if (path == "/v1/bind") giveBack(at, body, answer)
     if (!effective(path)) {
       answer.cancel(true)
       throw Errors.user("SLACKWATER_CANCELED")
@@ -191,6 +192,27 @@ final class CoordinatorHandle private (
         throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
     }
   }
+
+  /** A bind may have been granted in the moment in which it was cancelled: nobody reads under it. */
+  private def giveBack(
+      at: Endpoint,
+      body: ObjectNode,
+      answer: CompletableFuture[HttpResponse[Array[Byte]]]
+  ): Unit =
+    try {
+      val found = answer.get(bindLimit.toMillis, TimeUnit.MILLISECONDS)
+      val hold = Json.mapper.readTree(found.body).path("hold")
+      if (hold.isTextual) {
+        val order = Json.obj()
+        order.set[ObjectNode]("session", body.get("session"))
+        order.putArray("holds").add(hold)
+        http.sendAsync(request(at, "/v1/release", order, Some(closeLimit)), discarding)
+      }
+    } catch {
+      // The coordinator sees that the connection ends, and gives it back itself.
+      case _: ExecutionException | _: TimeoutException | _: InterruptedException => ()
+      case _: IOException                                                        => ()
+    }
 
   private def request(
       at: Endpoint,
@@ -293,6 +315,9 @@ object CoordinatorHandle extends Logging {
 
   /** So long the coordinator may take to say what became of a call that is cancelled. */
   private val outcomeLimit = Duration.ofSeconds(60)
+
+  /** So long it may take to end a bind that is cancelled. */
+  private val bindLimit = Duration.ofSeconds(5)
 
   /** Calls in which statements wait. */
   private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind", "/v1/write")
