@@ -126,6 +126,15 @@ def test_a_timeout_of_its_own_answers_without_rows(crowded):
     assert crowded.sql("FETCH ALL c WITH (timeout = '20ms')") == []
 
 
+def test_a_timeout_of_its_own_comes_on_top_of_the_deadline():
+    cancellation = Cancellation(10_000)
+    cancellation.extend(3_600_000)
+    assert cancellation.left_s() > 3_600
+    without = Cancellation()
+    without.extend(1)
+    assert without.left_s() > 3_600
+
+
 def test_a_write_that_is_being_committed_is_not_cancelled(place, pool, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
     commit = place.env.committer._log.append

@@ -109,6 +109,7 @@ class Subscription:
         self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
     ) -> Result:
         wait_s = cancellation.left_s() if timeout_ms is None else timeout_ms / 1000
+        cancellation.extend(timeout_ms or 0)
         if not self.wait(wait_s, cancellation) and timeout_ms is None:
             cancellation.refuse_late("there were rows; WITH (timeout = '...') answers without any")
         schema = self.desc.arrow_schema()

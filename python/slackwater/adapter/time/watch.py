@@ -46,6 +46,11 @@ class Cancellation:
     def is_cancelled(self) -> bool:
         return self._cancelled.is_set()
 
+    def extend(self, wait_ms: int) -> None:
+        """Counts the deadline from after `wait_ms`, which the statement itself says it waits."""
+        if self._until is not None:
+            self._until = time.monotonic() + (wait_ms + self.timeout_ms) / 1000
+
     def left_s(self) -> float:
         """Seconds until the deadline; none are left after it."""
         return LONGEST_S if self._until is None else max(0.0, self._until - time.monotonic())
