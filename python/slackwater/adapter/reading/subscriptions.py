@@ -108,8 +108,10 @@ class Subscription:
     def fetch(
         self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
     ) -> Result:
-        wait_s = cancellation.left_s() if timeout_ms is None else timeout_ms / 1000
-        cancellation.extend(timeout_ms or 0)
+        wait_s = cancellation.left_s()
+        if timeout_ms is not None:
+            wait_s = timeout_ms / 1000
+            cancellation.extend(timeout_ms)
         if not self.wait(wait_s, cancellation) and timeout_ms is None:
             cancellation.refuse_late("there were rows; WITH (timeout = '...') answers without any")
         schema = self.desc.arrow_schema()
