@@ -633,6 +633,28 @@ def test_a_statement_whose_coordinator_dies_is_not_repeated(
     assert len(env.starts()) == 2
 
 
+def test_a_commit_without_an_answer_is_asked_for_again(
+    ours: SparkSession, env: Environment
+) -> None:
+    ours.sql("COMMIT WORK")
+    first, again = env.calls("/v1/execute")
+    assert first["write_id"] == again["write_id"]
+    assert len(env.starts()) == 2
+    ours.sql("COMMIT")
+    assert env.calls("/v1/execute")[-1]["write_id"] != first["write_id"]
+
+
+def test_a_commit_that_nobody_can_answer_is_unknown(ours: SparkSession, env: Environment) -> None:
+    (env.location / "asked").unlink(missing_ok=True)
+    ours.sql("SHOW SOURCES")
+    (env.location / "refuse-start").touch()
+    with pytest.raises(AnalysisException) as caught:
+        ours.sql("COMMIT WORK")
+    assert caught.value.getCondition() == "SLACKWATER_STATEMENT_INTERRUPTED"
+    (env.location / "refuse-start").unlink()
+    assert ours.sql("SHOW SOURCES").count() == 3
+
+
 def test_a_coordinator_that_cannot_start(spark: SparkSession, env: Environment) -> None:
     (env.location / "refuse-start").touch()
     with pytest.raises(AnalysisException) as caught:

@@ -13,36 +13,35 @@ from slackwater.repr.errors import user_error
 class Lane(Enum):
     """A group of calls with threads of its own, so that none of another group can keep it waiting.
 
-    CONTROL: calls that wait for nothing at all. RELEASE: those that end what others hold; the
-    metastore may let them wait. INSIDE: calls that a statement
+    CONTROL: calls that wait for nothing at all. QUICK: those that only the metastore may keep
+    waiting. INSIDE: calls that a statement
     or a tick makes from inside, by way of Spark, and those with which a statement ends: what they
     belong to was admitted already, and waits for them. STATEMENT: everything else.
     """
 
     CONTROL = "control"
-    RELEASE = "release"
+    QUICK = "quick"
     INSIDE = "inside"
     STATEMENT = "statement"
 
 
-CONTROL_CALLS = frozenset(
+QUICK_CALLS = frozenset(
     {
-        "/v1/cancel",
+        "/v1/release",
+        "/v1/session/close",
         "/v1/catalog/namespaces",
         "/v1/catalog/list",
         "/v1/catalog/load",
     }
 )
 
-RELEASE_CALLS = frozenset({"/v1/release", "/v1/session/close"})
-
 
 def lane_of(path: str, body: Mapping[str, Any]) -> Lane:
     """Where a call belongs."""
-    if path in CONTROL_CALLS:
+    if path == "/v1/cancel":
         return Lane.CONTROL
-    if path in RELEASE_CALLS:
-        return Lane.RELEASE
+    if path in QUICK_CALLS:
+        return Lane.QUICK
     if body.get("internal") or path == "/v1/prepare_write":
         return Lane.INSIDE
     if path == "/v1/write" and body.get("hold") is not None:
@@ -59,7 +58,7 @@ class Limits:
     """
 
     control_threads: int = 16
-    release_threads: int = 16
+    quick_threads: int = 64
     statements: int = 512
     request_bytes: int = 64 * 1024 * 1024
     answer_bytes: int = 512 * 1024 * 1024
@@ -73,11 +72,15 @@ class Admission:
         self._statements = 0
 
     def enter(self, lane: Lane) -> None:
-        """Admits a call. Raises SLACKWATER_TOO_MANY_STATEMENTS; else `leave` has to follow."""
+        """Admits a call. Raises SLACKWATER_TOO_MANY_REQUESTS; else `leave` has to follow."""
         if lane is not Lane.STATEMENT:
             return
         if self._statements >= self._limits.statements:
-            raise user_error("SLACKWATER_TOO_MANY_STATEMENTS", limit=str(self._limits.statements))
+            raise user_error(
+                "SLACKWATER_TOO_MANY_REQUESTS",
+                what="The coordinator",
+                limit=f"{self._limits.statements} statements",
+            )
         self._statements += 1
 
     def leave(self, lane: Lane) -> None:

@@ -105,7 +105,7 @@ def application(
     admission = Admission(limits)
     lanes = {
         Lane.CONTROL: CapacityLimiter(limits.control_threads),
-        Lane.RELEASE: CapacityLimiter(limits.release_threads),
+        Lane.QUICK: CapacityLimiter(limits.quick_threads),
         Lane.INSIDE: CapacityLimiter(limits.statements),
         Lane.STATEMENT: CapacityLimiter(limits.statements),
     }
@@ -138,7 +138,7 @@ def application(
             return _error(error)
         try:
             work = in_lane(lane, timed, path, call, body)
-            if path in UNTIL_DONE or lane in (Lane.CONTROL, Lane.RELEASE) or "session" not in body:
+            if path in UNTIL_DONE or lane in (Lane.CONTROL, Lane.QUICK) or "session" not in body:
                 response: Response = await work
             else:
                 body["call"] = uuid.uuid4().hex
@@ -177,7 +177,7 @@ def application(
             return Response(status_code=401)
         application_id = str(json.loads(await request.body())["application"])
         await _disconnected(request)
-        await in_lane(Lane.RELEASE, coordinator.application_gone, application_id)
+        await in_lane(Lane.QUICK, coordinator.application_gone, application_id)
         return Response(status_code=204)
 
     routes = [route(path, call) for path, call in calls.items() if path != "/v1/status"]
@@ -191,7 +191,7 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _body(request: Request, limit_bytes: int) -> bytes:
-    """The request's body. Raises SLACKWATER_REQUEST_TOO_LARGE.
+    """The request's body. Raises SLACKWATER_TOO_LARGE.
 
     What is too much is read all the same and not kept, so that the client gets to the answer.
     """
@@ -204,12 +204,17 @@ async def _body(request: Request, limit_bytes: int) -> bytes:
         else:
             chunks.clear()
     if size > limit_bytes:
-        raise user_error("SLACKWATER_REQUEST_TOO_LARGE", size=str(size), limit=str(limit_bytes))
+        raise user_error(
+            "SLACKWATER_TOO_LARGE",
+            what="The request",
+            limit=str(limit_bytes),
+            advice="Write fewer rows or a shorter text in one statement.",
+        )
     return b"".join(chunks)
 
 
 def _response(result: Any, limit_bytes: int) -> Response:
-    """The answer. Raises SLACKWATER_RESULT_TOO_LARGE."""
+    """The answer. Raises SLACKWATER_TOO_LARGE."""
     if result is None:
         return Response(status_code=404)
     if isinstance(result, tuple):
@@ -225,11 +230,14 @@ def _response(result: Any, limit_bytes: int) -> Response:
 def _refuse_large(payload: bytes | str, limit_bytes: int) -> None:
     if len(payload) > limit_bytes:
         raise user_error(
-            "SLACKWATER_RESULT_TOO_LARGE", size=str(len(payload)), limit=str(limit_bytes)
+            "SLACKWATER_TOO_LARGE",
+            what="The answer",
+            limit=str(limit_bytes),
+            advice="Ask for fewer rows at a time.",
         )
 
 
-STATUSES = {"SLACKWATER_REQUEST_TOO_LARGE": 413, "SLACKWATER_TOO_MANY_STATEMENTS": 503}
+STATUSES = {"SLACKWATER_TOO_LARGE": 413, "SLACKWATER_TOO_MANY_REQUESTS": 503}
 
 
 def _error(error: SlackwaterError) -> Response:

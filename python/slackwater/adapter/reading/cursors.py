@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from slackwater.adapter.reading.results import Result
@@ -9,15 +12,29 @@ from slackwater.adapter.time.watch import Cancellation
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
+_LOOK_S = 0.1
+
+
+@contextmanager
+def in_turn(cursor: Cursor, cancellation: Cancellation) -> Iterator[None]:
+    """Waits until no other statement fetches from the cursor. Raises SLACKWATER_CANCELED."""
+    while not cursor.turn.acquire(timeout=_LOOK_S):
+        cancellation.check()
+    try:
+        yield
+    finally:
+        cursor.turn.release()
+
 
 class Cursor(Protocol):
-    """An open cursor of a session.
+    """An open cursor of a session. `fetch` is called by one statement at a time (`in_turn`).
 
     `reads` are the collections that a subscription follows; a cursor over a query has none.
     """
 
     reads: tuple[GlobalId, ...]
     created_ms: int
+    turn: threading.Lock
 
     @property
     def desc(self) -> RelationDesc: ...
@@ -29,7 +46,8 @@ class Cursor(Protocol):
 
         Waits at most `timeout_ms`, and answers without rows then. None: until there is one, or the
         cursor is at its end, up to the statement's deadline: SLACKWATER_STATEMENT_TIMEOUT.
-        Raises SLACKWATER_CANCELED, and SLACKWATER_RESULT_TOO_LARGE; the cursor stays where it is.
+        Raises SLACKWATER_CANCELED, and SLACKWATER_RESULT_SIZE when there is more to keep than the
+        session allows.
         """
         ...
 

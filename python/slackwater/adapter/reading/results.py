@@ -13,22 +13,6 @@ from slackwater.repr.relation import RelationDesc
 NO_COLUMNS = RelationDesc(())
 
 
-ANSWER_LIMIT_BYTES = 256 * 1024 * 1024
-"""An answer is in the coordinator's memory as a whole; this much of one is."""
-
-
-def bounded(table: pa.Table) -> pa.Table:
-    """The table. Raises SLACKWATER_RESULT_TOO_LARGE if it is too large for one answer."""
-    size = table.nbytes
-    if size > ANSWER_LIMIT_BYTES:
-        raise user_error(
-            "SLACKWATER_RESULT_TOO_LARGE",
-            size=str(size),
-            limit=str(ANSWER_LIMIT_BYTES),
-        )
-    return table
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """Rows and what their columns are."""
@@ -37,12 +21,17 @@ class Result:
     table: pa.Table
 
     def to_ipc(self) -> bytes:
-        """The rows as an Arrow IPC stream. Raises SLACKWATER_RESULT_TOO_LARGE."""
-        bounded(self.table)
+        """The rows as an Arrow IPC stream."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.desc.arrow_schema()) as writer:
             writer.write_table(self.table)
         return bytes(sink.getvalue())
+
+
+def check_size(size_bytes: int, limit_bytes: int) -> None:
+    """Raises SLACKWATER_RESULT_SIZE for what is larger than the limit."""
+    if size_bytes > limit_bytes:
+        raise user_error("SLACKWATER_RESULT_SIZE", limit=str(limit_bytes))
 
 
 def done() -> Result:

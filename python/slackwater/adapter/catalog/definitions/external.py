@@ -122,9 +122,14 @@ class ExternalDefinitions:
         def out() -> Frontier:
             return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
 
-        if not self._env.watch.wait_until(
-            lambda: out().value > time, cancellation.left_s(), cancellation
-        ):
+        self._env.awaited_sinks[sink.id] = time
+        try:
+            is_out = self._env.watch.wait_until(
+                lambda: out().value > time, cancellation.left_s(), cancellation
+            )
+        finally:
+            self._env.awaited_sinks.pop(sink.id, None)
+        if not is_out:
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=sink.full_name,

@@ -17,6 +17,7 @@ import java.util.concurrent.{
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
@@ -125,9 +126,13 @@ final class CoordinatorHandle private (
   private def send(path: String, body: ObjectNode): HttpResponse[Array[Byte]] = {
     var response: Option[HttpResponse[Array[Byte]]] = None
     var attempt = 0
+    // From then on it may have had its effect, whoever is asked again.
+    var sent = false
     while (response.isEmpty) {
       attempt += 1
-      val at = running()
+      val at =
+        try running()
+        catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
         val found = exchange(at, path, body)
         noteBlock(body, found)
@@ -136,15 +141,17 @@ final class CoordinatorHandle private (
       } catch {
         case _: ConnectException | _: HttpConnectTimeoutException =>
           lost(at)
-          if (attempt == attempts) throw unavailable("nobody listens at its address")
+          if (attempt == attempts) {
+            throw if (sent && commits(body)) interrupted(body)
+            else unavailable("nobody listens at its address")
+          }
         case failure: IOException =>
           settle(at)
-          if (!repeatable(path) && !rollsBack(body)) {
-            // Whatever came of a COMMIT, the block is over.
-            if (commits(body)) openBlocks.remove(body.path("session").asText)
-            throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+          sent = true
+          if (!repeatable(path) && !rollsBack(body) && !commits(body)) throw interrupted(body)
+          if (attempt == attempts) {
+            throw if (commits(body)) interrupted(body) else unavailable(describe(failure))
           }
-          if (attempt == attempts) throw unavailable(describe(failure))
       }
     }
     response.get
@@ -220,9 +227,9 @@ final class CoordinatorHandle private (
       body: ObjectNode,
       limit: Option[Duration]
   ): HttpRequest = {
-    val session = body.path("session").asText
-    if (openBlocks.contains(session)) body.put("transaction", "open")
-    else body.remove("transaction")
+    // A COMMIT that is asked for again is still about the block that was open then.
+    if (openBlocks.contains(body.path("session").asText)) body.put("transaction", "open")
+    else if (!commits(body)) body.remove("transaction")
     val builder = HttpRequest
       .newBuilder(URI.create(at.address + path))
       .header("Authorization", s"Bearer ${at.token}")
@@ -302,6 +309,12 @@ final class CoordinatorHandle private (
     }
   }
 
+  /** Nobody knows what came of it. Whatever came of a COMMIT, the block is over. */
+  private def interrupted(body: ObjectNode): Throwable = {
+    if (commits(body)) openBlocks.remove(body.path("session").asText)
+    Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+  }
+
   private def unavailable(reason: String): SlackwaterAnalysisException =
     Errors.user("SLACKWATER_COORDINATOR_UNAVAILABLE", "location" -> location, "reason" -> reason)
 
@@ -338,7 +351,7 @@ object CoordinatorHandle extends Logging {
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 
-  /** Rolling back twice is rolling back once. */
+  /** Rolling back twice is rolling back once. A COMMIT has an id, by which it is known again. */
   private def rollsBack(body: ObjectNode): Boolean = Set("ROLLBACK", "ABORT")(firstWord(body))
 
   private def commits(body: ObjectNode): Boolean = firstWord(body) == "COMMIT"
