@@ -316,6 +316,7 @@ def main() -> None:
         for name in (
             "SLACKWATER_APPLICATION",
             "SLACKWATER_METASTORE",
+            "SLACKWATER_METASTORE_PASSWORD",
             "PYSPARK_GATEWAY_PORT",
             "PYSPARK_PIN_THREAD",
         )

@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timezone
-from decimal import Decimal
 
 import pyarrow as pa
 import sqlglot
@@ -320,13 +318,7 @@ class Subscriptions:
         stripped = expression.strip()
         if stripped.isdecimal():
             return _checked(int(stripped), expression)
-        analysis = self._env.engine.analyze(
-            f"SELECT ({expression}) AS t", "slackwater", ("default",)
-        )
-        if analysis.nondeterministic or analysis.uses_mz_now or analysis.relations:
-            raise _invalid(expression, "it is not constant")
-        value = self._env.engine.collect(f"SELECT ({expression}) AS t")["t"][0].as_py()
-        return _checked(_to_milliseconds(value, expression), expression)
+        return _checked(self._env.engine.milliseconds(expression), expression)
 
 
 def _spec(
@@ -378,37 +370,6 @@ def _order(text: str) -> tuple[OrderColumn, ...]:
             )
         )
     return tuple(columns)
-
-
-def _to_milliseconds(value: object, expression: str) -> int:
-    match value:
-        case None:
-            raise _invalid(expression, "it is NULL")
-        case bool():
-            raise _invalid(expression, "it is a BOOLEAN")
-        case int():
-            return value
-        case float() | Decimal():
-            if value != int(value):
-                raise _invalid(expression, "it is not whole")
-            return int(value)
-        case datetime():
-            instant = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-            return int(instant.timestamp() * 1000)
-        case date():
-            return (
-                int(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp())
-                * 1000
-            )
-        case str():
-            if value.strip().isdecimal():
-                return int(value)
-            try:
-                return _to_milliseconds(datetime.fromisoformat(value.strip()), expression)
-            except ValueError:
-                raise _invalid(expression, "it is not a time") from None
-        case _:
-            raise _invalid(expression, f"it is a {type(value).__name__}")
 
 
 def _checked(value: int, expression: str) -> Timestamp:

@@ -39,6 +39,7 @@ import org.apache.spark.sql.slackwater.protocol.{
 final class CoordinatorHandle private (
     override val location: String,
     metastore: Option[String],
+    secrets: Map[String, String],
     python: Option[String],
     context: SparkContext
 ) extends Coordinator
@@ -271,7 +272,7 @@ final class CoordinatorHandle private (
   private def launch(): Launch = Launch(
     location,
     metastore,
-    ObjectStore.prepare(context, location),
+    ObjectStore.prepare(context, location) ++ secrets,
     python,
     applicationId,
     gateway.getListeningPort,
@@ -377,8 +378,12 @@ object CoordinatorHandle extends Logging {
   // One coordinator for each environment in a driver, whatever class or session asks first.
   private val handles = new ConcurrentHashMap[Key, CoordinatorHandle]()
 
-  /** The handle for the environment that `setting` names. */
-  def of(context: SparkContext, setting: String => Option[String]): CoordinatorHandle = {
+  /** The handle for the environment of the application.
+    *
+    * What a session sets does not count: who may only run SQL would name a program to be run.
+    */
+  def of(context: SparkContext): CoordinatorHandle = {
+    val setting = context.getConf.getOption(_)
     val location = absolute(
       setting("spark.slackwater.location").getOrElse("slackwater-environment")
     )
@@ -388,10 +393,23 @@ object CoordinatorHandle extends Logging {
       key,
       _ => {
         endWith(context)
-        new CoordinatorHandle(location, metastore, setting("spark.slackwater.python"), context)
+        new CoordinatorHandle(
+          location,
+          metastore,
+          metastorePassword(setting),
+          setting("spark.slackwater.python"),
+          context
+        )
       }
     )
   }
+
+  /** Spark hides the values of keys with this word, in its UI and in the event log. */
+  private def metastorePassword(setting: String => Option[String]): Map[String, String] =
+    Seq(
+      "spark.slackwater.metastore.password" -> "SLACKWATER_METASTORE_PASSWORD",
+      "spark.slackwater.metastore.passwordFile" -> "SLACKWATER_METASTORE_PASSWORD_FILE"
+    ).flatMap { case (key, variable) => setting(key).map(variable -> _) }.toMap
 
   private def absolute(location: String): String =
     if (location.matches("[A-Za-z][A-Za-z0-9+.-]+:.*")) location
