@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ from slackwater.adapter.external.told import Told
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions import Context, Session, Sessions
+from slackwater.adapter.sessions import Context, Running, Session, Sessions
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
@@ -50,6 +51,7 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
 from slackwater.persist.leadership import LEASE_MS, Fenced
+from slackwater.planner.parser import variables
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -61,6 +63,7 @@ from slackwater.storage.ingestion import IngestionRunner
 HOUSEKEEPING_INTERVAL_S = 5.0
 LOOKS_PER_LEASE = 4
 """How often locks are looked at within the lease of their applications."""
+START_POLL_S = 0.2
 IDLE_SESSION_MS = 24 * 3600 * 1000
 
 Call = Callable[[Mapping[str, Any]], Any]
@@ -298,10 +301,17 @@ class Coordinator:
                 self._reads.release(hold)
 
     def _cancel(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        running = self._session(body).running.get(str(body.get("execution")))
-        if running is not None:
-            running.flag.set()
-            self._env.watch.signal()
+        """Ends the statement `execution`, or one `call` of it. Begins no session."""
+        session = self._env.sessions.find(body["session"])
+        call, execution = body.get("call"), body.get("execution")
+        if session is not None and (call is not None or execution is not None):
+            session.cancel(
+                lambda running: (
+                    running.call == call
+                    if call is not None
+                    else running.execution == str(execution)
+                )
+            )
         return {}
 
     def _running(
@@ -309,20 +319,28 @@ class Coordinator:
         body: Mapping[str, Any],
         action: Callable[[Session, Cancellation], Any],
     ) -> Any:
-        """Runs a statement's call so that it can be cancelled and can fail a transaction."""
-        self._started.wait()
+        """Runs a statement's call so that it can be cancelled and can fail a transaction.
+
+        It has the time that the session's statement_timeout gives, counted from now.
+        """
         session = self._session(body)
-        execution = str(body.get("execution") or id(body))
-        cancellation = Cancellation()
-        session.running[execution] = cancellation
+        cancellation = Cancellation(variables.milliseconds(session.variable("statement_timeout")))
+        call = str(body.get("call") or uuid.uuid4().hex)
+        execution = body.get("execution")
+        session.running[call] = Running(
+            call, None if execution is None else str(execution), cancellation
+        )
         block = session.blocks
         try:
-            return action(session, cancellation)
+            while not self._started.wait(START_POLL_S):
+                cancellation.refuse_late("the coordinator started")
+            with self._env.engine.ended_by(cancellation):
+                return action(session, cancellation)
         except Exception:
             session.fail(block)
             raise
         finally:
-            session.running.pop(execution, None)
+            session.running.pop(call, None)
 
     # Statements
 
@@ -378,7 +396,7 @@ class Coordinator:
 
     def _write(self, body: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._running(
-            body, lambda session, _: self._writes.write(session, body)
+            body, lambda session, cancellation: self._writes.write(session, body, cancellation)
         )
         return answer
 
@@ -489,8 +507,7 @@ class Coordinator:
             self._end_idle_sessions()
             if not self._catalog_is_certain():
                 return
-            with self._env.ddl:
-                self._implications.retry()
+            self._implications.retry()
 
     def _watch_locks(self) -> None:
         while not self._closing.wait(self._lease_ms / LOOKS_PER_LEASE / 1000):
