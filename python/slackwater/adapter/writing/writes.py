@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,9 +38,12 @@ class Writes:
         self._env = env
         self._reads = reads
 
-    def directory(self, global_id: GlobalId, write_id: str) -> str:
-        """Where executors put the files of a write."""
-        return self._env.persist.staging_directory(self._shard(self._table(global_id)), write_id)
+    def directory(self, body: Mapping[str, Any]) -> str:
+        """Where executors put the files of a write: to a table, or to a reserved shard."""
+        shard = body.get("shard")
+        if shard is None:
+            shard = self._shard(self._table(GlobalId(body["table"])))
+        return self._env.persist.staging_directory(int(shard), body["write_id"])
 
     def write(self, session: Session, body: Mapping[str, Any]) -> dict[str, int]:
         """The write of protocol section 2: answers once it is durable and applied.
@@ -52,9 +56,9 @@ class Writes:
         hold: str | None = body.get("hold")
         try:
             if hold is not None and not self._reads.is_open(hold):
-                return self._of_an_earlier_coordinator(write_id)
+                return self.of_an_earlier_coordinator(write_id)
             item = self._table(GlobalId(body["table"]))
-            buffered = self._buffered(item, body)
+            buffered = self._buffered(item, body, body["mode"])
             if in_block(session.transaction):
                 if hold is not None or body["mode"] != "append":
                     check_outside_block(session.transaction, "A write that reads or replaces rows")
@@ -62,7 +66,7 @@ class Writes:
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
             if body["mode"] == "overwrite" and hold is None:
                 hold = self._reads.lock_for_write(session, item.id)
-            return _answer(self.commit((buffered,), write_id, hold))
+            return answer(self.commit((buffered,), write_id, hold))
         finally:
             if hold is not None:
                 self._reads.release(hold)
@@ -104,12 +108,12 @@ class Writes:
             return lambda _: ()
         return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
 
-    def _of_an_earlier_coordinator(self, write_id: str) -> dict[str, int]:
+    def of_an_earlier_coordinator(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
         earlier = self._env.persist.written(write_id)
         if earlier is None:
             raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="What this statement read")
-        return _answer(earlier)
+        return answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)
@@ -127,12 +131,20 @@ class Writes:
             raise AssertionError(f"the table {item.id} has no shard")
         return item.shard_id
 
-    def _buffered(self, item: CatalogItem, body: Mapping[str, Any]) -> BufferedWrite:
+    def new_contents(self, item: CatalogItem, body: Mapping[str, Any]) -> BufferedWrite:
+        """The rows of `body` in the place of all that the table has when they are written."""
+        return self._buffered(item, body, "overwrite")
+
+    def first_contents(self, item: CatalogItem, body: Mapping[str, Any]) -> BufferedWrite:
+        """The rows of `body` for a table to come, whose shard is reserved."""
+        buffered = self._buffered(item, body, "append")
+        return replace(buffered, rows=self._parts(self._shard(item), buffered.rows))
+
+    def _buffered(self, item: CatalogItem, body: Mapping[str, Any], mode: str) -> BufferedWrite:
         shard_id = self._shard(item)
         desc = item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
-        mode: str = body["mode"]
         rows = pa.concat_tables(
             [
                 _with_diff(pa.table([]), desc, item.full_name),
@@ -178,7 +190,8 @@ class Writes:
         return found
 
 
-def _answer(result: WriteResult) -> dict[str, int]:
+def answer(result: WriteResult) -> dict[str, int]:
+    """What a write is answered with."""
     return {
         "timestamp": int(result.timestamp),
         "inserted": result.inserted,
