@@ -377,3 +377,24 @@ def test_rows_that_cannot_be_written_leave_nothing(place):
     assert everything(place) == before
     make(place, {"k": 2})
     assert place.read("t") == [{"k": 2}]
+
+
+def test_it_gives_way_to_the_drop_of_a_source_that_it_reads(place):
+    """The source's last write waits for the statement, and the DROP for that write."""
+    place.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '10 ms')")
+    staged = stage(place, mode="create")
+    item = place.item("s")
+    bound = call(
+        place,
+        "/v1/bind",
+        relations=[{"id": item.id}],
+        write_target=staged["target"]["id"],
+    )
+    place.wait(lambda: len(place.env.committer._shared.writes) == 1)
+    with ThreadPoolExecutor(1) as pool:
+        dropped = pool.submit(place.sql, "DROP SOURCE s", "app/2")
+        place.wait(lambda: item.id not in place.env.state.items)
+        refused("SLACKWATER_DEPENDENCY_DROPPED", write, place, staged, {"k": 1}, hold=bound["hold"])
+        dropped.result(WAIT_S)
+    assert place.env.state.find("default", "t") is None
+    make(place, {"k": 2}, mode="create")

@@ -165,6 +165,16 @@ class Reads:
         with self._lock:
             return token in self._open
 
+    def refuse_dropped(self, token: str) -> None:
+        """Raises SLACKWATER_DEPENDENCY_DROPPED if something that is read under the hold is gone."""
+        with self._lock:
+            opened = self._open.get(token)
+        if opened is None:
+            return
+        shared = () if opened.shared is None else opened.shared.ids
+        for global_id in (*shared, *opened.own):
+            self._env.item(global_id)
+
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
         if session.block_hold is not None:
