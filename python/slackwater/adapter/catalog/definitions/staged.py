@@ -36,7 +36,6 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
-
 GIVE_WAY_S = 0.1
 
 
