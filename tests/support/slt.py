@@ -39,6 +39,12 @@ class UnexpectedError(Exception):
     """What a record expected did not come; the text says what did."""
 
 
+def sql_text(path):
+    """The one statement of a `.sql` file, without comment lines and semicolon."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("--")]
+    return "\n".join(lines).strip().removesuffix(";")
+
+
 def parse(text):
     """The records of a file."""
     records = []
