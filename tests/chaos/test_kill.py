@@ -2,8 +2,8 @@
 
 After each kill: every acknowledged write is there exactly once, no transaction is half there, a
 table that was being replaced is the old one or the new one, and every view equals a recomputation.
-On a slow machine the loop goes on until it has killed a few times, and enough was written. `SLACKWATER_CHAOS_SECONDS` and
-`SLACKWATER_CHAOS_SEED` make it longer, or repeat a run.
+On a slow machine the loop goes on until it has killed a few times, and enough was written.
+`SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it longer, or repeat a run.
 """
 
 from __future__ import annotations
