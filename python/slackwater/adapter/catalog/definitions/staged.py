@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-import pyarrow as pa
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.definitions.changes import Changes
@@ -25,8 +24,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.transactions import check_outside_block
-from slackwater.adapter.writing.buffered import BufferedWrite
-from slackwater.adapter.writing.group_commit import Write
+from slackwater.adapter.writing.group_commit import PartsAt, Write
 from slackwater.adapter.writing.table_log import Step
 from slackwater.adapter.writing.writes import Writes, answer
 from slackwater.persist.parts import NewPart
@@ -149,16 +147,17 @@ class StagedTables:
             draft = self._draft(context, definition)
             rows = self._contents(draft, target, body) if stated["as_select"] else None
             with self._ddl(hold):
-                earlier = self._env.persist.written(write_id)
+                earlier = self._env.committer.written(write_id)
                 if earlier is not None:
                     return answer(earlier)
                 existing = self._expected(definition, target)
-                write = Write(write_id, {}, owner=hold)
-                if rows is not None:
-                    write = replace(write, inserted=rows.inserted)
-                if existing is not None and _is_kept(existing, definition, target, rows):
-                    return answer(self._refill(context, existing, draft, rows, write))
-                return answer(self._make(context, existing, draft, target, rows, write))
+                parts, inserted = rows or (_nothing, 0)
+                write = Write(write_id, {}, inserted, owner=hold)
+                if existing is None or not _is_kept(existing, definition, target, rows is not None):
+                    return answer(self._make(context, existing, draft, target, parts, write))
+                with self._writes.emptying(session, existing) as removed:
+                    both = (removed, parts)
+                    return answer(self._refill(context, existing, draft, both, write))
         finally:
             if hold is not None:
                 self._reads.release(hold)
@@ -190,14 +189,14 @@ class StagedTables:
 
     def _contents(
         self, draft: CatalogItem, target: Target, body: Mapping[str, Any]
-    ) -> BufferedWrite | None:
+    ) -> tuple[PartsAt, int] | None:
         if target.shard is not None:
-            return self._writes.first_contents(replace(draft, shard_id=target.shard), body)
+            return self._writes.contents(replace(draft, shard_id=target.shard), body)
         if target.replaces is None:
             raise AssertionError("a target is a table or a new shard")
         # A table that is gone is refused below the lock, unless this call repeats one.
         existing = self._env.state.items.get(target.replaces)
-        return None if existing is None else self._writes.new_contents(existing, body)
+        return None if existing is None else self._writes.contents(existing, body)
 
     def _expected(self, definition: TableDefinition, target: Target) -> CatalogItem | None:
         """The table that is replaced, if it is the one that was staged."""
@@ -213,16 +212,18 @@ class StagedTables:
         context: Context,
         existing: CatalogItem,
         draft: CatalogItem,
-        rows: BufferedWrite | None,
+        parts: Sequence[PartsAt],
         write: Write,
     ) -> WriteResult:
         """The object stays; its contents, and what the definition says of it, are others."""
         if existing.shard_id is None:
             raise AssertionError(f"the table {existing.id} has no shard")
-        if rows is None:
-            rows = self._writes.new_contents(existing, {})
         altered = self._tables.redefined(existing, draft)
-        filled = replace(write, appends={existing.shard_id: rows.rows})
+
+        def at(time: Timestamp) -> tuple[NewPart, ...]:
+            return tuple(part for parts_at in parts for part in parts_at(time))
+
+        filled = replace(write, appends={existing.shard_id: at})
 
         def commit(step: Step) -> WriteResult:
             return self._env.committer.submit(replace(filled, steps=(step,))).result()
@@ -237,7 +238,7 @@ class StagedTables:
         existing: CatalogItem | None,
         draft: CatalogItem,
         target: Target,
-        rows: BufferedWrite | None,
+        parts: PartsAt,
         write: Write,
     ) -> WriteResult:
         """A new object; one that is there under its name is dropped in the same transaction."""
@@ -245,13 +246,13 @@ class StagedTables:
         prepared: list[tuple[Timestamp, tuple[NewPart, ...]]] = []
 
         def define(conn: Connection) -> Sequence[CatalogOp]:
-            time, parts = prepared[-1]
-            made = self._changes.with_first_parts(conn, draft, target.shard, time, parts)
+            time, first = prepared[-1]
+            made = self._changes.with_first_parts(conn, draft, target.shard, time, first)
             return [*_drop(existing), CreateItem(made)]
 
         def commit(step: Step) -> WriteResult:
             def at(time: Timestamp) -> Step:
-                prepared.append((time, _parts_at(rows, time)))
+                prepared.append((time, parts(time)))
                 return step
 
             return self._env.committer.submit(replace(write, step_at=at)).result()
@@ -284,10 +285,10 @@ def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
 
 
 def _is_kept(
-    existing: CatalogItem, definition: TableDefinition, target: Target, rows: BufferedWrite | None
+    existing: CatalogItem, definition: TableDefinition, target: Target, as_select: bool
 ) -> bool:
     """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE when it should, and cannot."""
-    if rows is None:
+    if not as_select:
         return existing.desc == definition.desc
     if target.shard is None and not _same_columns(existing, definition.desc):
         raise _changed(definition)
@@ -308,12 +309,8 @@ def _refuse_dependents(state: CatalogState, existing: CatalogItem | None) -> Non
         )
 
 
-def _parts_at(rows: BufferedWrite | None, time: Timestamp) -> tuple[NewPart, ...]:
-    if rows is None:
-        return ()
-    if isinstance(rows.rows, pa.Table):
-        raise AssertionError("the first contents of a table come as parts")
-    return rows.rows(time)
+def _nothing(_: Timestamp) -> tuple[NewPart, ...]:
+    return ()
 
 
 def _drop(existing: CatalogItem | None) -> list[CatalogOp]:
