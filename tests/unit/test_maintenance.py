@@ -491,18 +491,24 @@ def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
     staged.mkdir()
     for name in ("a.parquet", ".b.parquet.writing"):
         (staged / name).write_bytes(b"x")
+    # Of a table that was never made; see docs/decisions 0015.
+    reserved = leader.env.persist.reserve_shard()
+    unmade = Path(leader.env.location) / "shards" / str(reserved) / "write-unmade"
+    unmade.mkdir(parents=True)
+    (unmade / "c.parquet").write_bytes(b"x")
     elsewhere = Path(leader.env.location) / "shards" / "notes.txt"
     elsewhere.write_bytes(b"x")
-    for _ in range(6):
+    for _ in range(8):
         maintenance.turn()
     assert garbage_of(leader) == set()
     # The files are as old as the real clock says.
     leader.pass_time(10 * 365 * 24 * HOUR_MS)
-    for _ in range(6):
+    for _ in range(8):
         maintenance.turn()
     leader.pass_time(garbage.LEASE_MS + 1)
     maintenance.turn()
     assert not staged.exists()
+    assert not unmade.exists()
     assert leader.files(table) == named
     assert elsewhere.exists()
     assert leader.keys(table) == [1, 2, 3]

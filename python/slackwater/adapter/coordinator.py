@@ -17,6 +17,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.collections import Collections, recovered
 from slackwater.adapter.catalog.definitions.dispatch import Definitions, object_json
+from slackwater.adapter.catalog.definitions.staged import StagedTables, TableDefinition
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.implications import Implications
 from slackwater.adapter.catalog.leader_shards import LeaderShards
@@ -110,6 +111,9 @@ class Coordinator:
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._replica)
         self._definitions = Definitions(env, self._views, self._sources, self._implications)
+        self._staged = StagedTables(
+            env, self._reads, self._writes, self._definitions.tables, self._definitions.changes
+        )
         self._statements = Statements(
             env,
             self._reads,
@@ -240,6 +244,7 @@ class Coordinator:
             "/v1/catalog/create_namespace": self._create_namespace,
             "/v1/catalog/drop_namespace": self._drop_namespace,
             "/v1/catalog/create_table": self._create_table,
+            "/v1/catalog/stage_table": self._stage_table,
             "/v1/catalog/alter_table": self._alter_table,
             "/v1/catalog/rename_table": self._rename_table,
             "/v1/catalog/drop_table": self._drop_table,
@@ -395,13 +400,16 @@ class Coordinator:
         return {}
 
     def _write(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._running(
-            body, lambda session, cancellation: self._writes.write(session, body, cancellation)
-        )
+        def action(session: Session, cancellation: Cancellation) -> dict[str, int]:
+            if body.get("definition") is None:
+                return self._writes.write(session, body, cancellation)
+            return self._staged.write(session, Context.from_json(body), body, cancellation)
+
+        answer: dict[str, Any] = self._running(body, action)
         return answer
 
     def _prepare_write(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"directory": self._writes.directory(GlobalId(body["table"]), body["write_id"])}
+        return {"directory": self._writes.directory(body)}
 
     # Catalog
 
@@ -452,6 +460,14 @@ class Coordinator:
             body.get("comment"),
         )
         return object_json(item)
+
+    def _stage_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        def action(session: Session, _: Cancellation) -> dict[str, Any]:
+            definition = TableDefinition.from_json(body)
+            return self._staged.stage(session, Context.from_json(body), definition)
+
+        answer: dict[str, Any] = self._running(body, action)
+        return answer
 
     def _alter_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
         item = self._definitions.tables.alter_table(

@@ -35,6 +35,9 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 PartsAt = Callable[[Timestamp], tuple[NewPart, ...]]
 """Makes the parts of a write when its time is known, e.g. uniform parts over registered files."""
 
+StepAt = Callable[[Timestamp], Step]
+"""Makes a step of a write's transaction; what it prepares is prepared outside of that."""
+
 Rows: TypeAlias = "pa.Table | PartsAt"
 """What a write adds to one shard: a table whose last column is ``__diff``, or parts to come."""
 
@@ -45,7 +48,8 @@ class Write:
 
     `write_id` makes it idempotent: submitted twice, it has one effect. `owner` is the holder of
     the write lock under which it runs. `steps` run inside its transaction; one that raises makes
-    this write fail, and this one only. `inserted` and `deleted` are what the client is told.
+    this write fail, and this one only. `step_at` makes one more step when the time is known.
+    `inserted` and `deleted` are what the client is told.
     """
 
     write_id: str
@@ -54,6 +58,7 @@ class Write:
     deleted: int = 0
     steps: tuple[Step, ...] = ()
     owner: str | None = None
+    step_at: StepAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +436,7 @@ class GroupCommitter:
             time_of_write = self._oracle.write_ts()
             timestamp, upper = time_of_write.timestamp, time_of_write.advance_to
             parts = merged_parts(writes, timestamp, self._log.new_parts)
-            steps = tuple(step for write in writes for step in write.steps)
+            steps = tuple(step for write in writes for step in _steps(write, timestamp))
             results = {w.write_id: _result(w, timestamp) for w in writes}
             try:
                 self._log.append(lower, upper, parts, steps, results)
@@ -508,6 +513,10 @@ class GroupCommitter:
             self._shared.waiting_bytes = 0
             self._shared.flushes, self._shared.locks = [], {}
         _fail([*pending, *flushes, *locks.values()], error)
+
+
+def _steps(write: Write, timestamp: Timestamp) -> tuple[Step, ...]:
+    return write.steps if write.step_at is None else (*write.steps, write.step_at(timestamp))
 
 
 def _result(write: Write, timestamp: Timestamp) -> WriteResult:

@@ -7,7 +7,8 @@ timestamp or not at all. Source: spec coordinator 1.6, 1.9, 3.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -47,9 +48,12 @@ class Writes:
         self._env = env
         self._reads = reads
 
-    def directory(self, global_id: GlobalId, write_id: str) -> str:
-        """Where executors put the files of a write."""
-        return self._env.persist.staging_directory(self._shard(self._table(global_id)), write_id)
+    def directory(self, body: Mapping[str, Any]) -> str:
+        """Where executors put the files of a write: to a table, or to a reserved shard."""
+        shard = body.get("shard")
+        if shard is None:
+            shard = self._shard(self._table(GlobalId(body["table"])))
+        return self._env.persist.staging_directory(int(shard), body["write_id"])
 
     def write(
         self, session: Session, body: Mapping[str, Any], cancellation: Cancellation
@@ -68,7 +72,7 @@ class Writes:
         hold: str | None = body.get("hold")
         try:
             if hold is not None and not self._reads.claim(hold):
-                return self._without_lock(write_id)
+                return self.without_lock(write_id)
             item = self._table(GlobalId(body["table"]))
             mode: str = body["mode"]
             if hold is not None or mode != "append":
@@ -77,11 +81,11 @@ class Writes:
                 )
             if mode == "overwrite":
                 hold = hold or self._reads.lock_for_write(session, item.id, cancellation)
-                return _answer(self._replace(session, item, body, hold, cancellation))
-            buffered = self._buffered(item, body)
+                return answer(self._replace(session, item, body, hold, cancellation))
+            buffered = self._buffered(item, body, mode)
             if mode == "append" and self._is_buffered_in_block(session, buffered):
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
-            return _answer(self.commit((buffered,), write_id, hold, cancellation))
+            return answer(self.commit((buffered,), write_id, hold, cancellation))
         finally:
             if hold is not None:
                 self._reads.release(hold)
@@ -99,13 +103,21 @@ class Writes:
         What it has is found out here, in the thread of the statement: its lock keeps everybody from
         changing it, and its hold keeps the files.
         """
+        with self.emptying(session, item) as removed:
+            added = self._buffered(item, body, "overwrite")
+            taken = BufferedWrite(item.id, item.full_name, removed, 0, 0)
+            return self.commit((taken, added), body["write_id"], owner, cancellation)
+
+    @contextmanager
+    def emptying(self, session: Session, item: CatalogItem) -> Iterator[PartsAt]:
+        """What takes back all that the table has, for a commit inside of the block.
+
+        The caller has the table's write lock. What there is is found out when the block begins.
+        """
         held = self._env.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
-            added = self._buffered(item, body)
             shard_id = self._shard(item)
-            removed = self._env.persist.negation(shard_id, self._env.persist.upper(shard_id))
-            taken = BufferedWrite(item.id, item.full_name, removed.at, 0, 0)
-            return self.commit((taken, added), body["write_id"], owner, cancellation)
+            yield self._env.persist.negation(shard_id, self._env.persist.upper(shard_id)).at
         finally:
             self._env.storage.release(held)
 
@@ -170,12 +182,12 @@ class Writes:
             return lambda _: ()
         return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
 
-    def _without_lock(self, write_id: str) -> dict[str, int]:
+    def without_lock(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
         earlier = self._env.committer.written(write_id)
         if earlier is None:
             raise user_error("SLACKWATER_LOCK_LOST")
-        return _answer(earlier)
+        return answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)
@@ -193,12 +205,16 @@ class Writes:
             raise AssertionError(f"the table {item.id} has no shard")
         return item.shard_id
 
-    def _buffered(self, item: CatalogItem, body: Mapping[str, Any]) -> BufferedWrite:
+    def contents(self, item: CatalogItem, body: Mapping[str, Any]) -> tuple[PartsAt, int]:
+        """The rows of `body` for a table, whose shard may be a reserved one, and how many."""
+        buffered = self._buffered(item, body, "append")
+        return self._parts(self._shard(item), buffered.rows), buffered.inserted
+
+    def _buffered(self, item: CatalogItem, body: Mapping[str, Any], mode: str) -> BufferedWrite:
         shard_id = self._shard(item)
         desc = item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
-        mode: str = body["mode"]
         rows = pa.concat_tables(
             [
                 _with_diff(pa.table([]), desc, item.full_name),
@@ -273,7 +289,8 @@ class Writes:
         return found
 
 
-def _answer(result: WriteResult) -> dict[str, int]:
+def answer(result: WriteResult) -> dict[str, int]:
+    """What a write is answered with."""
     return {
         "timestamp": int(result.timestamp),
         "inserted": result.inserted,

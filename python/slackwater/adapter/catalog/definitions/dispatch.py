@@ -39,7 +39,7 @@ class Definitions:
         implications: Implications,
     ) -> None:
         self._env = env
-        changes = Changes(env, sources, implications)
+        self.changes = changes = Changes(env, sources, implications)
         self.tables = Tables(env, changes)
         self.views = ViewDefinitions(env, changes, views)
         self.objects = Objects(env, changes)

@@ -424,6 +424,7 @@ object CoordinatorHandle extends Logging {
     "/v1/catalog/load",
     "/v1/catalog/list",
     "/v1/catalog/namespaces",
+    "/v1/catalog/stage_table",
     "/v1/bind",
     "/v1/release",
     "/v1/status",
