@@ -221,7 +221,7 @@ class Statements:
     def _explain_timestamp(
         self, session: Session, context: Context, statement: st.ExplainTimestamp
     ) -> Result:
-        analysis = self._env.engine.analyze(
+        analysis = self._env.engine.under(context.settings).analyze(
             statement.query.text.text, context.catalog, context.namespace
         )
         items: Sequence[CatalogItem] = [self._env.item(GlobalId(i)) for i in analysis.relations]
@@ -244,7 +244,7 @@ class Statements:
         if isinstance(target, QualifiedName):
             item = self._definitions.find(target, context, ItemKind.MATERIALIZED_VIEW)
             return self._views.explain_item(item)
-        return self._views.explain_query(target.text, context.catalog, context.namespace)
+        return self._views.explain_query(target.text, context)
 
 
 def _cursor(session: Session, name: str) -> Cursor:

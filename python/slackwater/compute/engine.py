@@ -71,6 +71,13 @@ class Engine(Protocol):
     Thread-safe.
     """
 
+    def under(self, settings: Mapping[str, str] | None) -> Engine:
+        """The same Spark, for queries that mean what they mean with these settings.
+
+        All other settings that can change a result have Spark's defaults, not those of the
+        application. None: the time zone is UTC, and the rest is as the application has it.
+        """
+
     def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis: ...
 
     def register(self, view_name: str, desc: RelationDesc, relation: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,34 @@ SENT_PARTS_KNOWN = 100_000
 _log = structlog.get_logger("bridge")
 
 
+class Driver:
+    """The driver's JVM, and the bridges to it by their settings. Thread-safe."""
+
+    def __init__(self) -> None:
+        # Part ids are unique in one environment only, and a driver may serve several.
+        self.origin = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._jvm: Any = None
+        self._bridges: dict[str, SparkBridge] = {}
+
+    def jvm(self) -> Any:
+        """Attaches on first use."""
+        with self._lock:
+            if self._jvm is None:
+                # Importing pyspark takes longer than the coordinator may take to answer.
+                from pyspark.java_gateway import launch_gateway
+
+                self._jvm = launch_gateway().jvm
+            return self._jvm
+
+    def known(self, settings: str, make: Callable[[], SparkBridge]) -> SparkBridge:
+        """The bridge with these settings, so that what it knows of the driver is kept."""
+        with self._lock:
+            if settings not in self._bridges:
+                self._bridges[settings] = make()
+            return self._bridges[settings]
+
+
 class SparkBridge:
     """`slackwater.compute.engine.Engine` over the leader's driver.
 
@@ -36,27 +64,28 @@ class SparkBridge:
     user's SQL are raised as SlackwaterError with Spark's own condition and SQLSTATE.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._jvm: Any = None
-        # Part ids are unique in one environment only, and a driver may serve several.
-        self._origin = uuid.uuid4().hex
+    def __init__(self, driver: Driver | None = None, settings: str = "") -> None:
+        self._driver = driver or Driver()
+        self._settings = settings
+        self._calls: Any = None
         self._sent: set[tuple[int, str]] = set()
 
-    def _bridge(self) -> Any:
-        with self._lock:
-            if self._jvm is None:
-                # Importing pyspark takes longer than the coordinator may take to answer.
-                from pyspark.java_gateway import launch_gateway
+    def under(self, settings: Mapping[str, str] | None) -> SparkBridge:
+        """As the seam says."""
+        text = "" if settings is None else json.dumps(dict(settings), sort_keys=True)
+        return self._driver.known(text, lambda: SparkBridge(self._driver, text))
 
-                self._jvm = launch_gateway().jvm
-            return self._jvm.org.apache.spark.sql.slackwater.bridge.Bridge
+    def _bridge(self) -> Any:
+        if self._calls is None:
+            scala = self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
+            self._calls = _call(scala.under, self._settings)
+        return self._calls
 
     def _names(self, names: Sequence[str] | None) -> Any:
-        array = self._jvm.java.lang.reflect.Array
+        jvm = self._driver.jvm()
         values = names or ()
-        result = array.newInstance(
-            self._jvm.java.lang.Class.forName("java.lang.String"), len(values)
+        result = jvm.java.lang.reflect.Array.newInstance(
+            jvm.java.lang.Class.forName("java.lang.String"), len(values)
         )
         for index, name in enumerate(values):
             result[index] = name
@@ -141,7 +170,7 @@ class SparkBridge:
                     "advance_to": view.advance_to,
                 }
             )
-        return json.dumps({"origin": self._origin, "views": entries})
+        return json.dumps({"origin": self._driver.origin, "views": entries})
 
     def write(
         self,
@@ -163,7 +192,8 @@ class SparkBridge:
         return [WrittenFile(**entry) for entry in answer]
 
     def cancel(self, group: str) -> None:
-        _call(self._bridge().cancel, group)
+        scala = self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
+        _call(scala.cancel, group)
 
 
 def _as_text(schema: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -122,8 +122,10 @@ class QueryFeed:
         inputs: Sequence[GlobalId],
         as_of: Timestamp,
         holder: Holder,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._env = env
+        self._engine = env.engine.under(settings)
         self._text = text
         self._catalog = catalog
         self._namespace = tuple(namespace)
@@ -140,7 +142,7 @@ class QueryFeed:
         return min(self._env.upper(self._env.item(i)) for i in self._inputs)
 
     def snapshot(self, time: Timestamp) -> pa.Table:
-        answer = self._env.engine.collect(
+        answer = self._engine.collect(
             f"SELECT * FROM (\n{self._text}\n) AS OF {int(time)}", self._catalog, self._namespace
         )
         rows = pa.Table.from_arrays(answer.columns, names=list(self._desc.names)).cast(

@@ -193,7 +193,8 @@ class Subscriptions:
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
         text = statement.text.text
-        analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        analysis = engine.analyze(text, context.catalog, context.namespace)
         suffix = ""
         if statement.as_of is not None:
             words = "AT LEAST " if statement.as_of.kind == "at_least" else ""
@@ -201,9 +202,7 @@ class Subscriptions:
         schema = analysis.desc.arrow_schema()
 
         def answer() -> pa.Table:
-            table = self._env.engine.collect(
-                f"{text}\n{suffix}", context.catalog, context.namespace
-            )
+            table = engine.collect(f"{text}\n{suffix}", context.catalog, context.namespace)
             return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
 
         return QueryCursor(analysis.desc, answer, self._env.now())
@@ -238,6 +237,7 @@ class Subscriptions:
                 [item.id for item in items],
                 as_of,
                 holder,
+                context.settings,
             )
         spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
         return Subscription(
@@ -267,7 +267,8 @@ class Subscriptions:
             text = f"SELECT * FROM {target.sql}"
         else:
             text = target.text
-        analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.uses_mz_now:
             raise user_error(
                 "SLACKWATER_UNSUPPORTED",

@@ -7,6 +7,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.slackwater.hold.BindScope
+import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
@@ -15,29 +16,81 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 
-/** What the coordinator calls in the driver, over py4j.
-  *
-  * All calls share one session of their own. They may come from several threads: only parsing and
-  * analysis, which depend on the session's current catalog, happen one after the other.
-  */
+/** What the coordinator calls in the driver, over py4j. */
 object Bridge {
-  private val sessions = new ConcurrentHashMap[String, SparkSession]()
-  private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
+  private val bridges = new ConcurrentHashMap[(String, String), Bridge]()
+  private val rows = new ConcurrentHashMap[String, PartRows]()
+
+  /** The bridge whose queries have these settings, a JSON object; "": those of the application. */
+  def under(settings: String): Bridge = {
+    val id = context.applicationId
+    bridges.keySet.removeIf(_._1 != id)
+    bridges.computeIfAbsent((id, settings), _ => new Bridge(open(id, settings)))
+  }
+
+  /** Cancels the jobs of a group. */
+  def cancel(group: String): Unit = context.cancelJobGroup(group)
+
+  private def context: SparkContext = SparkContext.getActive.getOrElse(
+    throw new IllegalStateException("the Spark application has ended")
+  )
+
+  private def open(application: String, settings: String): Opened = {
+    rows.keySet.removeIf(_ != application)
+    val kept = rows.computeIfAbsent(application, _ => PartRows.ofDriver)
+    val chosen =
+      if (settings.isEmpty) BridgeSession.environment
+      else BridgeSession.of(Json.entries(Json.mapper.readTree(settings)))
+    Opened(
+      chosen.open(BridgeSession.settings),
+      () => chosen.open(BridgeSession.smallSettings),
+      kept
+    )
+  }
+}
+
+/** What a bridge works with: its sessions, and the rows that all bridges of a driver share. */
+private[bridge] final case class Opened(
+    session: SparkSession,
+    openSmall: () => SparkSession,
+    rows: PartRows
+)
+
+/** The calls with one set of settings, and with sessions of its own.
+  *
+  * They may come from several threads: only parsing and analysis, which depend on the session's
+  * current catalog, happen one after the other.
+  */
+final class Bridge private[bridge] (opened: Opened) {
+  private val own = opened.session
 
   /** How many rows the files of each registered view have. */
   private val registered = new ConcurrentHashMap[String, Long]()
 
+  private lazy val small: SmallQueries = {
+    val session = opened.openSmall()
+    new SmallQueries(
+      session,
+      opened.rows,
+      analyzed(
+        session,
+        _,
+        BridgeSession.catalog,
+        Array(BridgeSession.namespace)
+      ).queryExecution.analyzed
+    )
+  }
+
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
   def analyze(text: String, catalog: String, namespace: Array[String]): String =
     try {
-      val session = own()
-      val plan = analyzed(session, text, catalog, namespace).queryExecution.analyzed
-      Json.mapper.writeValueAsString(Analysis.describe(session, plan))
+      val plan = analyzed(own, text, catalog, namespace).queryExecution.analyzed
+      Json.mapper.writeValueAsString(Analysis.describe(own, plan))
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
   /** Makes a temporary view over the updates of a binding's relation. */
   def register(viewName: String, schemaJson: String, relationJson: String): Unit = {
-    val session = own()
+    val session = own
     val schema = Json.schema(Json.mapper.readTree(schemaJson))
     val relation = Json.mapper.readTree(relationJson)
     val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
@@ -46,10 +99,9 @@ object Bridge {
   }
 
   def unregister(viewNames: Array[String]): Unit = {
-    val session = own()
     viewNames.foreach { name =>
       registered.remove(name)
-      session.catalog.dropTempView(name)
+      own.catalog.dropTempView(name)
     }
   }
 
@@ -70,7 +122,7 @@ object Bridge {
     * null when what the query reads is too much for the driver's memory.
     */
   def collectSmall(text: String, requestJson: String): Array[Byte] = {
-    val queries = small()
+    val queries = small
     val request = Json.mapper.readTree(requestJson)
     val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
     found match {
@@ -113,9 +165,6 @@ object Bridge {
     described(files.flatMap(_.files))
   }
 
-  /** Cancels the jobs of a group. */
-  def cancel(group: String): Unit = own().sparkContext.cancelJobGroup(group)
-
   private def described(files: Seq[WrittenFile]): String = {
     val list = Json.mapper.createArrayNode()
     files.foreach { file =>
@@ -135,54 +184,16 @@ object Bridge {
     Json.mapper.writeValueAsString(list)
   }
 
-  private def own(): SparkSession = {
-    val context = SparkContext.getActive.getOrElse(
-      throw new IllegalStateException("the Spark application has ended")
-    )
-    sessions.keySet.removeIf(_ != context.applicationId)
-    sessions.computeIfAbsent(context.applicationId, _ => open(BridgeSession.settings))
-  }
-
   /** The session, set for the size of what is registered now.
     *
     * Another thread may change the setting meanwhile: that costs time, and changes no result.
     */
   private def tuned(): SparkSession = {
-    val session = own()
     val rows = registered.values.asScala.sum
     val small = !registered.isEmpty && rows <= BridgeSession.interpretedRows
     val settings = if (small) BridgeSession.interpreted else BridgeSession.compiled
-    settings.foreach { case (key, value) => session.conf.set(key, value) }
-    session
-  }
-
-  private def small(): SmallQueries = {
-    val id = own().sparkContext.applicationId
-    smallQueries.keySet.removeIf(_ != id)
-    smallQueries.computeIfAbsent(
-      id,
-      _ => {
-        val session = open(BridgeSession.smallSettings)
-        new SmallQueries(
-          session,
-          analyzed(
-            session,
-            _,
-            BridgeSession.catalog,
-            Array(BridgeSession.namespace)
-          ).queryExecution.analyzed
-        )
-      }
-    )
-  }
-
-  private def open(settings: Map[String, String]): SparkSession = {
-    val session = SparkSession.getDefaultSession
-      .getOrElse(SparkSession.active)
-      .newSession()
-      .asInstanceOf[SparkSession]
-    settings.foreach { case (key, value) => session.conf.set(key, value) }
-    session
+    settings.foreach { case (key, value) => own.conf.set(key, value) }
+    own
   }
 
   private def analyzed(
@@ -219,7 +230,32 @@ object Bridge {
   }
 }
 
-private object BridgeSession {
+/** The settings that queries of a bridge have: all that can change a result, or None. */
+private[bridge] final class BridgeSession(kept: Option[Map[String, String]]) {
+
+  /** A session that has `own` beside them. */
+  def open(own: Map[String, String]): SparkSession = {
+    val session = SparkSession.getDefaultSession
+      .getOrElse(SparkSession.active)
+      .newSession()
+      .asInstanceOf[SparkSession]
+    kept match {
+      case None         => session.conf.set(BridgeSession.timeZone, "UTC")
+      case Some(values) =>
+        // What the definition does not name has Spark's default, not the application's.
+        (ResultSettings.of(session).keySet -- values.keySet).foreach(key => session.conf.unset(key))
+        values.foreach { case (key, value) => session.conf.set(key, value) }
+    }
+    own.foreach { case (key, value) => session.conf.set(key, value) }
+    session
+  }
+}
+
+private[bridge] object BridgeSession {
+  val environment = new BridgeSession(None)
+  def of(settings: Map[String, String]): BridgeSession = new BridgeSession(Some(settings))
+
+  val timeZone = "spark.sql.session.timeZone"
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
 
@@ -228,7 +264,6 @@ private object BridgeSession {
 
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
-    "spark.sql.session.timeZone" -> "UTC",
     "spark.slackwater.internal" -> "true"
   )
 

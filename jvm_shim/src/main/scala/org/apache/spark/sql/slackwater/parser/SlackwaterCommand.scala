@@ -16,7 +16,7 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
   override val output: Seq[Attribute] = toAttributes(planned)
 
   override def run(session: SparkSession): Seq[Row] = {
-    val body = Sessions.request(session)
+    val body = Sessions.statement(session)
     body.put("text", text)
     body.put("execution", java.util.UUID.randomUUID.toString)
     rows(Sessions.coordinator(session).execute(body))
