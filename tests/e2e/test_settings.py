@@ -111,11 +111,11 @@ def test_a_cached_table_is_read_as_it_is(workplace):
     assert workplace.value("SELECT count(*) FROM t") == 2
     assert workplace.value("SELECT count(*) FROM kept_past") == 1
     ((plan,),) = workplace.rows("EXPLAIN SELECT k FROM kept_past")
-    assert "InMemoryTableScan" in plan
+    assert "InMemoryRelation" in plan
     workplace.sql("UNCACHE TABLE t")
     workplace.sql("UNCACHE TABLE kept_past")
     ((plan,),) = workplace.rows("EXPLAIN SELECT k FROM kept_past")
-    assert "InMemoryTableScan" not in plan
+    assert "InMemoryRelation" not in plan
     assert workplace.value("SELECT count(*) FROM kept_past") == 1
     workplace.sql("DROP VIEW kept_past")
     caches = "result = spark._jsparkSession.sharedState().cacheManager().numCachedEntries()"
