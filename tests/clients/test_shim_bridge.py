@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 class Bridge:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self.scala = spark._jvm.org.apache.spark.sql.slackwater.bridge.Bridge
+        self.scala = spark._jvm.org.apache.spark.sql.slackwater.bridge.Bridge.under("")
 
     def strings(self, *values: str) -> Any:
         array = self.spark.sparkContext._gateway.new_array(
@@ -152,3 +152,26 @@ def test_write_describes_its_files(
     assert (file["rows"], file["min_time"], file["max_time"]) == (5, 10, 30)
     assert file["has_retractions"] is True
     assert Path(file["uri"].removeprefix("file://")).stat().st_size == file["size_bytes"]
+
+
+def test_settings_are_those_that_are_named_and_spark_defaults(
+    bridge: Bridge, spark: SparkSession
+) -> None:
+    lenient = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    zone = "SELECT current_timezone() AS zone, CAST(TIMESTAMP_SECONDS(0) AS STRING) AS shown"
+    assert bridge.collect(zone).to_pylist() == [{"zone": "UTC", "shown": "1970-01-01 00:00:00"}]
+    with pytest.raises(PySparkException):
+        bridge.collect("SELECT CAST('x' AS INT)")
+
+    other = Bridge(spark)
+    scala = spark._jvm.org.apache.spark.sql.slackwater.bridge.Bridge
+    other.scala = scala.under(json.dumps(lenient))
+    assert other.collect(zone).to_pylist() == [
+        {"zone": "Asia/Tokyo", "shown": "1970-01-01 09:00:00"}
+    ]
+    assert other.collect("SELECT CAST('x' AS INT) AS n").to_pylist() == [{"n": None}]
+
+    # The application has America/New_York.
+    other.scala = scala.under("{}")
+    own = str(spark._jvm.java.util.TimeZone.getDefault().getID())
+    assert other.collect(zone).column("zone").to_pylist() == [own]

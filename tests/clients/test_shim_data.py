@@ -363,6 +363,64 @@ def test_frames_bind_once_for_each_action(
     assert binds(env, lambda: spark.sql("SELECT count(*) FROM tv JOIN t USING (k)").collect()) == 1
 
 
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k FROM t",
+        "WITH c AS (SELECT k, count(*) FROM t GROUP BY k) SELECT k FROM c ORDER BY k LIMIT 100",
+        "SELECT k FROM t WHERE k IN (SELECT k FROM t WHERE mz_now() > 0) OR k IS NULL",
+    ],
+)
+def test_a_frame_reads_again_with_each_action(
+    spark: SparkSession, env: PartsCoordinator, t: Table, query: str, adaptive: str
+) -> None:
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        frame = spark.sql(query)
+        actions = [
+            lambda: len(frame.collect()),
+            lambda: len(frame.collect()),
+            lambda: len(frame.toPandas()),
+            lambda: len(frame.toPandas()),
+            lambda: frame.toArrow().num_rows,
+            lambda: frame.rdd.count(),
+            lambda: len(frame.tail(100)),
+            lambda: len(frame.collect()),
+        ]
+        for number, action in enumerate(actions[: 8 if adaptive == "true" else 4]):
+            before = len(env.seen("/v1/bind"))
+            assert (number, action()) == (number, 4 + number)
+            assert (number, len(env.seen("/v1/bind"))) == (number, before + 1)
+            t.put_inline(kv((100 + number, "new")), env.now + 1)
+        assert env.released(env.last_hold)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_what_a_plan_was_shown_with_is_not_what_it_reads(
+    spark: SparkSession, env: PartsCoordinator, t: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = spark.table("t")
+    frame.explain()
+    assert "SlackwaterScan slackwater.default.t as of" in capsys.readouterr().out
+    assert env.released(env.last_hold)
+    t.put_inline(kv((6, "f")), env.now + 1)
+    assert len(frame.collect()) == 5
+
+
+def test_a_pinned_frame_reads_its_time_again_under_a_new_hold(
+    spark: SparkSession, env: PartsCoordinator, t: Table
+) -> None:
+    frame = spark.sql("SELECT k, mz_now() AS now FROM t AS OF 20")
+    first = frame.collect()
+    t.put_inline(kv((6, "f")), env.now + 1)
+    hold = env.last_hold
+    assert bag(frame.collect()) == bag(first)
+    assert env.last_hold != hold
+    assert env.released(env.last_hold)
+
+
 def test_writes_of_values_do_not_bind(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
     assert binds(env, lambda: spark.sql("INSERT INTO t VALUES (7, 'g')").collect()) == 0
     assert binds(env, lambda: spark.sql("DELETE FROM t").collect()) == 0
@@ -385,6 +443,37 @@ def test_a_cached_frame_is_not_read_stale(
         assert "InMemoryTableScan" in plan_of(spark.sql("SELECT * FROM t AS OF 15"))
     finally:
         spark.catalog.clearCache()
+
+
+def test_only_what_a_cache_serves_is_held(
+    spark: SparkSession, env: PartsCoordinator, t: Table
+) -> None:
+    def number() -> int:
+        return int(env.last_hold.removeprefix("hold-"))
+
+    first = number() + 1
+    frame = spark.table("t")
+    frame.cache()
+    assert len(frame.collect()) == 4
+    frame.unpersist()
+    assert all(env.released(f"hold-{n}") for n in range(first, number() + 1))
+
+    first = number() + 1
+    pinned = spark.sql("SELECT k FROM t AS OF 25")
+    pinned.cache()
+    try:
+        filling = number()
+        assert len(pinned.collect()) == 4
+        assert all(env.released(f"hold-{n}") for n in range(first, number() + 1) if n != filling)
+        spark.sparkContext._jvm.System.gc()
+        assert not env.released(f"hold-{filling}", limit_s=0)
+    finally:
+        pinned.unpersist()
+    del pinned
+    gc.collect()
+    assert env.wait_while(
+        lambda: not env.released(f"hold-{filling}", limit_s=0), spark.sparkContext._jvm.System.gc
+    )
 
 
 def test_an_unbound_relation_is_refused(spark: SparkSession, t: Table) -> None:

@@ -93,6 +93,9 @@ class SparkEngine:
         # One partition needs no exchange before a join or an aggregate.
         frame.coalesce(1).createOrReplaceTempView(view_name)
 
+    def under(self, settings):
+        return self
+
     def unregister(self, view_names):
         for name in view_names:
             self._spark.catalog.dropTempView(name)

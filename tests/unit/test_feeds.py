@@ -25,6 +25,9 @@ class Keys(NoSpark):
     def __init__(self, place):
         self.place = place
 
+    def under(self, settings):
+        return self
+
     def collect(self, text, catalog, namespace):
         time = int(re.search(r"AS OF (\d+)$", text)[1])
         shard = self.place.item("t").shard_id

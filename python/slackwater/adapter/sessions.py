@@ -41,11 +41,16 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a statement runs: the Spark session's current catalog and namespace, and its user."""
+    """Where a statement runs: the Spark session's current catalog and namespace, and its user.
+
+    `settings` are those of Spark's that can change the result of a query, where the statement is
+    one that needs them; a definition keeps them.
+    """
 
     catalog: str
     namespace: tuple[str, ...]
     user: str
+    settings: Mapping[str, str] | None = None
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Context:
@@ -54,6 +59,7 @@ class Context:
             catalog=given.get("catalog") or "slackwater",
             namespace=tuple(given.get("namespace") or ("default",)),
             user=given.get("user") or "anonymous",
+            settings=given.get("settings"),
         )
 
 

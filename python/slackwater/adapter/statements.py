@@ -292,12 +292,12 @@ class Statements:
     def _explain_timestamp(
         self, session: Session, context: Context, statement: st.ExplainTimestamp
     ) -> Result:
-        analysis = self._env.engine.analyze(
+        analysis = self._env.engine.under(context.settings).analyze(
             statement.query.text.text, context.catalog, context.namespace
         )
         items: Sequence[CatalogItem] = [self._env.item(GlobalId(i)) for i in analysis.relations]
         as_of = statement.query.as_of
-        when = Immediately() if as_of is None else self._subscriptions.evaluate(as_of)
+        when = Immediately() if as_of is None else self._subscriptions.evaluate(context, as_of)
         self._env.persist.confirm_leadership()
         explanation = TimestampExplanation(
             determination=self._reads.determination(
@@ -316,7 +316,7 @@ class Statements:
         if isinstance(target, QualifiedName):
             item = self._definitions.find(target, context, ItemKind.MATERIALIZED_VIEW)
             return self._views.explain_item(item)
-        return self._views.explain_query(target.text, context.catalog, context.namespace)
+        return self._views.explain_query(target.text, context)
 
 
 def _notice_none(session: Session, block: Transaction[BufferedWrite]) -> None:

@@ -44,7 +44,8 @@ class Dataflow:
 
     `state_shards` are the shards of ``plan.states``, by number; their upper is the output's.
     The view is exact at every time from `as_of` on; a shard of its own whose upper is not beyond
-    `as_of` is empty, and the first tick fills it.
+    `as_of` is empty, and the first tick fills it. `settings` are those of Spark's with which its
+    query means what it meant when the view was created; see `Engine.under`.
     """
 
     global_id: GlobalId
@@ -54,6 +55,7 @@ class Dataflow:
     output_shard: int
     state_shards: tuple[int, ...]
     as_of: Timestamp
+    settings: Mapping[str, str] | None = None
 
 
 class Shards(Protocol):

@@ -82,6 +82,13 @@ class Engine(Protocol):
     Thread-safe.
     """
 
+    def under(self, settings: Mapping[str, str] | None) -> Engine:
+        """The same Spark, for queries that mean what they mean with these settings.
+
+        All other settings that can change a result have Spark's defaults, not those of the
+        application. None: the time zone is UTC, and the rest is as the application has it.
+        """
+
     def ended_by(self, interruption: Interruption) -> AbstractContextManager[None]:
         """While the block runs, what this thread asks of Spark ends when `interruption` says so."""
 

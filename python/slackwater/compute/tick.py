@@ -150,6 +150,7 @@ def appends_of_tick(
     an input has an error at a time that is to be exact, and what the engine and the shards raise.
     """
     _refuse_errors(flow, tick, shards)
+    engine = engine.under(flow.settings)
     run = _Run(flow, tick, shards, engine, queries)
     if isinstance(flow.plan.root, Opaque):
         return _recompute(run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,36 @@ SENT_PARTS_KNOWN = 100_000
 _log = structlog.get_logger("bridge")
 
 
+class Driver:
+    """The driver's JVM, and the bridges to it by their settings. Thread-safe."""
+
+    def __init__(self) -> None:
+        # Part ids are unique in one environment only, and a driver may serve several.
+        self.origin = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._jvm: Any = None
+        self._bridges: dict[str, SparkBridge] = {}
+        self.statement = threading.local()
+        """What ends the calls of each thread, whatever their settings."""
+
+    def jvm(self) -> Any:
+        """Attaches on first use."""
+        with self._lock:
+            if self._jvm is None:
+                # Importing pyspark takes longer than the coordinator may take to answer.
+                from pyspark.java_gateway import launch_gateway
+
+                self._jvm = launch_gateway().jvm
+            return self._jvm
+
+    def known(self, settings: str, make: Callable[[], SparkBridge]) -> SparkBridge:
+        """The bridge with these settings, so that what it knows of the driver is kept."""
+        with self._lock:
+            if settings not in self._bridges:
+                self._bridges[settings] = make()
+            return self._bridges[settings]
+
+
 class SparkBridge:
     """`slackwater.compute.engine.Engine` over the leader's driver.
 
@@ -37,28 +67,28 @@ class SparkBridge:
     user's SQL are raised as SlackwaterError with Spark's own condition and SQLSTATE.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._jvm: Any = None
-        # Part ids are unique in one environment only, and a driver may serve several.
-        self._origin = uuid.uuid4().hex
+    def __init__(self, driver: Driver | None = None, settings: str = "") -> None:
+        self._driver = driver or Driver()
+        self._settings = settings
+        self._calls: Any = None
         self._sent: set[tuple[int, str]] = set()
-        self._statement = threading.local()
+
+    def under(self, settings: Mapping[str, str] | None) -> SparkBridge:
+        """As the seam says."""
+        text = "" if settings is None else json.dumps(dict(settings), sort_keys=True)
+        return self._driver.known(text, lambda: SparkBridge(self._driver, text))
 
     def _bridge(self) -> Any:
-        with self._lock:
-            if self._jvm is None:
-                # Importing pyspark takes longer than the coordinator may take to answer.
-                from pyspark.java_gateway import launch_gateway
-
-                self._jvm = launch_gateway().jvm
-            return self._jvm.org.apache.spark.sql.slackwater.bridge.Bridge
+        if self._calls is None:
+            scala = self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
+            self._calls = _call(scala.under, self._settings)
+        return self._calls
 
     def _names(self, names: Sequence[str] | None) -> Any:
-        array = self._jvm.java.lang.reflect.Array
+        jvm = self._driver.jvm()
         values = names or ()
-        result = array.newInstance(
-            self._jvm.java.lang.Class.forName("java.lang.String"), len(values)
+        result = jvm.java.lang.reflect.Array.newInstance(
+            jvm.java.lang.Class.forName("java.lang.String"), len(values)
         )
         for index, name in enumerate(values):
             result[index] = name
@@ -66,16 +96,16 @@ class SparkBridge:
 
     @contextmanager
     def ended_by(self, interruption: Interruption) -> Iterator[None]:
-        before = getattr(self._statement, "interruption", None)
-        self._statement.interruption = interruption
+        before = getattr(self._driver.statement, "interruption", None)
+        self._driver.statement.interruption = interruption
         try:
             yield
         finally:
-            self._statement.interruption = before
+            self._driver.statement.interruption = before
 
     def _run(self, method: Any, *arguments: Any) -> Any:
         """A call that may take long. Its statement's end is the end of its job group."""
-        interruption = getattr(self._statement, "interruption", None)
+        interruption = getattr(self._driver.statement, "interruption", None)
         group = f"slackwater-{uuid.uuid4().hex}"
         if interruption is None:
             return _call(method, *arguments, group)
@@ -171,7 +201,7 @@ class SparkBridge:
                     "advance_to": view.advance_to,
                 }
             )
-        return json.dumps({"origin": self._origin, "views": entries})
+        return json.dumps({"origin": self._driver.origin, "views": entries})
 
     def write(
         self,
@@ -195,13 +225,14 @@ class SparkBridge:
     def cancel(self, group: str) -> None:
         """Ends the call of that group, if there is one, or there comes to be."""
         try:
-            _call(self._bridge().cancel, group)
+            scala = self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
+            _call(scala.cancel, group)
         except SlackwaterError as error:
             # A driver that is gone runs nothing.
             _log.warning("cannot cancel", error=str(error))
 
     def _refuse_late(self) -> None:
-        interruption = getattr(self._statement, "interruption", None)
+        interruption = getattr(self._driver.statement, "interruption", None)
         if interruption is not None:
             interruption.refuse_late("Spark had answered")
 

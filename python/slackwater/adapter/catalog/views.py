@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from sqlglot.errors import ParseError
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
 from slackwater.compute.dataflow import Dataflow, Input
@@ -74,8 +75,10 @@ class Views:
         """
         full = f"slackwater.{schema}.{name}"
         text = statement.query.text
+        refuse_other_reading(full, context.settings)
         state = self._env.state
-        analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        analysis = engine.analyze(text, context.catalog, context.namespace)
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, text, analysis)
         desc = self.renamed(analysis.desc, statement.columns, full)
@@ -101,6 +104,7 @@ class Views:
                 "query": text,
                 "catalog": context.catalog,
                 "namespace": list(context.namespace),
+                "settings": None if context.settings is None else dict(context.settings),
                 "retain_history_ms": statement.retain_history_ms,
             },
         )
@@ -182,6 +186,7 @@ class Views:
             output_shard=item.shard_id,
             state_shards=tuple(int(shard_id) for shard_id in item.details["states"]),
             as_of=Timestamp(int(item.details["as_of"])),
+            settings=item.details.get("settings"),
         )
 
     def plan(self, item: CatalogItem) -> ViewPlan:
@@ -193,17 +198,19 @@ class Views:
             item.desc,
             item.details["catalog"],
             tuple(item.details["namespace"]),
+            item.details.get("settings"),
+            item.full_name,
         )
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
         return self._explained(self.plan(item))
 
-    def explain_query(
-        self, text: str, catalog: str, namespace: Sequence[str]
-    ) -> list[tuple[object, ...]]:
-        analysis = self._env.engine.analyze(text, catalog, namespace)
-        self.refuse_foreign("A maintained view", analysis)
-        return self._explained(self._plan(text, analysis.desc, catalog, tuple(namespace)))
+    def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
+        catalog, namespace, settings = context.catalog, context.namespace, context.settings
+        analysis = self._env.engine.under(settings).analyze(text, catalog, namespace)
+        name = "A maintained view"
+        self.refuse_foreign(name, analysis)
+        return self._explained(self._plan(text, analysis.desc, catalog, namespace, settings, name))
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
         """Raises SLACKWATER_FOREIGN_RELATION when the query reads what is not ours."""
@@ -272,8 +279,16 @@ class Views:
             )
 
     def _plan(
-        self, text: str, output: RelationDesc, catalog: str, own_namespace: tuple[str, ...]
+        self,
+        text: str,
+        output: RelationDesc,
+        catalog: str,
+        own_namespace: tuple[str, ...],
+        settings: Mapping[str, str] | None,
+        name: str,
     ) -> ViewPlan:
+        engine = self._env.engine.under(settings)
+
         def lookup(
             parts: tuple[str, ...], namespace: tuple[str, ...] | None
         ) -> ResolvedRelation | ResolvedView:
@@ -281,6 +296,7 @@ class Views:
             schema, own = resolve(QualifiedName(parts), catalog, at)
             item = self._env.state.get(schema, own)
             if item.kind is ItemKind.VIEW and item.desc is not None:
+                refuse_other_settings(name, settings, item)
                 return ResolvedView(
                     item.details["query"], tuple(item.details["namespace"]), item.desc.names
                 )
@@ -289,7 +305,7 @@ class Views:
             return ResolvedRelation(item.id, item.desc)
 
         def schema_of(query: str) -> RelationDesc:
-            return self._env.engine.analyze(query, catalog, own_namespace).desc
+            return engine.analyze(query, catalog, own_namespace).desc
 
         return build_plan(text, output, lookup, schema_of)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -124,8 +124,10 @@ class QueryFeed:
         desc: RelationDesc,
         inputs: Sequence[GlobalId],
         hold: FeedHold,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._env = env
+        self._engine = env.engine.under(settings)
         self._text = text
         self._catalog = catalog
         self._namespace = tuple(namespace)
@@ -142,7 +144,7 @@ class QueryFeed:
         return min(self._env.upper(self._env.item(i)) for i in self._inputs)
 
     def snapshot(self, time: Timestamp) -> pa.Table:
-        answer = self._env.engine.collect(
+        answer = self._engine.collect(
             f"SELECT * FROM (\n{self._text}\n) AS OF {int(time)}", self._catalog, self._namespace
         )
         rows = pa.Table.from_arrays(answer.columns, names=list(self._desc.names)).cast(

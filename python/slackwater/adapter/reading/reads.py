@@ -398,8 +398,10 @@ class Reads:
                 return fixed
         if not inputs:
             named = as_of_timestamp(when)
+            if named is not None:
+                return named
             block = read_time(session.transaction) if transactional else None
-            return named or block or self._env.oracle.read_ts()
+            return self._env.oracle.read_ts() if block is None else block
         chosen = self._determine(session, inputs, when).timestamp
         if transactional and in_block(session.transaction):
             session.transaction = record_read(session.transaction, chosen)

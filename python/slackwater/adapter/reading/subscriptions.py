@@ -213,7 +213,8 @@ class Subscriptions:
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
         text = statement.text.text
-        analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        analysis = engine.analyze(text, context.catalog, context.namespace)
         suffix = ""
         if statement.as_of is not None:
             words = "AT LEAST " if statement.as_of.kind == "at_least" else ""
@@ -221,25 +222,25 @@ class Subscriptions:
         schema = analysis.desc.arrow_schema()
 
         def answer() -> pa.Table:
-            table = self._env.engine.collect(
-                f"{text}\n{suffix}", context.catalog, context.namespace
-            )
+            table = engine.collect(f"{text}\n{suffix}", context.catalog, context.namespace)
             return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
 
         return QueryCursor(
             analysis.desc, answer, self._env.now(), lambda: session.result_limit_bytes
         )
 
-    def evaluate(self, as_of: st.AsOf) -> QueryWhen:
+    def evaluate(self, context: Context, as_of: st.AsOf) -> QueryWhen:
         """The time that an AS OF clause means. Raises SLACKWATER_INVALID_AS_OF."""
-        value = self._milliseconds(as_of.expression.text)
+        value = self._milliseconds(context, as_of.expression.text)
         return AtTimestamp(value) if as_of.kind == "at" else AtLeastTimestamp(value)
 
     def _open(self, session: Session, context: Context, statement: st.Subscribe) -> Subscription:
         desc, items, text = self._target(context, statement)
-        when = Immediately() if statement.as_of is None else self.evaluate(statement.as_of)
+        when = Immediately() if statement.as_of is None else self.evaluate(context, statement.as_of)
         up_to = (
-            TIMESTAMP_MAX if statement.up_to is None else self._milliseconds(statement.up_to.text)
+            TIMESTAMP_MAX
+            if statement.up_to is None
+            else self._milliseconds(context, statement.up_to.text)
         )
         # Before the time is chosen: what it is chosen from must not move away.
         hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
@@ -277,7 +278,16 @@ class Subscriptions:
         if text is None:
             return CollectionFeed(self._env, items[0], hold)
         inputs = [item.id for item in items]
-        return QueryFeed(self._env, text, context.catalog, context.namespace, desc, inputs, hold)
+        return QueryFeed(
+            self._env,
+            text,
+            context.catalog,
+            context.namespace,
+            desc,
+            inputs,
+            hold,
+            context.settings,
+        )
 
     def _target(
         self, context: Context, statement: st.Subscribe
@@ -295,7 +305,8 @@ class Subscriptions:
             text = f"SELECT * FROM {target.sql}"
         else:
             text = target.text
-        analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.uses_mz_now:
             raise user_error(
                 "SLACKWATER_UNSUPPORTED",
@@ -314,11 +325,12 @@ class Subscriptions:
         columns = tuple(replace(column, nullable=True) for column in analysis.desc.columns)
         return RelationDesc(columns), items, text
 
-    def _milliseconds(self, expression: str) -> Timestamp:
+    def _milliseconds(self, context: Context, expression: str) -> Timestamp:
         stripped = expression.strip()
         if stripped.isdecimal():
             return _checked(int(stripped), expression)
-        return _checked(self._env.engine.milliseconds(expression), expression)
+        engine = self._env.engine.under(context.settings)
+        return _checked(engine.milliseconds(expression), expression)
 
 
 def _spec(

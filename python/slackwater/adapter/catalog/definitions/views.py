@@ -17,6 +17,7 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
     DropItem,
 )
+from slackwater.adapter.catalog.settings import as_properties
 from slackwater.adapter.catalog.views import Draft, Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
@@ -54,7 +55,8 @@ class ViewDefinitions:
 
         `properties` are kept and given back with the object: Spark's settings at creation, say.
         """
-        analysis = self._env.engine.analyze(query, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        analysis = engine.analyze(query, context.catalog, context.namespace)
         self._views.refuse_foreign(f"slackwater.{schema_name}.{name}", analysis)
         item = CatalogItem(
             id=self._env.catalog.allocate_ids()[0],
@@ -93,7 +95,7 @@ class ViewDefinitions:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
-        analysis = self._env.engine.analyze(
+        analysis = self._env.engine.under(context.settings).analyze(
             statement.query.text, context.catalog, context.namespace
         )
         desc = self._views.renamed(analysis.desc, statement.columns, str(statement.name))
@@ -105,7 +107,7 @@ class ViewDefinitions:
             statement.query.text,
             replace_existing=statement.or_replace,
             comment=statement.comment,
-            properties={},
+            properties=as_properties(context.settings),
         )
 
     def create_materialized_view(

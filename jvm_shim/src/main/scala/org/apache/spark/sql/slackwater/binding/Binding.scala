@@ -34,8 +34,8 @@ private[slackwater] final case class ReadTime(milliseconds: Long, atLeast: Boole
 
 /** Gives every collection of a plan the parts that are valid at one timestamp.
   *
-  * Spark applies it once for each execution, to the whole plan: so one statement makes one call of
-  * `/v1/bind`, and every execution gets a fresh timestamp.
+  * Spark applies it once for each plan, to the whole of it: so one statement makes one call of
+  * `/v1/bind`. A plan that is executed again is bound again, by `StatementExec`.
   */
 case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
 
@@ -45,14 +45,36 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       val wanted = new Collector
       val prepared = wanted.statement(plan)
       if (wanted.isEmpty) prepared
+      else if (Callers.nameCached) nameOfCached(plan, wanted)
       else {
-        val answer = bind(wanted)
-        new Substitution(answer, wanted).statement(plan)
+        val scope = BindScope.current
+        val execution = Holds.executionOf(session)
+        val command = plan.isInstanceOf[Command]
+        val cached = Callers.fillCache
+        val kept = cached && wanted.isPinned
+        val first = scope.isDefined || execution.isEmpty && !cached && Callers.executeAtOnce
+        val end =
+          if (kept) Hold.WhenCollected
+          else if (first || command || execution.isDefined && !cached) Hold.WithExecution
+          else Hold.Now
+        val answer = bind(wanted, scope, end)
+        val bound = new Substitution(answer, wanted).statement(plan)
+        if (command) bound
+        else Statement(bound, new Reading(session, plan, execution, first, kept))
       }
     }
 
-  private def bind(wanted: Collector): Bound = {
-    val scope = BindScope.current
+  /** What is read at one time for ever has the same name each time. The rest is known by the names
+    * of its relations alone: nothing that is read is called so, hence it is never served.
+    */
+  private def nameOfCached(plan: LogicalPlan, wanted: Collector): LogicalPlan =
+    if (!wanted.isPinned) plan
+    else new Substitution(bind(wanted, None, Hold.Now), wanted).statement(plan)
+
+  /** @param end
+    *   when what is bound is not read any more; `Now` where it is bound again before it is read
+    */
+  private def bind(wanted: Collector, scope: Option[BindScope], end: Hold.End): Bound = {
     val coordinator = wanted.coordinator.getOrElse(Sessions.coordinator(session))
     val body = Sessions.request(session).put("execution", Binding.execution(session))
     val shared = wanted.sharedTime
@@ -74,7 +96,12 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     hold.foreach { h =>
       scope match {
         case Some(open) => open.adopt(h)
-        case None       => Holds.follow(session, h)
+        case None       =>
+          end match {
+            case Hold.WithExecution => Holds.follow(session, h)
+            case Hold.WhenCollected => Holds.releaseWhenCollected(h)
+            case Hold.Now           => h.release()
+          }
       }
     }
     Bound(answer, hold, Binding.sequence.incrementAndGet())
@@ -199,6 +226,11 @@ private final class Collector extends PlanWalk {
   def isEmpty: Boolean = relations.isEmpty && nows.isEmpty
 
   def coordinator: Option[Coordinator] = relations.headOption.map(_._1.coordinator)
+
+  /** Whether everything is read at exact times that the statement gives. */
+  def isPinned: Boolean =
+    (relations.map { case (_, own, around) => own.orElse(around) } ++ nows)
+      .forall(_.exists(!_.atLeast))
 
   /** The one time that the statement gives to everything that has none of its own. */
   def sharedTime: Option[ReadTime] = {

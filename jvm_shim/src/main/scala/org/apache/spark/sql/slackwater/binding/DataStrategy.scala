@@ -1,6 +1,6 @@
 package org.apache.spark.sql.slackwater.binding
 
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, ReturnAnswer}
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.slackwater.protocol.DataErrors
@@ -13,9 +13,13 @@ import org.apache.spark.sql.slackwater.scan.{
 }
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
-/** Plans inline rows, and refuses what was never bound. */
+/** Plans statements and inline rows, and refuses what was never bound. */
 private[slackwater] object DataStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
+    // Limits are planned in another way where they are right below the root.
+    case ReturnAnswer(Statement(child, reading)) =>
+      Seq(StatementExec(planLater(ReturnAnswer(child)), reading))
+    case Statement(child, reading)       => Seq(StatementExec(planLater(child), reading))
     case InlineRows(label, output, rows) => Seq(InlineRowsExec(label, output, rows))
     case SlotRows(name, output)          => Seq(SlotRowsExec(name, output))
     case V2Relation(Ours(table))         => throw DataErrors.unbound(table.name)

@@ -8,6 +8,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.sql.slackwater.binding.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
+import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
@@ -17,27 +18,81 @@ import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 
-/** What the coordinator calls in the driver, over py4j.
-  *
-  * All calls share one session of their own. They may come from several threads: only parsing and
-  * analysis, which depend on the session's current catalog, happen one after the other. What may
-  * take long has a `group` of its own, by which `cancel` ends it.
-  */
+/** What the coordinator calls in the driver, over py4j. */
 object Bridge {
-  private val sessions = new ConcurrentHashMap[String, SparkSession]()
-  private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
+  private val bridges = new ConcurrentHashMap[(String, String), Bridge]()
+  private val rows = new ConcurrentHashMap[String, PartRows]()
   private val running = new Running
+
+  /** The bridge whose queries have these settings, a JSON object; "": those of the application. */
+  def under(settings: String): Bridge = {
+    val id = context.applicationId
+    bridges.keySet.removeIf(_._1 != id)
+    bridges.computeIfAbsent((id, settings), _ => new Bridge(open(id, settings)))
+  }
+
+  /** Ends the call of a group, now or when it comes. */
+  def cancel(group: String): Unit = running.cancel(context, group)
+
+  private def context: SparkContext = SparkContext.getActive.getOrElse(
+    throw new IllegalStateException("the Spark application has ended")
+  )
+
+  private def open(application: String, settings: String): Opened = {
+    rows.keySet.removeIf(_ != application)
+    val kept = rows.computeIfAbsent(application, _ => PartRows.ofDriver)
+    val chosen =
+      if (settings.isEmpty) BridgeSession.environment
+      else BridgeSession.of(Json.entries(Json.mapper.readTree(settings)))
+    Opened(
+      chosen.open(BridgeSession.settings),
+      () => chosen.open(BridgeSession.smallSettings),
+      kept
+    )
+  }
+}
+
+/** What a bridge works with: its sessions, and the rows that all bridges of a driver share. */
+private[bridge] final case class Opened(
+    session: SparkSession,
+    openSmall: () => SparkSession,
+    rows: PartRows
+)
+
+/** The calls with one set of settings, and with sessions of its own.
+  *
+  * They may come from several threads: only parsing and analysis, which depend on the session's
+  * current catalog, happen one after the other. What may take long has a `group` of its own, by
+  * which `cancel` ends it.
+  */
+final class Bridge private[bridge] (opened: Opened) {
+  import Bridge.running
+
+  private val own = opened.session
 
   /** How many rows the files of each registered view have. */
   private val registered = new ConcurrentHashMap[String, Long]()
 
+  private lazy val small: SmallQueries = {
+    val session = opened.openSmall()
+    new SmallQueries(
+      session,
+      opened.rows,
+      analyzed(
+        session,
+        _,
+        BridgeSession.catalog,
+        Array(BridgeSession.namespace)
+      ).queryExecution.analyzed
+    )
+  }
+
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
   def analyze(text: String, catalog: String, namespace: Array[String], group: String): String =
     try {
-      val session = own()
-      running.within(session.sparkContext, group) {
-        val plan = analyzed(session, text, catalog, namespace).queryExecution.analyzed
-        Json.mapper.writeValueAsString(Analysis.describe(session, plan))
+      running.within(own.sparkContext, group) {
+        val plan = analyzed(own, text, catalog, namespace).queryExecution.analyzed
+        Json.mapper.writeValueAsString(Analysis.describe(own, plan))
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
@@ -47,12 +102,11 @@ object Bridge {
     * has the coordinator's rights and not the user's. Raises SLACKWATER_INVALID_AS_OF.
     */
   def milliseconds(expression: String): Long = {
-    val session = own()
-    session.withActive {
-      val time = session.sessionState.sqlParser.parseExpression(expression)
+    own.withActive {
+      val time = own.sessionState.sqlParser.parseExpression(expression)
       AsOf.refuseSubquery(time)
       val plan = AsOf(OneRowRelation(), time, atLeast = false)
-      session.sessionState.executePlan(plan).analyzed match {
+      own.sessionState.executePlan(plan).analyzed match {
         case AsOf(_, resolved, _) => AsOf.evaluate(resolved)
         case other => throw new IllegalStateException(s"AS OF became ${other.nodeName}")
       }
@@ -61,7 +115,7 @@ object Bridge {
 
   /** Makes a temporary view over the updates of a binding's relation. */
   def register(viewName: String, schemaJson: String, relationJson: String): Unit = {
-    val session = own()
+    val session = own
     val schema = Json.schema(Json.mapper.readTree(schemaJson))
     val relation = Json.mapper.readTree(relationJson)
     val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
@@ -70,10 +124,9 @@ object Bridge {
   }
 
   def unregister(viewNames: Array[String]): Unit = {
-    val session = own()
     viewNames.foreach { name =>
       registered.remove(name)
-      session.catalog.dropTempView(name)
+      own.catalog.dropTempView(name)
     }
   }
 
@@ -101,7 +154,7 @@ object Bridge {
     * null when what the query reads is too much for the driver's memory.
     */
   def collectSmall(text: String, requestJson: String): Array[Byte] = {
-    val queries = small()
+    val queries = small
     val request = Json.mapper.readTree(requestJson)
     val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
     found match {
@@ -157,9 +210,6 @@ object Bridge {
     described(files.flatMap(_.files))
   }
 
-  /** Ends the call of a group, now or when it comes. */
-  def cancel(group: String): Unit = running.cancel(own().sparkContext, group)
-
   private def described(files: Seq[WrittenFile]): String = {
     val list = Json.mapper.createArrayNode()
     files.foreach { file =>
@@ -179,54 +229,16 @@ object Bridge {
     Json.mapper.writeValueAsString(list)
   }
 
-  private def own(): SparkSession = {
-    val context = SparkContext.getActive.getOrElse(
-      throw new IllegalStateException("the Spark application has ended")
-    )
-    sessions.keySet.removeIf(_ != context.applicationId)
-    sessions.computeIfAbsent(context.applicationId, _ => open(BridgeSession.settings))
-  }
-
   /** The session, set for the size of what is registered now.
     *
     * Another thread may change the setting meanwhile: that costs time, and changes no result.
     */
   private def tuned(): SparkSession = {
-    val session = own()
     val rows = registered.values.asScala.sum
     val small = !registered.isEmpty && rows <= BridgeSession.interpretedRows
     val settings = if (small) BridgeSession.interpreted else BridgeSession.compiled
-    settings.foreach { case (key, value) => session.conf.set(key, value) }
-    session
-  }
-
-  private def small(): SmallQueries = {
-    val id = own().sparkContext.applicationId
-    smallQueries.keySet.removeIf(_ != id)
-    smallQueries.computeIfAbsent(
-      id,
-      _ => {
-        val session = open(BridgeSession.smallSettings)
-        new SmallQueries(
-          session,
-          analyzed(
-            session,
-            _,
-            BridgeSession.catalog,
-            Array(BridgeSession.namespace)
-          ).queryExecution.analyzed
-        )
-      }
-    )
-  }
-
-  private def open(settings: Map[String, String]): SparkSession = {
-    val session = SparkSession.getDefaultSession
-      .getOrElse(SparkSession.active)
-      .newSession()
-      .asInstanceOf[SparkSession]
-    settings.foreach { case (key, value) => session.conf.set(key, value) }
-    session
+    settings.foreach { case (key, value) => own.conf.set(key, value) }
+    own
   }
 
   private def analyzed(
@@ -263,7 +275,32 @@ object Bridge {
   }
 }
 
-private object BridgeSession {
+/** The settings that queries of a bridge have: all that can change a result, or None. */
+private[bridge] final class BridgeSession(kept: Option[Map[String, String]]) {
+
+  /** A session that has `own` beside them. */
+  def open(own: Map[String, String]): SparkSession = {
+    val session = SparkSession.getDefaultSession
+      .getOrElse(SparkSession.active)
+      .newSession()
+      .asInstanceOf[SparkSession]
+    kept match {
+      case None         => session.conf.set(BridgeSession.timeZone, "UTC")
+      case Some(values) =>
+        // What the definition does not name has Spark's default, not the application's.
+        (ResultSettings.of(session).keySet -- values.keySet).foreach(key => session.conf.unset(key))
+        values.foreach { case (key, value) => session.conf.set(key, value) }
+    }
+    own.foreach { case (key, value) => session.conf.set(key, value) }
+    session
+  }
+}
+
+private[bridge] object BridgeSession {
+  val environment = new BridgeSession(None)
+  def of(settings: Map[String, String]): BridgeSession = new BridgeSession(Some(settings))
+
+  val timeZone = "spark.sql.session.timeZone"
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
 
@@ -272,7 +309,6 @@ private object BridgeSession {
 
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
-    "spark.sql.session.timeZone" -> "UTC",
     "spark.slackwater.internal" -> "true"
   )
 

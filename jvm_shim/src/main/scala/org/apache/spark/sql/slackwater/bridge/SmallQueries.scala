@@ -78,6 +78,8 @@ private[slackwater] final class PartRows(limitBytes: Long) {
 }
 
 private[slackwater] object PartRows {
+  def ofDriver: PartRows = new PartRows(Runtime.getRuntime.maxMemory / 8)
+
   type Key = (String, Long, String)
 
   private final case class Entry(rows: IndexedSeq[UnsafeRow], bytes: Long)
@@ -101,11 +103,11 @@ private[slackwater] object SmallAnswer {
   */
 private[slackwater] final class SmallQueries(
     val session: SparkSession,
+    parts: PartRows,
     analyze: String => LogicalPlan
 ) {
   import SmallQueries._
 
-  private val parts = new PartRows(Runtime.getRuntime.maxMemory / 8)
   private val prepared = new java.util.LinkedHashMap[Key, Prepared](64, 0.75f, true) {
     override def removeEldestEntry(eldest: java.util.Map.Entry[Key, Prepared]): Boolean =
       size > plansKept

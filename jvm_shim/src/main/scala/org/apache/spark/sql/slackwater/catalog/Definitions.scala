@@ -59,6 +59,7 @@ object Definitions {
     context.put("catalog", view.currentCatalog)
     context.set[ObjectNode]("namespace", Json.texts(view.currentNamespace))
     context.set[ObjectNode]("user", body.path("context").path("user"))
+    context.set[ObjectNode]("settings", Json.textMap(view.sqlConfigs.asScala))
     body.set[ObjectNode]("context", context)
     body.set[ObjectNode]("schema", Json.ofSchema(schema(view.columns)))
     body.put("query", view.queryText)

@@ -31,6 +31,15 @@ private[slackwater] final class Hold(
   def consumed(): Unit = ended.set(true)
 }
 
+private[slackwater] object Hold {
+
+  /** When a hold is over. */
+  sealed trait End
+  case object Now extends End
+  case object WithExecution extends End
+  case object WhenCollected extends End
+}
+
 /** Releases holds when what reads under them has ended. */
 private[slackwater] object Holds extends Logging {
   private val cleaner = Cleaner.create()
@@ -56,7 +65,8 @@ private[slackwater] object Holds extends Logging {
       case None     => releaseWhenCollected(hold)
     }
 
-  private def executionOf(session: SparkSession): Option[Long] =
+  /** The SQL execution that the thread is in. */
+  def executionOf(session: SparkSession): Option[Long] =
     Option(session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).map(_.toLong)
 
   private def await(session: SparkSession, id: Long, hold: Hold): Unit = {
@@ -89,7 +99,8 @@ private[slackwater] object Holds extends Logging {
     }
   }
 
-  private def releaseWhenCollected(hold: Hold): Unit = {
+  /** Ends `hold` when no plan and no RDD refers to it any more. */
+  def releaseWhenCollected(hold: Hold): Unit = {
     // The action must not reach the hold, whose end of life it waits for.
     val (coordinator, session, name) = (hold.coordinator, hold.session, hold.name)
     val _ = cleaner.register(hold, () => enqueue(new Hold(coordinator, session, name)))

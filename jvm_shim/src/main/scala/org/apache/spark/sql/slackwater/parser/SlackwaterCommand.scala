@@ -18,7 +18,7 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
   override val output: Seq[Attribute] = toAttributes(planned)
 
   override def run(session: SparkSession): Seq[Row] = {
-    val body = Sessions.request(session)
+    val body = Sessions.statement(session)
     body.put("text", text)
     body.put("execution", UUID.randomUUID.toString)
     // By it a COMMIT whose answer was lost can be asked for again.

@@ -40,7 +40,7 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
   /** The command that the coordinator makes of `text`; None when it leaves it to Spark. */
   private def command(text: String, parameters: Option[ParameterContext]): Option[LogicalPlan] = {
     val substituted = new VariableSubstitution().substitute(text)
-    val body = Sessions.request(session)
+    val body = Sessions.statement(session)
     body.put("text", substituted)
     val planned = Sessions.coordinator(session).call("/v1/plan", body)
     Option.when(planned.path("kind").asText == "command") {

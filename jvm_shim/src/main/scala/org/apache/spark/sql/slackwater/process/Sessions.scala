@@ -66,6 +66,15 @@ object Sessions {
     body
   }
 
+  /** A request of a statement that may define something or read: with the session's settings. */
+  def statement(session: SparkSession): ObjectNode = {
+    val body = request(session)
+    body
+      .withObject("/context")
+      .set[ObjectNode]("settings", Json.textMap(ResultSettings.of(session)))
+    body
+  }
+
   private def of(session: SparkSession): classic.SparkSession =
     session.asInstanceOf[classic.SparkSession]
 

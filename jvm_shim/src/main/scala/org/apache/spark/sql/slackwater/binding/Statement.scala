@@ -1,0 +1,129 @@
+package org.apache.spark.sql.slackwater.binding
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OrderPreservingUnaryNode}
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
+import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
+import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
+import org.apache.spark.sql.slackwater.scan.RunsPlan
+import org.apache.spark.sql.slackwater.shims.Executions
+
+/** The root of a bound query. Whatever looks for equal plans sees the query alone. */
+private[slackwater] final case class Statement(child: LogicalPlan, reading: Reading)
+    extends OrderPreservingUnaryNode {
+  override def output: Seq[Attribute] = child.output
+  override def maxRows: Option[Long] = child.maxRows
+  override def maxRowsPerPartition: Option[Long] = child.maxRowsPerPartition
+  override def doCanonicalize(): LogicalPlan = child.canonicalized
+  override def nodeName: String = Statement.Name
+  override protected def stringArgs: Iterator[Any] = Iterator.empty
+  override protected def withNewChildInternal(newChild: LogicalPlan): Statement =
+    copy(child = newChild)
+}
+
+private[slackwater] object Statement {
+  val Name = "SlackwaterStatement"
+}
+
+/** What one bind of a query is good for, and how to bind the query again.
+  *
+  * @param execution
+  *   in which it was bound; only there it is of this moment
+  * @param anywhere
+  *   the first execution may have it, whichever that is
+  * @param kept
+  *   every execution may have it: it fills a cache, with rows of one time for ever
+  */
+private[slackwater] final class Reading(
+    @transient session: SparkSession,
+    @transient unbound: LogicalPlan,
+    execution: Option[Long],
+    anywhere: Boolean,
+    kept: Boolean
+) extends Serializable {
+  private var used = false
+
+  def fresh: Boolean = synchronized {
+    kept || !used && (anywhere || execution.isDefined && execution == Holds.executionOf(session))
+  }
+
+  def use(): Unit = synchronized { used = true }
+
+  /** The same for a plan of this moment that needed no bind. */
+  def renewed: Reading = new Reading(session, unbound, None, anywhere = true, kept)
+
+  /** The query as of now. What it reads is held as long as the running execution needs it. */
+  def again(): QueryExecution = {
+    val query = session.sessionState.executePlan(unbound)
+    if (BindScope.current.isDefined) query.assertExecutedPlanPrepared()
+    else {
+      val scope = new BindScope(None)
+      BindScope.within(scope)(query.assertExecutedPlanPrepared())
+      scope.holds.foreach(Holds.follow(session, _))
+    }
+    query
+  }
+}
+
+/** Runs a bound query: once with the bind that it was planned with, then each time with a new one.
+  *
+  * Spark keeps the physical plan of a DataFrame, so that a second `collect()` executes it again. For
+  * Spark it is a command, because adaptive execution then begins below it.
+  */
+private[slackwater] final case class StatementExec(child: SparkPlan, planned: Reading)
+    extends V2CommandExec
+    with RunsPlan {
+  @transient private var latest: Option[SparkPlan] = None
+  @transient private var reading = planned
+
+  override def children: Seq[SparkPlan] = Seq(current)
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = current.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = current.outputOrdering
+  override def nodeName: String = Statement.Name
+  override protected def stringArgs: Iterator[Any] = Iterator.empty
+  override protected def withNewChildrenInternal(
+      newChildren: IndexedSeq[SparkPlan]
+  ): StatementExec = copy(child = newChildren.head)
+
+  override protected def run(): Seq[InternalRow] = executeCollect().toSeq
+  override def executeCollect(): Array[InternalRow] = started().executeCollect()
+  override def executeToIterator(): Iterator[InternalRow] = started().executeToIterator()
+  override def executeTake(limit: Int): Array[InternalRow] = started().executeTake(limit)
+  override def executeTail(limit: Int): Array[InternalRow] = started().executeTail(limit)
+  private[spark] override def executeCollectIterator(): (Long, Iterator[InternalRow]) =
+    started().executeCollectIterator()
+  override protected def doExecute(): RDD[InternalRow] = {
+    Executions.forget(this)(executeQuery(doExecute()))
+    started().execute()
+  }
+
+  /** Spark does this as an action begins: before it prepares the plan, which would start the
+    * subqueries of an old one.
+    */
+  override def resetMetrics(): Unit = if (reading.fresh) super.resetMetrics() else renew()
+
+  private def current: SparkPlan = latest.getOrElse(child)
+
+  private def started(): SparkPlan = synchronized {
+    if (!reading.fresh) renew()
+    reading.use()
+    current
+  }
+
+  private def renew(): Unit = synchronized {
+    val query = planned.again()
+    query.executedPlan match {
+      case root: StatementExec =>
+        latest = Some(root.child)
+        reading = root.planned
+      case other =>
+        latest = Some(other)
+        reading = planned.renewed
+    }
+  }
+}

@@ -1,0 +1,84 @@
+"""The settings of Spark's that a definition keeps, because they can change its result.
+
+The shim says which these are: those that Spark keeps for its own permanent views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.repr.errors import user_error
+
+OF_VIEW = "slackwater.view.config."
+"""Before the name of a setting, in the properties of a plain view: Spark expands it with these."""
+
+RESULTS = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.",
+    "spark.sql.caseSensitive",
+    "spark.sql.charAsVarchar",
+    "spark.sql.decimalOperations.",
+    "spark.sql.groupBy",
+    "spark.sql.legacy.",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.orderByOrdinal",
+    "spark.sql.preserveCharVarcharTypeInfo",
+    "spark.sql.timestampType",
+)
+"""The names, or their beginnings, of kept settings that change values rather than their cost."""
+
+READING = (
+    "spark.sql.ansi.doubleQuotedIdentifiers",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled",
+    "spark.sql.legacy.parser.havingWithoutGroupByAsWhere",
+    "spark.sql.legacy.setopsPrecedence.enabled",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.parser.quotedRegexColumnNames",
+)
+"""Switches with which Spark reads a text in another way than the planner of maintained views."""
+
+
+def of_view(item: CatalogItem) -> dict[str, str]:
+    """The settings of a plain view."""
+    properties: Mapping[str, str] = item.details.get("properties") or {}
+    return {
+        key.removeprefix(OF_VIEW): value
+        for key, value in properties.items()
+        if key.startswith(OF_VIEW)
+    }
+
+
+def as_properties(settings: Mapping[str, str] | None) -> dict[str, str]:
+    """The properties of a plain view that was created with these settings."""
+    return {OF_VIEW + key: value for key, value in (settings or {}).items()}
+
+
+def refuse_other_reading(name: str, settings: Mapping[str, str] | None) -> None:
+    """Raises SLACKWATER_UNSUPPORTED where Spark and the planner would read different queries."""
+    for key in READING:
+        if (settings or {}).get(key, "false").lower() == "true":
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"{name} with {key} = true",
+                advice=f"RESET {key} and write the query accordingly.",
+            )
+
+
+def refuse_other_settings(name: str, settings: Mapping[str, str] | None, view: CatalogItem) -> None:
+    """A maintained view is computed with one set of settings, those of the views in it included.
+
+    Raises SLACKWATER_UNSUPPORTED when the plain view means something else with them. Views of
+    earlier releases have none, and are taken with those of `name`.
+    """
+    own = of_view(view)
+    if settings is None or not own:
+        return
+    for key in sorted({*own, *settings}):
+        if key.startswith(RESULTS) and own.get(key) != settings.get(key):
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"{name} over the view {view.full_name}, which has another {key} "
+                f"({own.get(key, 'the default')} instead of {settings.get(key, 'the default')})",
+                advice=f"Set {key} to the value of the view, or create one of the two again.",
+            )
