@@ -89,6 +89,7 @@ class Views:
                 "query": text,
                 "catalog": context.catalog,
                 "namespace": list(context.namespace),
+                "named": self.named(analysis),
                 "retain_history_ms": statement.retain_history_ms,
             },
         )
@@ -175,6 +176,11 @@ class Views:
         """The objects that the query names or reads, without system relations."""
         ids = dict.fromkeys([*analysis.relations, *analysis.views])
         return tuple(GlobalId(i) for i in ids if not is_system(GlobalId(i)))
+
+    @staticmethod
+    def named(analysis: Analysis) -> list[str]:
+        """Those of the dependencies that the query itself names."""
+        return [each for each in analysis.named if not is_system(GlobalId(each))]
 
     @staticmethod
     def renamed(desc: RelationDesc, columns: tuple[str, ...] | None, name: str) -> RelationDesc:
