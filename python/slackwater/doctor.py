@@ -98,7 +98,7 @@ def _findings(
         yield from first
         try:
             place = parse_location(text, os.environ)
-            place.metastore(store)
+            place.metastore(store, os.environ)
         except SlackwaterError as error:
             yield Finding("location", "FAIL", error.message, "see docs/user/operations.md")
             return
@@ -107,7 +107,7 @@ def _findings(
         first += found
         used = place if exists else parse_location(f"{tmp}/environment", os.environ)
         shown = str(used.local) if used.is_local else used.uri
-        installation = Installation(shown, used.metastore(store), store, conf)
+        installation = Installation(shown, used.metastore(store, os.environ), store, conf)
         metastore_findings = list(_metastore(installation))
         yield from metastore_findings
         if any(finding.outcome == "FAIL" for finding in [*first, *metastore_findings]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -78,7 +79,10 @@ def test_a_killed_coordinator_comes_back(leader, location):
 
 def test_a_leader_that_was_thought_dead_is_fenced(leader, location):
     """The old coordinator is stopped, not ended; when it goes on, it can change nothing."""
+    out = location.parent / "out"
+    leader.sql(f"CREATE SINK s FROM t INTO FILES (PATH '{out}', FORMAT JSON)")
     leader.sql("INSERT INTO t VALUES (1)")
+    wait_until(lambda: sunk(out) == [1], what="the sink's first range")
     (old,) = coordinators(location)
     address, token = leading(location)
     os.kill(old, signal.SIGSTOP)
@@ -87,6 +91,8 @@ def test_a_leader_that_was_thought_dead_is_fenced(leader, location):
         other.sql("USE slackwater")
         for number in range(2, 5):
             other.sql(f"INSERT INTO t VALUES ({number})")
+        # The new leader's sink waits for nobody.
+        wait_until(lambda: sunk(out) == [1, 2, 3, 4], what="the sink of the new leader")
     finally:
         os.kill(old, signal.SIGCONT)
     with other:
@@ -97,6 +103,19 @@ def test_a_leader_that_was_thought_dead_is_fenced(leader, location):
             leader.sql("INSERT INTO t VALUES (5)")
         wait_until(lambda: fenced(address, token), within_s=20, what="the old coordinator's end")
         assert leader.value("SELECT n FROM total") == other.value("SELECT n FROM total") == 5
+        wait_until(lambda: sunk(out) == [1, 2, 3, 4, 5], what="the sink's last range")
+
+
+def sunk(out):
+    """What a reader that follows the manifest has seen."""
+    manifest = out / "manifest.json"
+    if not manifest.exists():
+        return []
+    return sorted(
+        json.loads(line)["k"]
+        for file in json.loads(manifest.read_text())["files"]
+        for line in (out / file["path"]).read_text().splitlines()
+    )
 
 
 def complaint_of(application, text):

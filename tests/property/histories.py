@@ -73,6 +73,7 @@ SHARES = {
     "test_key_value_cut_and_resumed_equals_uninterrupted": Share(100, 500),
     "test_the_snapshot_comes_at_one_time_if_it_is_transactional": Share(100, 200),
     "test_each_update_exactly_once_whatever_crashes": Share(120, 1_000),
+    "test_leaders_that_hang_inside_each_other_s_writes": Share(60, 500),
     "test_cut_and_resumed_equals_uninterrupted": Share(80, 400),
     "test_auction_references_are_whole_after_every_step": Share(50, 200),
     "test_counter_against_its_definition": Share(50, 200),

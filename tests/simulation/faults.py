@@ -234,6 +234,9 @@ class SimulatedBlobs:
         self.hazards.boundary("put done")
         return replace(blob, modified_ms=modified_ms)
 
+    def own(self, uri: str, directory: str) -> str | None:
+        return self.files.own(uri, directory)
+
     def settle(self, uris: Iterable[str]) -> None:
         self.hazards.boundary("settle")
         if self.hazards.strikes("blob"):
@@ -291,11 +294,39 @@ class SimulatedFolder:
     hazards: Hazards
 
     def make_directory(self, path: str) -> None:
+        self.hazards.boundary("directory of a sink")
         self.files.make_directory(path)
 
     def read(self, path: str) -> bytes | None:
         self.hazards.boundary("read of a sink")
         return self.files.read(path)
+
+    def list(self, path: str) -> tuple[str, ...]:
+        self.hazards.boundary("list of a sink")
+        return self.files.list(path)
+
+    def exists(self, path: str) -> bool:
+        return self.files.exists(path)
+
+    def link(self, source: str, target: str) -> bool:
+        self.hazards.boundary("link of a sink")
+        if self.hazards.strikes("sink"):
+            if self.hazards.scheduler.rng.random() < 0.5:
+                self.files.link(source, target)
+            raise OSError("no answer")
+        made = self.files.link(source, target)
+        self.hazards.boundary("linked by a sink")
+        return made
+
+    def remove(self, path: str) -> None:
+        self.hazards.boundary("remove of a sink")
+        self.files.remove(path)
+
+    def remove_directory(self, path: str) -> None:
+        self.hazards.boundary("removal of a sink's directory")
+        if self.hazards.strikes("sink"):
+            raise OSError("no answer")
+        self.files.remove_directory(path)
 
     def write(self, path: str, data: bytes) -> None:
         self.hazards.boundary("write of a sink")
@@ -314,6 +345,7 @@ class SimulatedFolder:
         self.hazards.boundary("renamed by a sink")
 
     def sync_directory(self, path: str) -> None:
+        self.hazards.boundary("sync of a sink")
         self.files.sync_directory(path)
 
 

@@ -40,8 +40,6 @@ MAINTENANCE = MaintenanceSettings(
 )
 STARTS_AGAIN = "a change of the catalog happened whose answer was lost"
 """With this a leader ends itself although nobody has taken over."""
-RIVAL_WROTE = "the manifest moved"
-"""With this it starts again after a sink of the leader before it has committed a last range."""
 
 
 class Lost(Exception):
@@ -72,7 +70,6 @@ class World:
     durable: Durable = field(init=False)
     servers: list[Server] = field(default_factory=list)
     over: bool = False
-    last_rival_ns: int = -1
 
     def __post_init__(self) -> None:
         store = self.folder / "metastore.db"
@@ -161,11 +158,10 @@ class World:
         """
         rng = self.scheduler.rng
         while True:
-            began_ns = self.scheduler.now_ns
             server = self.open()
             until = rng.uniform(1, 12) if lifetime_s is None else lifetime_s
             self.scheduler.wait(lambda each=server: self.over or self.has_ended(each), until)
-            if server.fatal and not self._may_start_again(server, began_ns):
+            if server.fatal and STARTS_AGAIN not in server.fatal[0]:
                 self.scheduler.fail(f"I19: nobody has taken over, and yet: {server.fatal}")
             if self.over and not self.has_ended(server):
                 return
@@ -178,17 +174,11 @@ class World:
             else:
                 self.end(server)
 
-    def _may_start_again(self, server: Server, began_ns: int) -> bool:
-        rivals = any(each.process.alive for each in self.servers if each is not server)
-        had_rival = rivals or self.last_rival_ns >= began_ns
-        return STARTS_AGAIN in server.fatal[0] or (had_rival and RIVAL_WROTE in server.fatal[0])
-
     def _outlive(self, server: Server) -> None:
         """The server goes on although another one leads, until it notices or is ended."""
         self.scheduler.note(f"{server.process.name} is replaced and does not know it")
         limit = self.scheduler.rng.uniform(1, 15)
         self.scheduler.wait(lambda: self.has_ended(server), limit)
-        self.last_rival_ns = self.scheduler.now_ns
         self.end(server)
 
     # Clients

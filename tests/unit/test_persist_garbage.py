@@ -92,6 +92,37 @@ def test_a_file_that_is_named_again_is_not_condemned(env):
     assert path_of(uri).exists()
 
 
+def test_a_file_that_another_shard_names_is_not_condemned(env):
+    """Two shards name one file; it goes when neither does."""
+    client = env.lead()
+    first, second = own_shard(client), own_shard(client)
+    part = client.file_part(updates((0, "x", 0, 1)), client.shard_directory(first))
+    client.commit([Append(first, 0, 1, (part,)), Append(second, 0, 1, (part,))])
+    uri = part.body.uri
+    for shard in (first, second):
+        drop(client, shard)
+        assert client.finalize(shard)
+        assert listed(env) == [(uri, False)]
+        transacted(client, lambda conn: garbage.condemn(conn, first, 2**62, 9))
+        transacted(client, lambda conn: garbage.condemn(conn, second, 2**62, 9))
+        if shard == first:
+            assert listed(env) == []
+            assert contents(client, second, 0) == [(0, "x")]
+    assert listed(env) == [(uri, True)]
+
+
+def test_a_file_below_another_shard_is_no_orphan(env):
+    client = env.lead()
+    first, second = own_shard(client), own_shard(client)
+    part = client.file_part(updates((0, "x", 0, 1)), client.staging_directory(first, "w"))
+    client.commit([Append(second, 0, 1, (part,))])
+    drop(client, first)
+    assert client.finalize(first)
+    files = [GarbageFile(part.body.uri.replace("file:///", "file:/"), first, 1, 0)]
+    client.transact(lambda conn: garbage.adopt_orphans(conn, files, NOW_MS))
+    assert listed(env) == []
+
+
 def test_a_condemned_file_cannot_be_named(env):
     client = env.lead()
     shard = own_shard(client)

@@ -39,7 +39,7 @@ from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
-from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
+from slackwater.adapter.transactions import in_block
 from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
 from slackwater.adapter.writing.storage_log import StorageLog
 from slackwater.adapter.writing.writes import Writes
@@ -254,9 +254,7 @@ class Coordinator:
 
         What the block has written went with the coordinator before.
         """
-        session = self._session(body)
-        if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
-            session.transaction = Lost()
+        self._session(body).enter(in_block=body.get("transaction") == "open")
 
     def is_inside_block(self, session_id: str) -> bool:
         """Whether the session is inside a transaction block, failed or not."""
@@ -287,6 +285,7 @@ class Coordinator:
         if session is not None:
             for cursor in session.cursors.values():
                 cursor.close()
+            session.roll_back()
             self._reads.release_block(session)
             for hold in list(session.holds):
                 self._reads.release(hold)
@@ -309,10 +308,11 @@ class Coordinator:
         execution = str(body.get("execution") or id(body))
         cancellation = Cancellation()
         session.running[execution] = cancellation
+        block = session.blocks
         try:
             return action(session, cancellation)
         except Exception:
-            session.transaction = statement_failed(session.transaction)
+            session.fail(block)
             raise
         finally:
             session.running.pop(execution, None)
@@ -334,7 +334,9 @@ class Coordinator:
             session: Session, cancellation: Cancellation
         ) -> tuple[bytes, list[dict[str, str]]]:
             context = Context.from_json(body)
-            result = self._statements.execute(session, context, body["text"], cancellation)
+            result = self._statements.execute(
+                session, context, body["text"], cancellation, body.get("write_id")
+            )
             return result.to_ipc(), session.take_notices()
 
         answer: tuple[bytes, list[dict[str, str]]] = self._running(body, action)
@@ -374,10 +376,12 @@ class Coordinator:
     # Catalog
 
     def _namespaces(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._env.persist.confirm_leadership()
         schemas = sorted(self._env.state.schemas.values(), key=lambda schema: schema.name)
         return {"namespaces": [{"name": s.name, "comment": s.comment} for s in schemas]}
 
     def _list(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._env.persist.confirm_leadership()
         schema = self._env.state.schema(_schema(body["namespace"]))
         items = self._env.state.items_in(schema.name)
         return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
@@ -387,7 +391,11 @@ class Coordinator:
         if len(namespace) != 1:
             return None
         item = self._env.state.find(namespace[0], body["name"])
-        return None if item is None else object_json(item)
+        if item is None:
+            # What is there is found out about when it is bound; what is not is not asked for again.
+            self._env.persist.confirm_leadership()
+            return None
+        return object_json(item)
 
     def _create_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
         self._definitions.objects.create_namespace(

@@ -63,6 +63,8 @@ class Environment:
     clock: Callable[[], int]
     steady_ms: SteadyClock
     ddl: threading.RLock = field(default_factory=threading.RLock)
+    awaited_sinks: dict[GlobalId, Timestamp] = field(default_factory=dict)
+    """The times that somebody waits for to be out; else a sink is in no hurry to say so."""
 
     @property
     def state(self) -> CatalogState:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+
+PLAIN_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._=+-]{0,254}")
+"""What a file may be called that another process has written for us."""
 
 INLINE_LIMIT_BYTES = 2 * 1024 * 1024
 """The most that one inline part may hold."""
@@ -55,6 +59,15 @@ class Blobs(Protocol):
 
         Its name, which is unique, ends in `suffix`. Raises SLACKWATER_NO_SPACE or
         SLACKWATER_STORAGE_UNAVAILABLE, and then leaves nothing that somebody could see.
+        """
+        ...
+
+    def own(self, uri: str, directory: str) -> str | None:
+        """The URI, as this class writes it, of a file that lies directly in the directory.
+
+        `uri` may be written otherwise, as other programs do. None: it leads anywhere else, by its
+        name or by a symbolic link below the location, or is no file. One that does not exist is
+        not told apart.
         """
         ...
 
@@ -152,6 +165,25 @@ class LocalBlobs:
             temporary.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
             raise _storage_error(error, folder) from None
+
+    def own(self, uri: str, directory: str) -> str | None:
+        split = urlsplit(uri)
+        if split.scheme != "file" or split.netloc or split.query or split.fragment:
+            return None
+        given, _, name = unquote(split.path).rpartition("/")
+        folder = local_path(directory)
+        # Hadoop takes dots out of paths. What is written after them is compared as a whole.
+        if PLAIN_NAME.fullmatch(name) is None or os.path.normpath(given) != os.path.normpath(
+            folder
+        ):
+            return None
+        within = os.path.relpath(folder, self.root)
+        if os.path.realpath(folder) != os.path.join(os.path.realpath(self.root), within):
+            return None
+        path = folder / name
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            return None
+        return file_uri(path)
 
     def settle(self, uris: Iterable[str]) -> None:
         files = [local_path(uri) for uri in uris]

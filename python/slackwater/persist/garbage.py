@@ -2,7 +2,7 @@
 
 1. The transaction that replaces or drops parts puts their files on the durable list.
 2. When the longest lease has passed and no older hold is left, a transaction condemns them, unless
-   a part names them again: from then on no commit may.
+   a part of any shard names them: from then on no commit may.
 3. The files are deleted, and with the last one the directory of a write or of a dropped shard.
 4. A transaction takes them off the list.
 
@@ -65,10 +65,21 @@ def unnamed(gone: Iterable[Part], kept: Iterable[Part], now_ms: int) -> tuple[Ga
 
 
 def add(conn: Connection, files: Iterable[GarbageFile]) -> None:
-    """Puts files on the list; those that are on it stay as they are."""
+    """Puts files on the list; those that are on it stay as they are.
+
+    But one that another shard has put there waits anew, for those who read this shard.
+    """
     for chunk in _chunks({file.uri: file for file in files}.values()):
         uris = [file.uri for file in chunk]
-        known = set(conn.scalars(select(garbage.c.uri).where(garbage.c.uri.in_(uris))))
+        statement = select(garbage.c.uri, garbage.c.shard_id).where(garbage.c.uri.in_(uris))
+        known = {row.uri: row.shard_id for row in conn.execute(statement)}
+        for file in chunk:
+            if known.get(file.uri, file.shard_id) != file.shard_id:
+                conn.execute(
+                    update(garbage)
+                    .where(garbage.c.uri == file.uri, garbage.c.replaced_ms < file.replaced_ms)
+                    .values(shard_id=file.shard_id, replaced_ms=file.replaced_ms)
+                )
         rows = [
             {
                 "uri": file.uri,
@@ -125,7 +136,8 @@ def waiting(conn: Connection) -> tuple[tuple[int, int], ...]:
 def condemn(conn: Connection, shard_id: int, until_ms: int, limit: int) -> int:
     """Condemns at most `limit` files of the shard that were replaced at or before `until_ms`.
 
-    Those that a part names are taken off the list instead. Returns how many it dealt with.
+    Those that a part of any shard names are taken off the list instead. Returns how many it dealt
+    with.
     """
     chosen = conn.scalars(
         select(garbage.c.uri)
@@ -138,11 +150,7 @@ def condemn(conn: Connection, shard_id: int, until_ms: int, limit: int) -> int:
         .limit(limit)
     ).all()
     for chunk in _chunks(chosen):
-        named = set(
-            conn.scalars(
-                select(parts.c.uri).where(parts.c.shard_id == shard_id, parts.c.uri.in_(chunk))
-            )
-        )
+        named = set(conn.scalars(select(parts.c.uri).where(parts.c.uri.in_(chunk))))
         if named:
             conn.execute(delete(garbage).where(garbage.c.uri.in_(sorted(named))))
         rest = [uri for uri in chunk if uri not in named]
@@ -193,7 +201,7 @@ def condemnable_until(
 
 
 def adopt_orphans(conn: Connection, listed: Iterable[GarbageFile], now_ms: int) -> None:
-    """Puts those of the listed files on the list, as of `now_ms`, that no part of theirs names.
+    """Puts those of the listed files on the list, as of `now_ms`, that no part names.
 
     The caller has chosen files that are older than `ORPHAN_AGE_MS`.
     """
@@ -203,16 +211,23 @@ def adopt_orphans(conn: Connection, listed: Iterable[GarbageFile], now_ms: int) 
     for shard_id, files in by_shard.items():
         named = _named(conn, shard_id)
         orphans = [file for file in files if _name_of_data(file.uri) not in named]
+        if orphans:
+            # Few, so that the names of all shards are read seldom.
+            elsewhere = _named(conn, None)
+            orphans = [file for file in orphans if _name_of_data(file.uri) not in elsewhere]
         add(conn, [replace(file, replaced_ms=now_ms) for file in orphans])
 
 
-def _named(conn: Connection, shard_id: int) -> frozenset[str]:
-    """The last components of the names of all files of the shard that are on record.
+def _named(conn: Connection, shard_id: int | None) -> frozenset[str]:
+    """The last components of the names of all files that are on record, of a shard or of all.
 
     They are unique, and unlike whole URIs each program writes them in the same way.
     """
-    of_parts = select(parts.c.uri).where(parts.c.shard_id == shard_id, parts.c.uri.is_not(None))
-    of_garbage = select(garbage.c.uri).where(garbage.c.shard_id == shard_id)
+    of_parts = select(parts.c.uri).where(parts.c.uri.is_not(None))
+    of_garbage = select(garbage.c.uri)
+    if shard_id is not None:
+        of_parts = of_parts.where(parts.c.shard_id == shard_id)
+        of_garbage = of_garbage.where(garbage.c.shard_id == shard_id)
     return frozenset(_name(uri) for uri in (*conn.scalars(of_parts), *conn.scalars(of_garbage)))
 
 

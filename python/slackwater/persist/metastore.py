@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -221,36 +221,52 @@ def transaction(
     """Runs `body` in one transaction and returns what it returned.
 
     When the metastore is gone the whole transaction is tried again, so `body` may run more than
-    once, but it takes effect once at most. A commit whose answer was lost is resolved by
-    `committed`, asked in a new transaction; without it the body is taken to be repeatable.
-    Raises SLACKWATER_METASTORE_UNAVAILABLE when nothing was written, `OutcomeUnknown` when that
-    cannot be found out, SLACKWATER_NO_SPACE, and whatever `body` raises.
+    once, but it takes effect once at most. A commit that raised anything may have happened all the
+    same; `committed`, asked in a new transaction, tells. Without it the body is taken to be
+    repeatable. Raises SLACKWATER_METASTORE_UNAVAILABLE and SLACKWATER_NO_SPACE when nothing was
+    written, `OutcomeUnknown` when that cannot be found out, and whatever `body` raises.
     """
     started = patience.monotonic()
     pause_ms = patience.first_pause_ms
-    lost: list[T] = []
+    unsettled: _Unsettled[T] | None = None
     while True:
         attempt: list[T] = []
         try:
-            if lost and committed is not None:
+            if unsettled is not None and committed is not None:
                 if _once(engine, committed, read_only=False, attempt=[]):
-                    return lost[0]
-                lost.clear()
+                    return unsettled.result
+                cause, unsettled = unsettled.cause, None
+                _raise_if_final(engine, cause)
             return _once(engine, body, read_only=read_only, attempt=attempt)
         except DBAPIError as error:
-            if _disk_is_full(error):
-                raise user_error(
-                    "SLACKWATER_NO_SPACE", what="the metastore", path=_place(engine)
-                ) from None
-            if not _is_gone(error):
-                raise
             if attempt and committed is not None:
-                lost = attempt
+                unsettled = _Unsettled(attempt[0], error)
+            elif unsettled is None:
+                _raise_if_final(engine, error)
+            # Why a look-up failed does not matter: until one answers, the outcome is not known.
             waited_ms = (patience.monotonic() - started) * 1000
             if waited_ms >= patience.wait_ms:
-                raise _unavailable(engine, error, waited_ms, unknown=bool(lost)) from None
+                raise _unavailable(
+                    engine, error, waited_ms, unknown=unsettled is not None
+                ) from None
         patience.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))
         pause_ms = min(2 * pause_ms, patience.longest_pause_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsettled(Generic[T]):
+    """A commit that was sent and has failed by `cause`; it may have happened with `result`."""
+
+    result: T
+    cause: DBAPIError
+
+
+def _raise_if_final(engine: Engine, error: DBAPIError) -> None:
+    """Raises for a failure that waiting does not help with. Nothing was written."""
+    if _disk_is_full(error):
+        raise user_error("SLACKWATER_NO_SPACE", what="the metastore", path=_place(engine)) from None
+    if not _is_gone(error):
+        raise error
 
 
 def _once(

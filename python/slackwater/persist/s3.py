@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from slackwater.persist.blobs import Blob
+from slackwater.persist.blobs import PLAIN_NAME, Blob
 from slackwater.repr.errors import SlackwaterError, user_error
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -112,6 +112,11 @@ class S3Blobs:
         except OSError as error:
             raise self._unavailable(directory, error) from None
         return Blob(uri, whole.tell(), time.time_ns() // 1_000_000)
+
+    def own(self, uri: str, directory: str) -> str | None:
+        folder, _, name = _key(uri).rpartition("/")
+        is_own = "://" in uri and folder == _key(directory) and PLAIN_NAME.fullmatch(name)
+        return f"{directory}/{name}" if is_own else None
 
     def settle(self, uris: Iterable[str]) -> None:
         """An object that is complete is durable."""

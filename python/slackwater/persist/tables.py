@@ -11,6 +11,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 from slackwater.persist.metastore import metadata
@@ -44,6 +45,13 @@ parts = Table(
     Column("max_time", BigInteger, nullable=False),
     Column("has_retractions", Boolean, nullable=False),
     Index("parts_by_shard", "shard_id"),
+    # A file that a part of any shard names is no garbage. Inline parts are not in it.
+    Index(
+        "parts_by_uri",
+        "uri",
+        sqlite_where=text("uri IS NOT NULL"),
+        postgresql_where=text("uri IS NOT NULL"),
+    ),
 )
 
 writes = Table(

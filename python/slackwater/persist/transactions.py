@@ -59,6 +59,10 @@ class Transactions:
         """See `PersistClient.query`."""
         return query(self._engine, body, patience=self._patience)
 
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
     def confirm_leadership(self) -> None:
         """See `PersistClient.confirm_leadership`."""
         statement = select(environment.c.epoch)

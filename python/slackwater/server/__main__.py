@@ -45,7 +45,7 @@ class Settings:
         """Raises SLACKWATER_INVALID_OPTION, _UNSUPPORTED and _METASTORE_REQUIRED."""
         text = os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
         location = parse_location(text, os.environ)
-        metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"))
+        metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"), os.environ)
         return Settings(location, metastore, os.environ.get("SLACKWATER_APPLICATION", "unknown"))
 
     @property
@@ -61,7 +61,7 @@ def main() -> int:
         os.setsid()
     try:
         settings = Settings.from_environment()
-        settings.location.local.mkdir(parents=True, exist_ok=True)
+        settings.location.local.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = settings.location.local / "log" / "coordinator.jsonl"
         _log_to(log)
         return _lead_or_join(settings, log, answers)
@@ -227,7 +227,6 @@ def _serve(
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
 
     async def run() -> None:
-        await app.state.widen()
         await server.serve(sockets=[listener])
 
     serving = threading.Thread(target=lambda: asyncio.run(run()), name="http", daemon=True)

@@ -1,22 +1,17 @@
 """The FILES sink: one numbered set of files for each committed range of time.
 
-The data files of a range are written and synced first, then ``manifest.json`` is replaced
-atomically; that replacement is the commit. The manifest is the only authority: files that it does
-not name are left over from an attempt that did not commit, and are overwritten when the same
-range is written again. A reader that follows the manifest sees each update exactly once.
+Here a range of updates becomes messages; `slackwater.storage.sink_folder` says how they are
+committed. A reader that follows ``manifest.json`` sees each update exactly once.
 
 Source: spec coordinator 6.5, surface 4.1.
 """
 
 from __future__ import annotations
 
-import errno
 import io
-import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,68 +23,20 @@ from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 from slackwater.storage.json_lines import json_lines
+from slackwater.storage.sink_folder import (
+    Claim,
+    DataFile,
+    FileSystem,
+    LocalFileSystem,
+    SinkFolder,
+    read_manifest,
+    refusals,
+)
 from slackwater.storage.updates import changes_by_key
 
 Envelope = Literal["DIFF", "UPSERT", "DEBEZIUM"]
 
-MANIFEST = "manifest.json"
 ROWS_PER_FILE = 500_000
-IDLE_MANIFEST_MS = 1000
-"""An empty range moves the frontier in the manifest at most this often."""
-
-
-class FileSystem(Protocol):
-    """The file operations of a sink; each may raise OSError."""
-
-    def make_directory(self, path: str) -> None:
-        """Creates the directory and its parents; one that exists is fine."""
-        ...
-
-    def read(self, path: str) -> bytes | None:
-        """The contents, or None when there is no such file."""
-        ...
-
-    def write(self, path: str, data: bytes) -> None:
-        """Creates or overwrites the file; its contents are durable on return."""
-        ...
-
-    def replace(self, source: str, target: str) -> None:
-        """Renames atomically, over `target` if it exists."""
-        ...
-
-    def sync_directory(self, path: str) -> None:
-        """Makes the names in a directory durable."""
-        ...
-
-
-class LocalFileSystem:
-    """The operating system's files."""
-
-    def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
-
-    def read(self, path: str) -> bytes | None:
-        try:
-            with open(path, "rb") as handle:
-                return handle.read()
-        except FileNotFoundError:
-            return None
-
-    def write(self, path: str, data: bytes) -> None:
-        with open(path, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-
-    def replace(self, source: str, target: str) -> None:
-        os.replace(source, target)
-
-    def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +90,8 @@ def claim_location(
     SLACKWATER_SINK_LOCATION_UNWRITABLE.
     """
     file_system: FileSystem = LocalFileSystem() if files is None else files
-    _read_manifest(file_system, config, sink_id)
-    with _Refusals(config.path):
+    with refusals(config.path):
+        read_manifest(config.path, sink_id, file_system)
         file_system.make_directory(config.path)
 
 
@@ -152,50 +99,42 @@ class FilesSink:
     """An open sink. One writer at a time."""
 
     def __init__(
-        self,
-        config: SinkConfig,
-        sink_id: GlobalId,
-        desc: RelationDesc,
-        object_name: str,
-        manifest: Mapping[str, Any] | None,
-        files: FileSystem,
-        clock: Callable[[], int],
+        self, config: SinkConfig, desc: RelationDesc, object_name: str, folder: SinkFolder
     ) -> None:
         self._config = config
-        self._sink_id = sink_id
         self._desc = desc
         self._object_name = object_name
-        self._file_system = files
-        self._clock = clock
-        self._uncertain = False
-        self._continue_from(manifest)
-        self._manifest_ms: int | None = None
+        self._folder = folder
+        self._reached = folder.frontier
         self._statistics = SinkStatistics()
-
-    def _continue_from(self, manifest: Mapping[str, Any] | None) -> None:
-        self._files: list[dict[str, Any]] = [] if manifest is None else list(manifest["files"])
-        self._durable = None if manifest is None else Frontier(manifest["frontier"])
-        self._reached = self._durable
 
     @staticmethod
     def open(
         config: SinkConfig,
-        sink_id: GlobalId,
+        claim: Claim,
         desc: RelationDesc,
         object_name: str,
         *,
         clock: Callable[[], int],
+        progress: Frontier | None = None,
         files: FileSystem | None = None,
     ) -> FilesSink:
-        """Reads what the sink has committed so far.
+        """Keeps earlier writers out, and reads what the sink has committed so far.
 
-        Raises SLACKWATER_SINK_LOCATION_IN_USE when the location belongs to another sink,
-        SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_SINK_KEY.
+        `progress` is how far it has been reported to be, None if it was not. Raises
+        SLACKWATER_SINK_LOCATION_IN_USE when the location belongs to another sink,
+        SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_SINK_KEY, and `Fenced`.
         """
         check_config(config, desc, object_name)
-        file_system: FileSystem = LocalFileSystem() if files is None else files
-        manifest = _read_manifest(file_system, config, sink_id)
-        return FilesSink(config, sink_id, desc, object_name, manifest, file_system, clock)
+        folder = SinkFolder.open(
+            config.path,
+            config.envelope,
+            claim,
+            files=LocalFileSystem() if files is None else files,
+            clock=clock,
+            progress=progress,
+        )
+        return FilesSink(config, desc, object_name, folder)
 
     @property
     def frontier(self) -> Frontier | None:
@@ -203,7 +142,7 @@ class FilesSink:
 
         The hold on the input must not pass it, because a restart continues from here.
         """
-        return self._durable
+        return self._folder.frontier
 
     @property
     def statistics(self) -> SinkStatistics:
@@ -216,45 +155,49 @@ class FilesSink:
         begins at its as-of, and its updates at or before that time are the snapshot, which goes out
         with the as-of as its time. What is out already
         (below `frontier`) is left out, so a range may be repeated in any form after a crash. An
-        empty range becomes durable later, with `flush` or another range.
+        empty range becomes durable later, with `tell`, `flush` or another range.
 
         Raises SLACKWATER_SINK_KEY when two rows have one key (nothing of the range is written),
-        SLACKWATER_NO_SPACE, SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_SINK_LOCATION_IN_USE.
-        FatalError when the range leaves a gap.
+        SLACKWATER_NO_SPACE, SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_SINK_LOCATION_IN_USE,
+        and `Fenced`. FatalError when the range leaves a gap.
         """
-        if self._uncertain:
-            self._settle()
+        tables = list(updates)
+        while not self._write(lower, upper, tables):
+            # Somebody has committed a range meanwhile; what is left begins where it ended.
+            found = self._folder.frontier
+            self._reached = (
+                found if self._reached is None or found is None else max(self._reached, found)
+            )
+
+    def _write(self, lower: Frontier, upper: Frontier, updates: Sequence[pa.Table]) -> bool:
         begins = self._reached is None
         reached = lower if self._reached is None else self._reached
         if lower > reached:
-            raise FatalError(f"{self._sink_id}: a range from {lower} leaves a gap at {reached}")
+            raise FatalError(f"{self._object_name}: a range from {lower} leaves a gap at {reached}")
         if upper <= reached and not begins:
-            return
+            return True
         first = reached.value + (1 if begins and not self._config.snapshot else 0)
         least = reached.value if begins else 0
         rows = consolidate(self._within(updates, least, first, upper.value))
-        if len(rows):
-            self._commit(reached, upper, self._enveloped(rows))
-        else:
-            self._reached = upper
-            now_ms = self._clock()
-            if self._manifest_ms is None or now_ms - self._manifest_ms >= IDLE_MANIFEST_MS:
-                self._publish(upper, [])
+        if len(rows) and not self._commit(reached, upper, self._enveloped(rows)):
+            return False
+        self._reached = upper
+        self._folder.tell(upper, now=begins)
+        return True
 
-    def _settle(self) -> None:
-        """After an error around the commit: finds out whether it happened."""
-        self._continue_from(_read_manifest(self._file_system, self._config, self._sink_id))
-        if self._durable is not None:
-            with _Refusals(self._config.path):
-                self._file_system.sync_directory(self._config.path)
-        self._uncertain = False
+    def tell(self) -> None:
+        """Lets readers know how far the sink is, when it is time. Raises what `write` raises."""
+        if self._reached is not None:
+            self._folder.tell(self._reached)
 
     def flush(self) -> None:
         """Makes the frontier of empty ranges durable. Raises what `write` raises."""
-        if self._uncertain:
-            self._settle()
-        if self._reached is not None and self._reached != self._durable:
-            self._publish(self._reached, [])
+        if self._reached is not None:
+            self._folder.tell(self._reached, now=True)
+
+    def close(self) -> None:
+        """Ends this writer. What it has committed stays."""
+        self._folder.close()
 
     def _within(self, updates: Iterable[pa.Table], least: int, first: int, end: int) -> pa.Table:
         """The updates with first <= time < end, by time; times below `least` are raised to it."""
@@ -312,118 +255,25 @@ class FilesSink:
             reason=f"there is more than one row with {values} at {row[TIME_COLUMN]}",
         )
 
-    def _commit(self, lower: Frontier, upper: Frontier, messages: pa.Table) -> None:
-        entries: list[dict[str, Any]] = []
-        size = 0
+    def _commit(self, lower: Frontier, upper: Frontier, messages: pa.Table) -> bool:
+        """False: somebody else has committed a range from there."""
         suffix = "parquet" if self._config.format == "PARQUET" else "jsonl"
-        with _Refusals(self._config.path):
-            self._file_system.make_directory(self._config.path)
-            for number, start in enumerate(range(0, len(messages), ROWS_PER_FILE)):
-                piece = messages.slice(start, ROWS_PER_FILE)
-                name = f"{upper.value:020d}-{number}.{suffix}"
-                data = _parquet(piece) if suffix == "parquet" else json_lines(piece)
-                self._file_system.write(os.path.join(self._config.path, name), data)
-                size += len(data)
-                entries.append(
-                    {
-                        "path": name,
-                        "lower": lower.value,
-                        "upper": upper.value,
-                        "rows": len(piece),
-                    }
-                )
-            self._file_system.sync_directory(self._config.path)
-        staged = self._statistics
-        self._publish(upper, entries)
+        files = []
+        for start in range(0, len(messages), ROWS_PER_FILE):
+            piece = messages.slice(start, ROWS_PER_FILE)
+            data = _parquet(piece) if suffix == "parquet" else json_lines(piece)
+            files.append(DataFile(data, len(piece), suffix))
+        if not self._folder.commit(lower, upper, files):
+            return False
+        size = sum(len(file.data) for file in files)
+        before = self._statistics
         self._statistics = SinkStatistics(
-            staged.messages_staged + len(messages),
-            staged.messages_committed + len(messages),
-            staged.bytes_staged + size,
-            staged.bytes_committed + size,
+            before.messages_staged + len(messages),
+            before.messages_committed + len(messages),
+            before.bytes_staged + size,
+            before.bytes_committed + size,
         )
-
-    def _publish(self, upper: Frontier, entries: list[dict[str, Any]]) -> None:
-        """Replaces the manifest: the commit."""
-        path = os.path.join(self._config.path, MANIFEST)
-        files = [*self._files, *entries]
-        manifest = {
-            "sink": self._sink_id,
-            "envelope": self._config.envelope,
-            "frontier": upper.value,
-            "files": files,
-        }
-        with _Refusals(self._config.path):
-            self._file_system.make_directory(self._config.path)
-            self._check_unchanged()
-            temporary = path + ".tmp"
-            self._file_system.write(temporary, json.dumps(manifest).encode())
-            self._uncertain = True
-            self._file_system.replace(temporary, path)
-            self._file_system.sync_directory(self._config.path)
-        self._files = files
-        self._durable = self._reached = upper
-        self._uncertain = False
-        self._manifest_ms = self._clock()
-
-    def _check_unchanged(self) -> None:
-        """Another writer of this sink (a coordinator that was fenced) must not be overwritten."""
-        manifest = _read_manifest(self._file_system, self._config, self._sink_id)
-        found = None if manifest is None else manifest["frontier"]
-        known = None if self._durable is None else self._durable.value
-        if found != known:
-            raise FatalError(f"{self._sink_id}: the manifest moved from {known} to {found}")
-
-
-def _read_manifest(
-    files: FileSystem, config: SinkConfig, sink_id: GlobalId
-) -> dict[str, Any] | None:
-    """What the sink has committed; None if nothing."""
-    with _Refusals(config.path):
-        data = files.read(os.path.join(config.path, MANIFEST))
-    return None if data is None else _decode(data, config, sink_id)
-
-
-def _decode(data: bytes, config: SinkConfig, sink_id: GlobalId) -> dict[str, Any]:
-    try:
-        manifest = json.loads(data)
-        owner = str(manifest["sink"])
-        int(manifest["frontier"])
-        list(manifest["files"])
-    except (ValueError, KeyError, TypeError):
-        raise user_error(
-            "SLACKWATER_SINK_LOCATION_UNWRITABLE",
-            path=config.path,
-            reason=f"its {MANIFEST} is not a sink's",
-        ) from None
-    if owner != sink_id:
-        raise user_error("SLACKWATER_SINK_LOCATION_IN_USE", path=config.path, sink=owner)
-    decoded: dict[str, Any] = manifest
-    return decoded
-
-
-class _Refusals:
-    """Turns the operating system's errors below a path into ours."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, OSError):
-            return
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise user_error(
-                "SLACKWATER_NO_SPACE", what="the files of a sink", path=self._path
-            ) from None
-        raise user_error(
-            "SLACKWATER_SINK_LOCATION_UNWRITABLE",
-            path=self._path,
-            reason=error.strerror or str(error),
-        ) from None
+        return True
 
 
 def _named(columns: Sequence[Any], names: Sequence[str]) -> pa.Table:

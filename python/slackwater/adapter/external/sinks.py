@@ -19,6 +19,7 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
+from slackwater.storage.sink_folder import Claim
 
 PROGRESS = RelationDesc.of(frontier="long")
 """The columns of a sink's progress shard, which has no rows: its upper is the sink's frontier."""
@@ -131,17 +132,32 @@ class SinkRunner:
         if source.desc is None:
             raise FatalError(f"the sink {item.id} reads {source.id}, which has no columns")
         running.sink = FilesSink.open(
-            sink_config(item), item.id, source.desc, item.full_name, clock=self._env.clock
+            sink_config(item),
+            Claim(item.id, self._env.persist.epoch, self._env.persist.confirm_leadership),
+            source.desc,
+            item.full_name,
+            clock=self._env.clock,
+            progress=self._progress(item, as_of),
         )
         reached = running.sink.frontier
         # The export holds its input, also while it fails, one step behind what it has reported.
-        feed = CollectionFeed(self._env, source, as_of, None)
+        feed = CollectionFeed(self._env, source, None)
         while not running.stop.flag.is_set():
             reached = self._step(running.sink, feed, as_of, reached, running.stop)
+            if self._is_awaited(item, running.sink):
+                running.sink.flush()
             self._record(item, running.sink)
             if running.error is not None:
                 running.error = None
                 running.changed_ms = self._env.now()
+        running.sink.close()
+
+    def _progress(self, item: CatalogItem, as_of: Timestamp) -> Frontier | None:
+        """What the sink has reported; None as long as it has reported nothing."""
+        if item.progress_shard is None:
+            return None
+        upper = self._env.persist.upper(item.progress_shard)
+        return Frontier(upper) if upper > as_of else None
 
     def _record(self, item: CatalogItem, sink: FilesSink) -> None:
         """Makes known, durably, what is out: from then on it need not be readable any more.
@@ -172,7 +188,7 @@ class SinkRunner:
         """Writes what has become complete; returns how far the sink is then."""
         seen = as_of if reached is None else reached.value
         if not self._env.watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, stop):
-            sink.flush()
+            sink.tell()
             return reached
         upper = feed.frontier()
         if reached is None:
@@ -184,3 +200,8 @@ class SinkRunner:
                 reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
             )
         return upper
+
+    def _is_awaited(self, item: CatalogItem, sink: FilesSink) -> bool:
+        """Whether somebody waits for a time that is out, and not on record yet."""
+        awaited = self._env.awaited_sinks.get(item.id)
+        return awaited is not None and (sink.frontier is None or sink.frontier.value <= awaited)

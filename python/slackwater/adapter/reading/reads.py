@@ -34,8 +34,8 @@ from slackwater.adapter.time.selection import (
 )
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import (
-    check_outside_block,
     check_read,
+    check_write_outside_block,
     in_block,
     read_time,
     record_read,
@@ -91,7 +91,7 @@ class Reads:
         what `refuse_older_plan` raises.
         """
         if write_target is not None:
-            check_outside_block(session.transaction, "A write that reads relations")
+            check_write_outside_block(session.transaction, "A write that reads relations")
         free = as_of is None and not any(relation.get("as_of") for relation in relations)
         for _ in range(ATTEMPTS - 1):
             try:
@@ -120,7 +120,9 @@ class Reads:
             self._hold(opened, items, own)
             inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
-            timestamp = self._statement_time(session, shared, common, write_target)
+            with session.lock:
+                # Two reads of a block, at once, must not choose a time each.
+                timestamp = self._statement_time(session, shared, common, write_target)
             times = [
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
@@ -167,9 +169,10 @@ class Reads:
 
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
-        if session.block_hold is not None:
-            self._env.storage.release(session.block_hold)
-            session.block_hold = None
+        with session.lock:
+            hold, session.block_hold = session.block_hold, None
+        if hold is not None:
+            self._env.storage.release(hold)
 
     def determination(
         self,

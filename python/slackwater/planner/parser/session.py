@@ -112,8 +112,8 @@ def read_set(cursor: Cursor) -> SetVariable | ShowVariable | None:
     if cursor.looking_at("TRANSACTION", "ISOLATION") or cursor.looking_at("TRANSACTION", "READ"):
         raise cursor.unsupported(
             "SET TRANSACTION",
-            "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL ... is for the whole "
-            "session.",
+            "Say it of a block with BEGIN ISOLATION LEVEL ..., of the session with SET SESSION "
+            "CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL ...",
             at,
         )
     if cursor.accept("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):

@@ -112,11 +112,14 @@ class ExternalDefinitions:
             return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
 
         timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
-        if not self._env.watch.wait_until(
-            lambda: out().value > time,
-            timeout_s or 10.0**9,
-            Cancellation(),
-        ):
+        self._env.awaited_sinks[sink.id] = time
+        try:
+            is_out = self._env.watch.wait_until(
+                lambda: out().value > time, timeout_s or 10.0**9, Cancellation()
+            )
+        finally:
+            self._env.awaited_sinks.pop(sink.id, None)
+        if not is_out:
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=sink.full_name,

@@ -10,6 +10,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
@@ -31,6 +32,7 @@ import org.apache.spark.sql.slackwater.protocol.{
 final class CoordinatorHandle private (
     override val location: String,
     metastore: Option[String],
+    secrets: Map[String, String],
     python: Option[String],
     context: SparkContext
 ) extends Coordinator
@@ -121,9 +123,13 @@ final class CoordinatorHandle private (
   private def send(path: String, body: ObjectNode): HttpResponse[Array[Byte]] = {
     var response: Option[HttpResponse[Array[Byte]]] = None
     var attempt = 0
+    // From then on it may have had its effect, whoever is asked again.
+    var sent = false
     while (response.isEmpty) {
       attempt += 1
-      val at = running()
+      val at =
+        try running()
+        catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
         val found = http.send(request(at, path, body, None), receiving)
         noteBlock(body, found)
@@ -132,15 +138,17 @@ final class CoordinatorHandle private (
       } catch {
         case _: ConnectException | _: HttpConnectTimeoutException =>
           lost(at)
-          if (attempt == attempts) throw unavailable("nobody listens at its address")
+          if (attempt == attempts) {
+            throw if (sent && commits(body)) interrupted(body)
+            else unavailable("nobody listens at its address")
+          }
         case failure: IOException =>
           settle(at)
-          if (!repeatable(path) && !rollsBack(body)) {
-            // Whatever came of a COMMIT, the block is over.
-            if (commits(body)) openBlocks.remove(body.path("session").asText)
-            throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+          sent = true
+          if (!repeatable(path) && !rollsBack(body) && !commits(body)) throw interrupted(body)
+          if (attempt == attempts) {
+            throw if (commits(body)) interrupted(body) else unavailable(describe(failure))
           }
-          if (attempt == attempts) throw unavailable(describe(failure))
         case _: InterruptedException =>
           cancel(at, body)
           Thread.currentThread().interrupt()
@@ -156,9 +164,9 @@ final class CoordinatorHandle private (
       body: ObjectNode,
       limit: Option[Duration]
   ): HttpRequest = {
-    val session = body.path("session").asText
-    if (openBlocks.contains(session)) body.put("transaction", "open")
-    else body.remove("transaction")
+    // A COMMIT that is asked for again is still about the block that was open then.
+    if (openBlocks.contains(body.path("session").asText)) body.put("transaction", "open")
+    else if (!commits(body)) body.remove("transaction")
     val builder = HttpRequest
       .newBuilder(URI.create(at.address + path))
       .header("Authorization", s"Bearer ${at.token}")
@@ -200,7 +208,7 @@ final class CoordinatorHandle private (
   private def launch(): Launch = Launch(
     location,
     metastore,
-    ObjectStore.prepare(context, location),
+    ObjectStore.prepare(context, location) ++ secrets,
     python,
     applicationId,
     gateway.getListeningPort,
@@ -238,6 +246,12 @@ final class CoordinatorHandle private (
     }
   }
 
+  /** Nobody knows what came of it. Whatever came of a COMMIT, the block is over. */
+  private def interrupted(body: ObjectNode): Throwable = {
+    if (commits(body)) openBlocks.remove(body.path("session").asText)
+    Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+  }
+
   private def unavailable(reason: String): SlackwaterAnalysisException =
     Errors.user("SLACKWATER_COORDINATOR_UNAVAILABLE", "location" -> location, "reason" -> reason)
 
@@ -251,7 +265,7 @@ object CoordinatorHandle extends Logging {
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 
-  /** Rolling back twice is rolling back once. */
+  /** Rolling back twice is rolling back once. A COMMIT has an id, by which it is known again. */
   private def rollsBack(body: ObjectNode): Boolean = Set("ROLLBACK", "ABORT")(firstWord(body))
 
   private def commits(body: ObjectNode): Boolean = firstWord(body) == "COMMIT"
@@ -277,8 +291,12 @@ object CoordinatorHandle extends Logging {
   // One coordinator for each environment in a driver, whatever class or session asks first.
   private val handles = new ConcurrentHashMap[Key, CoordinatorHandle]()
 
-  /** The handle for the environment that `setting` names. */
-  def of(context: SparkContext, setting: String => Option[String]): CoordinatorHandle = {
+  /** The handle for the environment of the application.
+    *
+    * What a session sets does not count: who may only run SQL would name a program to be run.
+    */
+  def of(context: SparkContext): CoordinatorHandle = {
+    val setting = context.getConf.getOption(_)
     val location = absolute(
       setting("spark.slackwater.location").getOrElse("slackwater-environment")
     )
@@ -288,7 +306,13 @@ object CoordinatorHandle extends Logging {
       key,
       _ => {
         endWith(context)
-        new CoordinatorHandle(location, metastore, setting("spark.slackwater.python"), context)
+        new CoordinatorHandle(
+          location,
+          metastore,
+          metastorePassword(setting),
+          setting("spark.slackwater.python"),
+          context
+        )
       }
     )
   }
@@ -296,6 +320,13 @@ object CoordinatorHandle extends Logging {
   /** Whether the session has called any coordinator. */
   private[process] def isKnown(session: String): Boolean =
     handles.values.asScala.exists(_.knows(session))
+
+  /** Spark hides the values of keys with this word, in its UI and in the event log. */
+  private def metastorePassword(setting: String => Option[String]): Map[String, String] =
+    Seq(
+      "spark.slackwater.metastore.password" -> "SLACKWATER_METASTORE_PASSWORD",
+      "spark.slackwater.metastore.passwordFile" -> "SLACKWATER_METASTORE_PASSWORD_FILE"
+    ).flatMap { case (key, variable) => setting(key).map(variable -> _) }.toMap
 
   private def absolute(location: String): String =
     if (location.matches("[A-Za-z][A-Za-z0-9+.-]+:.*")) location

@@ -57,7 +57,7 @@ object Sessions {
         "advice" -> s"Set $enabledKey to true."
       )
     }
-    val handle = CoordinatorHandle.of(of(session).sparkContext, setting(session, _))
+    val handle = CoordinatorHandle.of(of(session).sparkContext)
     watch(of(session), handle)
     handle
   }
@@ -82,9 +82,6 @@ object Sessions {
 
   private def catalogs(session: SparkSession): CatalogManager =
     of(session).sessionState.catalogManager
-
-  private def setting(session: SparkSession, key: String): Option[String] =
-    Option(conf(session).getConfString(key, null))
 
   /** Spark tells nobody that a session has ended: it has when nothing refers to it any more. */
   private def watch(session: classic.SparkSession, handle: CoordinatorHandle): Unit = {
