@@ -36,5 +36,7 @@ object Activation {
     SparkContext.getActive.foreach(_.conf.setIfMissing(catalogKey, catalogClass))
 
   private def isEnabled: Boolean =
-    SparkContext.getActive.forall(_.conf.getBoolean("spark.slackwater.enabled", defaultValue = true))
+    SparkContext.getActive.forall(
+      _.conf.getBoolean("spark.slackwater.enabled", defaultValue = true)
+    )
 }

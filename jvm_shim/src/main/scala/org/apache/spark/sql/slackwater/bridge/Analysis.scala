@@ -50,7 +50,10 @@ private[slackwater] object Analysis {
   }
 
   /** Every node, and whether the query itself has it: what is below a view of ours belongs to that. */
-  private def walk(plan: LogicalPlan, named: Boolean)(visit: (LogicalPlan, Boolean) => Unit): Unit = {
+  private def walk(
+      plan: LogicalPlan,
+      named: Boolean
+  )(visit: (LogicalPlan, Boolean) => Unit): Unit = {
     visit(plan, named)
     val below = named && OurView.unapply(plan).isEmpty
     (plan.children ++ plan.subqueries).foreach(walk(_, below)(visit))

@@ -21,17 +21,17 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
     Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase)) && {
       val words = Words(withoutSemicolons(Lexer.tokens(text)))
       words.first match {
-        case "CREATE"          => create(words.drop(1))
-        case "DROP"            => drop(words.drop(1))
-        case "ALTER"           => alter(words.drop(1))
-        case "SHOW"            => show(words.drop(1))
-        case "SET"             => set(words.drop(1))
-        case "RESET"           => variable(words.drop(1))
-        case "EXPLAIN"         => explain(words.drop(1))
-        case "COMMENT"         => comment(words.drop(1))
-        case "DECLARE"         => words.at(2) == "CURSOR"
-        case "SUBSCRIBE"       => words.size > 1
-        case "FETCH" | "CLOSE" => words.size > 1
+        case "CREATE"                                            => create(words.drop(1))
+        case "DROP"                                              => drop(words.drop(1))
+        case "ALTER"                                             => alter(words.drop(1))
+        case "SHOW"                                              => show(words.drop(1))
+        case "SET"                                               => set(words.drop(1))
+        case "RESET"                                             => variable(words.drop(1))
+        case "EXPLAIN"                                           => explain(words.drop(1))
+        case "COMMENT"                                           => comment(words.drop(1))
+        case "DECLARE"                                           => words.at(2) == "CURSOR"
+        case "SUBSCRIBE"                                         => words.size > 1
+        case "FETCH" | "CLOSE"                                   => words.size > 1
         case "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "ABORT" => transaction(words)
         case _                                                   => false
       }
@@ -44,10 +44,10 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
         rest.at(1) == "VIEW" && isOurs(rest.drop(2).skip("IF", "NOT", "EXISTS"))
       case "SOURCE" | "SINK" | "CLUSTER" | "CONNECTION" | "SECRET" => rest.size > 1
       case "DEFAULT"                                               => rest.at(1) == "INDEX"
-      case "INDEX" => isOurs(rest.after("ON").skip("TABLE"))
+      case "INDEX"    => isOurs(rest.after("ON").skip("TABLE"))
       case "TABLE"    => createTable(rest.drop(1).skip("IF", "NOT", "EXISTS"))
       case "FUNCTION" => isOurs(rest.drop(1).skip("IF", "NOT", "EXISTS"))
-      case _       => false
+      case _          => false
     }
   }
 
@@ -111,9 +111,9 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
 
   private def set(words: Words): Boolean = words.first match {
     case "SESSION" if words.at(1) == "CHARACTERISTICS" => true
-    case "SESSION" | "LOCAL" => setsVariable(words.drop(1))
-    case "TRANSACTION"       => Set("ISOLATION", "READ")(words.at(1))
-    case _                   => setsVariable(words)
+    case "SESSION" | "LOCAL"                           => setsVariable(words.drop(1))
+    case "TRANSACTION"                                 => Set("ISOLATION", "READ")(words.at(1))
+    case _                                             => setsVariable(words)
   }
 
   private def setsVariable(words: Words): Boolean = variable(words) && {

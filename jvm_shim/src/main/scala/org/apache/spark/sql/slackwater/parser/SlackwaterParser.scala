@@ -32,7 +32,8 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
   ): LogicalPlan =
     if (claims.claims(text) && Sessions.isEnabled(session)) {
       if (Claims.endsBlock(text) && !Sessions.hasCalled(session)) NoBlockToEnd
-      else command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
+      else
+        command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
     } else withAsOf(text, parameters)(spark)(parse(_, parameters))
 
   private def parse(text: String, parameters: Option[ParameterContext]): LogicalPlan =
