@@ -57,7 +57,7 @@ def test_show_create_makes_an_identical_object(workplace):
         "v": (
             "VIEW",
             "CREATE VIEW v (a COMMENT 'the a', b) COMMENT 'it''s' AS "
-            "SELECT k, s || 'a''b' FROM `every ``type`",
+            "SELECT k, s || 'a''b' AS x FROM `every ``type`",
         ),
         "mv": (
             "MATERIALIZED VIEW",

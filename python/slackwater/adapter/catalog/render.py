@@ -53,12 +53,15 @@ def create_table_sql(
     text = f"CREATE TABLE {_quoted(full_name)} ({', '.join(map(_column, columns))})"
     if comment:
         text += f" COMMENT {quote_string(comment)}"
-    if properties:
-        pairs = (f"{quote_string(k)} = {quote_string(v)}" for k, v in sorted(properties.items()))
-        text += f" TBLPROPERTIES ({', '.join(pairs)})"
+    if not properties:
+        history = f" WITH (RETAIN HISTORY FOR '{retain_history_ms} ms')"
+        return text if retain_history_ms is None else text + history
+    # Beside TBLPROPERTIES there is no WITH: it would become a second one.
+    shown = dict(properties)
     if retain_history_ms is not None:
-        text += f" WITH (RETAIN HISTORY FOR '{retain_history_ms} ms')"
-    return text
+        shown["retain_history"] = f"{retain_history_ms} ms"
+    pairs = (f"{quote_string(key)} = {quote_string(shown[key])}" for key in sorted(shown))
+    return f"{text} TBLPROPERTIES ({', '.join(pairs)})"
 
 
 def _create_view_sql(item: CatalogItem) -> str:
