@@ -259,9 +259,13 @@ def _probe(url: str, embedded: bool) -> str | None:
         leader = current_leader(engine, patience=Patience(wait_ms=WAIT_MS))
     finally:
         engine.dispose()
-    if leader is None:
+    if leader is None or (leader.lease is None and leader.is_leased):
         return None
-    return f"epoch {leader.epoch}, application {leader.application}, {leader.address}"
+    text = f"epoch {leader.epoch}, application {leader.application}, {leader.address}"
+    if leader.lease is not None:
+        owner = leader.lease.owner
+        text += f", of {owner.user} on {owner.host}, process {owner.pid}"
+    return text
 
 
 def _take_write_lock(engine: Any) -> None:

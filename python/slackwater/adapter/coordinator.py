@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ from slackwater.adapter.external.told import Told
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions import Context, Session, Sessions
+from slackwater.adapter.sessions import Context, Running, Session, Sessions
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
@@ -49,7 +50,8 @@ from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
-from slackwater.persist.leadership import Fenced
+from slackwater.persist.leadership import LEASE_MS, Fenced
+from slackwater.planner.parser import variables
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -59,6 +61,9 @@ from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
 HOUSEKEEPING_INTERVAL_S = 5.0
+LOOKS_PER_LEASE = 4
+"""How often locks are looked at within the lease of their applications."""
+START_POLL_S = 0.2
 IDLE_SESSION_MS = 24 * 3600 * 1000
 
 Call = Callable[[Mapping[str, Any]], Any]
@@ -79,11 +84,13 @@ class Coordinator:
         epoch: int,
         on_fatal: Callable[[str], None],
         maintenance: MaintenanceSettings | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         self.log = env.log
         self.location = env.location
         self._env = env
         self._epoch = epoch
+        self._lease_ms = lease_ms
         self._on_fatal = on_fatal
         self._closing = threading.Event()
         self._sinks = SinkRunner(env, on_fatal)
@@ -98,7 +105,7 @@ class Coordinator:
         self._sources = Sources(env)
         self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources)
-        self._reads = Reads(env, self._system)
+        self._reads = Reads(env, self._system, lease_ms)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._replica)
@@ -126,10 +133,12 @@ class Coordinator:
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
         maintenance: MaintenanceSettings | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> Coordinator:
         """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
 
-        `location` is what users read of it, `blobs` the access to its files.
+        `location` is what users read of it, `blobs` the access to its files. `lease_ms` is how long
+        an application that has a write lock may be silent.
         """
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
@@ -194,7 +203,7 @@ class Coordinator:
             clock=clock,
             steady_ms=steady_ms,
         )
-        coordinator = Coordinator(env, epoch, on_fatal, maintenance)
+        coordinator = Coordinator(env, epoch, on_fatal, maintenance, lease_ms)
         collections.open()
         return coordinator
 
@@ -208,6 +217,7 @@ class Coordinator:
             self._implications.start_all()
         self._maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
+        threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
 
     def close(self) -> None:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
@@ -221,7 +231,6 @@ class Coordinator:
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""
         return {
-            "/v1/status": self._status,
             "/v1/session/close": self._close_session,
             "/v1/plan": self._plan,
             "/v1/execute": self._execute,
@@ -239,6 +248,7 @@ class Coordinator:
             "/v1/catalog/drop_view": self._drop_view,
             "/v1/bind": self._bind,
             "/v1/release": self._release,
+            "/v1/renew": self._renew,
             "/v1/write": self._write,
             "/v1/prepare_write": self._prepare_write,
             "/v1/cancel": self._cancel,
@@ -246,7 +256,8 @@ class Coordinator:
 
     # Sessions
 
-    def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
+        """Who answers here. Waits for nothing."""
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
     def enter(self, body: Mapping[str, Any]) -> None:
@@ -291,10 +302,17 @@ class Coordinator:
                 self._reads.release(hold)
 
     def _cancel(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        running = self._session(body).running.get(str(body.get("execution")))
-        if running is not None:
-            running.flag.set()
-            self._env.watch.signal()
+        """Ends the statement `execution`, or one `call` of it. Begins no session."""
+        session = self._env.sessions.find(body["session"])
+        call, execution = body.get("call"), body.get("execution")
+        if session is not None and (call is not None or execution is not None):
+            session.cancel(
+                lambda running: (
+                    running.call == call
+                    if call is not None
+                    else running.execution == str(execution)
+                )
+            )
         return {}
 
     def _running(
@@ -302,20 +320,28 @@ class Coordinator:
         body: Mapping[str, Any],
         action: Callable[[Session, Cancellation], Any],
     ) -> Any:
-        """Runs a statement's call so that it can be cancelled and can fail a transaction."""
-        self._started.wait()
+        """Runs a statement's call so that it can be cancelled and can fail a transaction.
+
+        It has the time that the session's statement_timeout gives, counted from now.
+        """
         session = self._session(body)
-        execution = str(body.get("execution") or id(body))
-        cancellation = Cancellation()
-        session.running[execution] = cancellation
+        cancellation = Cancellation(variables.milliseconds(session.variable("statement_timeout")))
+        call = str(body.get("call") or uuid.uuid4().hex)
+        execution = body.get("execution")
+        session.running[call] = Running(
+            call, None if execution is None else str(execution), cancellation
+        )
         block = session.blocks
         try:
-            return action(session, cancellation)
+            while not self._started.wait(START_POLL_S):
+                cancellation.refuse_late("the coordinator started")
+            with self._env.engine.ended_by(cancellation):
+                return action(session, cancellation)
         except Exception:
             session.fail(block)
             raise
         finally:
-            session.running.pop(execution, None)
+            session.running.pop(call, None)
 
     # Statements
 
@@ -364,9 +390,14 @@ class Coordinator:
             self._reads.release(hold)
         return {}
 
+    def _renew(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        for hold in body["holds"]:
+            self._reads.renew(hold)
+        return {}
+
     def _write(self, body: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._running(
-            body, lambda session, _: self._writes.write(session, body)
+            body, lambda session, cancellation: self._writes.write(session, body, cancellation)
         )
         return answer
 
@@ -483,8 +514,12 @@ class Coordinator:
             self._end_idle_sessions()
             if not self._catalog_is_certain():
                 return
-            with self._env.ddl:
-                self._implications.retry()
+            self._implications.retry()
+
+    def _watch_locks(self) -> None:
+        while not self._closing.wait(self._lease_ms / LOOKS_PER_LEASE / 1000):
+            for session_id in self._reads.end_silent():
+                _log.warning("write lock lost", session=session_id)
 
     def _catalog_is_certain(self) -> bool:
         """False: the coordinator has to start again, with the catalog as it is."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time as clocks
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +42,6 @@ from slackwater.adapter.transactions import (
     record_read,
 )
 from slackwater.compute.relations import relation_json
-from slackwater.planner.parser import variables
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -57,21 +57,27 @@ class OpenHold:
     """The holds of a running statement, and whether it has locked shards for a write.
 
     One hold is on all collections that are read at the statement's time, and one on each that is
-    read at a time of its own.
+    read at a time of its own. `heard_s` is when its application last spoke of a lock that waits for
+    its write, on the monotonic clock; None while there is none, or the coordinator works on it.
     """
 
     session: Session
     locked: bool
+    heard_s: float | None = None
     shared: ReadHold | None = None
     own: dict[GlobalId, ReadHold] = field(default_factory=dict)
 
 
 class Reads:
-    """Binds queries. Thread-safe; waits in the caller's thread."""
+    """Binds queries. Thread-safe; waits in the caller's thread.
 
-    def __init__(self, env: Environment, system: SystemTables) -> None:
+    `lease_ms`: after so long without a word from its application a write lock ends.
+    """
+
+    def __init__(self, env: Environment, system: SystemTables, lease_ms: int) -> None:
         self._env = env
         self._system = system
+        self._lease_ms = lease_ms
         self._lock = threading.Lock()
         self._open: dict[str, OpenHold] = {}
 
@@ -114,7 +120,7 @@ class Reads:
         token = uuid.uuid4().hex
         own = [_when(relation.get("as_of")) for relation in relations]
         common = _when(as_of)
-        opened = self._open_hold(token, session, items, write_target)
+        opened = self._open_hold(token, session, items, write_target, cancellation)
         try:
             self._env.persist.confirm_leadership()
             self._hold(opened, items, own)
@@ -127,45 +133,82 @@ class Reads:
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
             ]
-            self._wait(session, items, inputs, times, cancellation)
+            self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             answers = [
                 self._relation(item, time, relation.get("not_null") or ())
                 for item, time, relation in zip(items, times, relations, strict=True)
             ]
+            # Nobody would release what nobody is told of.
+            cancellation.check()
         except BaseException:
             self.release(token)
             raise
         if not items:
             self.release(token)
-        return {
+        answer = {
             "timestamp": timestamp,
             "hold": token if items else None,
             "relations": answers,
         }
+        if not opened.locked:
+            return answer
+        with self._lock:
+            opened.heard_s = clocks.monotonic()
+        return {**answer, "lease_ms": self._lease_ms}
 
-    def lock_for_write(self, session: Session, table: GlobalId) -> str:
+    def lock_for_write(self, session: Session, table: GlobalId, cancellation: Cancellation) -> str:
         """A hold that reads nothing and keeps other writes away from `table`."""
         token = uuid.uuid4().hex
-        self._open_hold(token, session, (), table)
+        self._open_hold(token, session, (), table, cancellation)
         return token
 
     def release(self, token: str) -> None:
         """Ends a hold and its write locks. Unknown holds are ignored."""
         with self._lock:
             opened = self._open.pop(token, None)
-        if opened is None:
-            return
+        if opened is not None:
+            self._end(token, opened)
+
+    def _end(self, token: str, opened: OpenHold) -> None:
         for hold in (*([] if opened.shared is None else [opened.shared]), *opened.own.values()):
             self._env.storage.release(hold)
         if opened.locked:
             self._env.committer.release(token)
         opened.session.holds.discard(token)
 
-    def is_open(self, token: str) -> bool:
-        """Whether the hold still keeps what it was given for."""
+    def renew(self, token: str) -> None:
+        """The application that has the lock lives. Unknown ones are ignored."""
         with self._lock:
-            return token in self._open
+            opened = self._open.get(token)
+            if opened is not None and opened.heard_s is not None:
+                opened.heard_s = clocks.monotonic()
+
+    def claim(self, token: str) -> bool:
+        """Keeps a lock for the write that has come; false if it is not there any more."""
+        with self._lock:
+            opened = self._open.get(token)
+            if opened is not None:
+                opened.heard_s = None
+            return opened is not None
+
+    def end_silent(self) -> tuple[str, ...]:
+        """Ends the locks whose applications were silent for a lease; gives their sessions.
+
+        What they have read stays readable no longer, either: their writes are refused.
+        """
+        before_s = clocks.monotonic() - self._lease_ms / 1000
+        with self._lock:
+            silent = {
+                token: opened
+                for token, opened in self._open.items()
+                if opened.heard_s is not None and opened.heard_s <= before_s
+            }
+            for token in silent:
+                del self._open[token]
+        for token, opened in silent.items():
+            self._end(token, opened)
+        return tuple(opened.session.session_id for opened in silent.values())
 
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
@@ -215,16 +258,13 @@ class Reads:
             for item in items
         )
 
-    def wait_complete(
-        self, session: Session, item: CatalogItem, time: Timestamp, cancellation: Cancellation
-    ) -> None:
+    def wait_complete(self, item: CatalogItem, time: Timestamp, cancellation: Cancellation) -> None:
         """Returns once the item's contents at `time` are final.
 
         Raises the item's data error when that is why it does not get there,
-        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`, and
-        SLACKWATER_WAIT_TIMEOUT after the session's statement_timeout.
+        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`,
+        SLACKWATER_WAIT_TIMEOUT at the statement's deadline, and SLACKWATER_CANCELED.
         """
-        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
 
         def reached() -> bool:
             if item.id not in self._env.state.items:
@@ -235,12 +275,12 @@ class Reads:
             self._env.worker.raise_if_stalled(item.id, time)
             return False
 
-        if not self._env.watch.wait_until(reached, timeout_s or 10.0**9, cancellation):
+        if not self._env.watch.wait_until(reached, cancellation.left_s(), cancellation):
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=item.full_name,
                 timestamp=str(time),
-                seconds=f"{timeout_s:g}",
+                seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(self._env.upper(item).last_complete()),
             )
 
@@ -275,10 +315,11 @@ class Reads:
         session: Session,
         items: Sequence[CatalogItem],
         write_target: GlobalId | None,
+        cancellation: Cancellation,
     ) -> OpenHold:
         if write_target is not None:
             ids = self._env.leaves([item.id for item in items] + [write_target])
-            self._env.committer.lock(ids, token)
+            self._env.committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, write_target is not None)
         with self._lock:
             self._open[token] = opened
@@ -400,7 +441,6 @@ class Reads:
 
     def _wait(
         self,
-        session: Session,
         items: Sequence[CatalogItem],
         inputs: Sequence[InputFrontiers],
         times: Sequence[Timestamp | None],
@@ -409,7 +449,7 @@ class Reads:
         """Waits for those that were not complete when the time was chosen."""
         for item, chosen_from, time in zip(items, inputs, times, strict=True):
             if time is not None and chosen_from.upper.allows(time):
-                self.wait_complete(session, item, time, cancellation)
+                self.wait_complete(item, time, cancellation)
 
     def _relation(
         self, item: CatalogItem, time: Timestamp | None, not_null: Collection[str]

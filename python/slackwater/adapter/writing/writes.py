@@ -18,6 +18,7 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import add_write, check_write_outside_block, in_block
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.group_commit import (
@@ -50,19 +51,24 @@ class Writes:
         """Where executors put the files of a write."""
         return self._env.persist.staging_directory(self._shard(self._table(global_id)), write_id)
 
-    def write(self, session: Session, body: Mapping[str, Any]) -> dict[str, int]:
+    def write(
+        self, session: Session, body: Mapping[str, Any], cancellation: Cancellation
+    ) -> dict[str, int]:
         """The write of protocol section 2: answers once it is durable and applied.
 
+        Once its commit has begun, it is neither cancelled nor late: the answer is what became of
+        it. Before that, SLACKWATER_CANCELED and SLACKWATER_LOCK_TIMEOUT mean: nothing was written.
+
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
-        SLACKWATER_FOREIGN_FILE,
-        SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED, and what the state of
-        the session's transaction forbids. Repeating a `write_id` has one effect.
+        SLACKWATER_FOREIGN_FILE, SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED,
+        SLACKWATER_LOCK_LOST, and what the state of the session's transaction forbids. Repeating a
+        `write_id` has one effect.
         """
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
         try:
-            if hold is not None and not self._reads.is_open(hold):
-                return self._of_an_earlier_coordinator(write_id)
+            if hold is not None and not self._reads.claim(hold):
+                return self._without_lock(write_id)
             item = self._table(GlobalId(body["table"]))
             mode: str = body["mode"]
             if hold is not None or mode != "append":
@@ -70,18 +76,23 @@ class Writes:
                     session.transaction, "A write that reads or replaces rows"
                 )
             if mode == "overwrite":
-                hold = hold or self._reads.lock_for_write(session, item.id)
-                return _answer(self._replace(session, item, body, hold))
+                hold = hold or self._reads.lock_for_write(session, item.id, cancellation)
+                return _answer(self._replace(session, item, body, hold, cancellation))
             buffered = self._buffered(item, body)
             if mode == "append" and self._is_buffered_in_block(session, buffered):
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
-            return _answer(self.commit((buffered,), write_id, hold))
+            return _answer(self.commit((buffered,), write_id, hold, cancellation))
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
     def _replace(
-        self, session: Session, item: CatalogItem, body: Mapping[str, Any], owner: str
+        self,
+        session: Session,
+        item: CatalogItem,
+        body: Mapping[str, Any],
+        owner: str,
+        cancellation: Cancellation,
     ) -> WriteResult:
         """Puts the rows in the place of all that the table has.
 
@@ -94,7 +105,7 @@ class Writes:
             shard_id = self._shard(item)
             removed = self._env.persist.negation(shard_id, self._env.persist.upper(shard_id))
             taken = BufferedWrite(item.id, item.full_name, removed.at, 0, 0)
-            return self.commit((taken, added), body["write_id"], owner)
+            return self.commit((taken, added), body["write_id"], owner, cancellation)
         finally:
             self._env.storage.release(held)
 
@@ -108,9 +119,14 @@ class Writes:
             return True
 
     def commit(
-        self, writes: Sequence[BufferedWrite], write_id: str, owner: str | None
+        self,
+        writes: Sequence[BufferedWrite],
+        write_id: str,
+        owner: str | None,
+        cancellation: Cancellation,
     ) -> WriteResult:
-        """Commits all `writes` at one timestamp."""
+        """Commits all `writes` at one timestamp. Cancelled only before the commit has begun."""
+        cancellation.check()
         appends: dict[int, list[Rows]] = {}
         for write in writes:
             item = self._env.state.items.get(write.table)
@@ -124,9 +140,15 @@ class Writes:
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
                 owner=owner,
-            )
+            ),
+            cancellation.left_ms(),
         )
-        return future.result()
+
+        def withdraw() -> None:
+            self._env.committer.withdraw(write_id)
+
+        with cancellation.waking(withdraw):
+            return future.result()
 
     def _together(self, shard_id: int, rows: Sequence[Rows]) -> Rows:
         """All that is written to one shard.
@@ -148,11 +170,11 @@ class Writes:
             return lambda _: ()
         return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
 
-    def _of_an_earlier_coordinator(self, write_id: str) -> dict[str, int]:
+    def _without_lock(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
         earlier = self._env.committer.written(write_id)
         if earlier is None:
-            raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="What this statement read")
+            raise user_error("SLACKWATER_LOCK_LOST")
         return _answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:

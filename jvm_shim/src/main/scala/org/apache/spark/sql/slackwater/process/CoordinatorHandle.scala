@@ -6,7 +6,14 @@ import java.net.http.{HttpClient, HttpConnectTimeoutException, HttpRequest, Http
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Paths
 import java.time.Duration
-import java.util.concurrent.ConcurrentHashMap
+import java.util.UUID
+import java.util.concurrent.{
+  CompletableFuture,
+  ConcurrentHashMap,
+  ExecutionException,
+  TimeUnit,
+  TimeoutException
+}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
@@ -34,6 +41,7 @@ final class CoordinatorHandle private (
     metastore: Option[String],
     secrets: Map[String, String],
     python: Option[String],
+    lease: Option[String],
     context: SparkContext
 ) extends Coordinator
     with Logging {
@@ -56,15 +64,19 @@ final class CoordinatorHandle private (
   }
 
   @volatile private var endpoint: Option[Endpoint] = None
-  private var closed = false
+  @volatile private var closed = false
   private val sessions = ConcurrentHashMap.newKeySet[String]()
   // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
   private val openBlocks = ConcurrentHashMap.newKeySet[String]()
+  private val locks = new WriteLocks(renew)
 
   override def call(path: String, body: ObjectNode): JsonNode = {
+    locks.called(path, body)
     val response = send(path, body)
     if (response.statusCode != 200) throw error(response, body)
-    answer(response)
+    val found = answer(response)
+    locks.answered(found)
+    found
   }
 
   override def find(path: String, body: ObjectNode): Option[JsonNode] = {
@@ -88,6 +100,13 @@ final class CoordinatorHandle private (
   /** Whether the session has called this coordinator, or is just about to. */
   private def knows(id: String): Boolean = sessions.contains(id)
 
+  private def renew(holds: Seq[String]): Unit = endpoint.filter(_.isAlive).foreach { at =>
+    val body = Json.obj()
+    val names = body.putArray("holds")
+    holds.foreach(names.add)
+    Try(http.send(request(at, "/v1/renew", body, Some(closeLimit)), discarding))
+  }
+
   /** Notes a session that calls; whether it is new. */
   private[slackwater] def openSession(id: String): Boolean = sessions.add(id)
 
@@ -105,6 +124,7 @@ final class CoordinatorHandle private (
   /** Lets the coordinator end. The application is over. */
   private[slackwater] def close(): Unit = synchronized {
     closed = true
+    locks.close()
     // A coordinator of another application goes on, and must not keep what these sessions hold.
     if (endpoint.exists(_.process.isEmpty)) sessions.asScala.toSeq.foreach(closeSession)
     endpoint.foreach { at =>
@@ -131,8 +151,10 @@ final class CoordinatorHandle private (
         try running()
         catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
-        val found = http.send(request(at, path, body, None), receiving)
+        val found = exchange(at, path, body)
         noteBlock(body, found)
+        // Another application leads now; the next statement joins it.
+        if (stated(found).exists(_.path("condition").asText == "SLACKWATER_FENCED")) lost(at)
         // Somebody else listens there now, and has not looked at the call.
         if (found.statusCode == 401 && attempt < attempts) lost(at) else response = Some(found)
       } catch {
@@ -149,13 +171,105 @@ final class CoordinatorHandle private (
           if (attempt == attempts) {
             throw if (commits(body)) interrupted(body) else unavailable(describe(failure))
           }
-        case _: InterruptedException =>
-          cancel(at, body)
-          Thread.currentThread().interrupt()
-          throw Errors.user("SLACKWATER_CANCELED")
       }
     }
     response.get
+  }
+
+  /** Sends the call and waits for its answer, for as long as whoever was asked leads, and until the
+    * thread or its jobs are cancelled.
+    */
+  private def exchange(
+      at: Endpoint,
+      path: String,
+      body: ObjectNode
+  ): HttpResponse[Array[Byte]] = {
+    if (path == "/v1/write") body.put("execution", UUID.randomUUID.toString)
+    val answer = http.sendAsync(request(at, path, body, None), receiving)
+    def answered(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
+    try {
+      val found =
+        try
+          if (endable(path) && !body.path("internal").asBoolean) Waits.during(context)(answered)
+          else Some(answered(new Wait(None, Set.empty)).get)
+        catch {
+          case _: InterruptedException =>
+            try outcome(at, path, body, answer)
+            finally Thread.currentThread().interrupt()
+        }
+      found.orElse(outcome(at, path, body, answer)).get
+    } finally {
+      val _ = answer.cancel(true)
+    }
+  }
+
+  /** A statement may take as long as it likes, and a coordinator that hangs has its port open: so a
+    * silent one is asked whether it lives, and if it does not say so, its lease decides.
+    */
+  private def refuseSilent(at: Endpoint): Unit =
+    if (!lives(at) && !leads(at)) throw new IOException("another application leads now")
+
+  /** The end of a call that is cancelled. What may have an effect tells whether it had it. */
+  private def outcome(
+      at: Endpoint,
+      path: String,
+      body: ObjectNode,
+      answer: CompletableFuture[HttpResponse[Array[Byte]]]
+  ): Option[HttpResponse[Array[Byte]]] = {
+    cancel(at, body)
+    if (path == "/v1/bind") giveBack(at, body, answer)
+    if (!effective(path)) {
+      answer.cancel(true)
+      throw Errors.user("SLACKWATER_CANCELED")
+    }
+    try Some(answer.get(outcomeLimit.toMillis, TimeUnit.MILLISECONDS))
+    catch {
+      case failure: ExecutionException                   => throw failure.getCause
+      case _: TimeoutException | _: InterruptedException =>
+        answer.cancel(true)
+        throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+    }
+  }
+
+  /** A bind may have been granted in the moment in which it was cancelled: nobody reads under it. */
+  private def giveBack(
+      at: Endpoint,
+      body: ObjectNode,
+      answer: CompletableFuture[HttpResponse[Array[Byte]]]
+  ): Unit =
+    try {
+      val found = answer.get(bindLimit.toMillis, TimeUnit.MILLISECONDS)
+      val hold = Json.mapper.readTree(found.body).path("hold")
+      if (hold.isTextual) {
+        val order = Json.obj()
+        order.set[ObjectNode]("session", body.get("session"))
+        order.putArray("holds").add(hold)
+        http.sendAsync(request(at, "/v1/release", order, Some(closeLimit)), discarding)
+      }
+    } catch {
+      // The coordinator sees that the connection ends, and gives it back itself.
+      case _: ExecutionException | _: TimeoutException | _: InterruptedException => ()
+      case _: IOException                                                        => ()
+    }
+
+  private def lives(at: Endpoint): Boolean =
+    endpoint.contains(at) && at.isAlive &&
+      Try(http.send(request(at, "/v1/status", Json.obj(), Some(silence)), discarding))
+        .fold(_ => false, _.statusCode == 200)
+
+  /** Whether a silent coordinator still leads; replaces it, or joins who has, when it does not.
+    * Raises what the process raises that finds it out.
+    */
+  private def leads(at: Endpoint): Boolean = synchronized {
+    if (closed || !endpoint.contains(at)) false
+    else {
+      val found = launch().start()
+      if (found.epoch != at.epoch) {
+        at.discard()
+        follow(found)
+      }
+      found.epoch == at.epoch
+    }
   }
 
   private def request(
@@ -190,10 +304,15 @@ final class CoordinatorHandle private (
     endpoint.filter(_.isAlive).getOrElse {
       if (closed) throw unavailable("the Spark application has ended")
       val started = launch().start()
-      endpoint = Some(started)
-      if (started.process.isEmpty) attend(started)
+      follow(started)
       started
     }
+  }
+
+  private def follow(started: Endpoint): Unit = {
+    endpoint = Some(started)
+    locks.clear()
+    if (started.process.isEmpty) attend(started)
   }
 
   /** Keeps a call open at a leader that is not ours: when it breaks, this application is gone, and
@@ -210,6 +329,7 @@ final class CoordinatorHandle private (
     metastore,
     ObjectStore.prepare(context, location) ++ secrets,
     python,
+    lease,
     applicationId,
     gateway.getListeningPort,
     gateway.secret,
@@ -235,16 +355,18 @@ final class CoordinatorHandle private (
       http.sendAsync(request(at, "/v1/cancel", order, Some(closeLimit)), discarding)
     }
 
-  private def error(response: HttpResponse[Array[Byte]], body: ObjectNode): Throwable = {
-    val found = Try(Json.mapper.readTree(response.body).path("error")).toOption.filter(_.isObject)
-    found match {
-      case Some(stated) =>
-        // Another application leads now; the next statement joins it.
-        if (stated.path("condition").asText == "SLACKWATER_FENCED") endpoint.foreach(lost)
-        Errors.of(stated, Option(body.get("text")).map(_.asText))
-      case None => unavailable(s"it answered with status ${response.statusCode}")
+  private def error(response: HttpResponse[Array[Byte]], body: ObjectNode): Throwable =
+    stated(response) match {
+      case Some(error) => Errors.of(error, Option(body.get("text")).map(_.asText))
+      case None        => unavailable(s"it answered with status ${response.statusCode}")
     }
-  }
+
+  /** The error that the coordinator states in its answer. */
+  private def stated(response: HttpResponse[Array[Byte]]): Option[JsonNode] =
+    Option
+      .unless(response.statusCode == 200)(response.body)
+      .flatMap(text => Try(Json.mapper.readTree(text).path("error")).toOption)
+      .filter(_.isObject)
 
   /** Nobody knows what came of it. Whatever came of a COMMIT, the block is over. */
   private def interrupted(body: ObjectNode): Throwable = {
@@ -262,6 +384,32 @@ final class CoordinatorHandle private (
 object CoordinatorHandle extends Logging {
   private val attempts = 4
   private val closeLimit = Duration.ofSeconds(2)
+
+  /** After so long without an answer it is asked whether the coordinator lives. */
+  private val silence = Duration.ofSeconds(2)
+
+  /** So long the coordinator may take to say what became of a call that is cancelled. */
+  private val outcomeLimit = Duration.ofSeconds(60)
+
+  /** So long it may take to end a bind that is cancelled. */
+  private val bindLimit = Duration.ofSeconds(5)
+
+  /** Calls in which statements wait. */
+  private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind", "/v1/write")
+
+  /** Calls that are not over before their outcome is known. */
+  private val effective = Set(
+    "/v1/execute",
+    "/v1/write",
+    "/v1/catalog/create_namespace",
+    "/v1/catalog/drop_namespace",
+    "/v1/catalog/create_table",
+    "/v1/catalog/alter_table",
+    "/v1/catalog/rename_table",
+    "/v1/catalog/drop_table",
+    "/v1/catalog/create_view",
+    "/v1/catalog/drop_view"
+  )
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 
@@ -311,6 +459,7 @@ object CoordinatorHandle extends Logging {
           metastore,
           metastorePassword(setting),
           setting("spark.slackwater.python"),
+          setting("spark.slackwater.lease"),
           context
         )
       }
