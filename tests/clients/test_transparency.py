@@ -35,6 +35,27 @@ def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
         wanted = run(plain)
         for entry, outcome, expected in zip(corpus, run(ours), wanted, strict=True):
             assert outcome == expected, entry
+        for text in ("COMMIT", "ROLLBACK", "DECLARE cursor INT DEFAULT 1"):
+            assert ours.rows(text, session="new") == []
         assert coordinators(tmp_path / "with" / "environment") == []
         assert not (tmp_path / "with" / "environment").exists()
         assert sum(isinstance(outcome[0], list) for outcome in wanted) > 80
+
+
+def test_switched_off_it_is_not_there(tmp_path):
+    location = tmp_path / "off" / "environment"
+    with Application(location, conf={"spark.slackwater.enabled": "false"}) as off:
+        for text, condition in (
+            ("SELECT mz_now()", "UNRESOLVED_ROUTINE"),
+            ("USE slackwater", "SCHEMA_NOT_FOUND"),
+            ("SHOW SOURCES", "PARSE_SYNTAX_ERROR"),
+            ("COMMIT", "INVALID_STATEMENT_OR_CLAUSE"),
+            ("BEGIN", "PARSE_SYNTAX_ERROR"),
+            ("SELECT 1 AS OF 5", "PARSE_SYNTAX_ERROR"),
+        ):
+            with pytest.raises(SqlError) as refused:
+                off.sql(text)
+            assert refused.value.condition == condition, text
+        assert "slackwater" not in [row[0] for row in off.rows("SHOW CATALOGS")]
+        assert coordinators(location) == []
+        assert not location.exists()

@@ -40,7 +40,6 @@ WITHOUT_CASE = {
     "SLACKWATER_LOCK_TIMEOUT": "needs a statement that holds a table for long: tests/unit",
     "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",
     "SLACKWATER_METASTORE_REQUIRED": "needs a location in S3: tests/unit",
-    "SLACKWATER_NOT_NULL_VIOLATION": "Spark's own check comes first; for other clients: tests/unit",
     "SLACKWATER_NO_SPACE": "needs a full disk: tests/e2e",
     "SLACKWATER_S3_SUPPORT_MISSING": "needs a location in S3: tests/clients",
     "SLACKWATER_SCHEMA_ALREADY_EXISTS": "Spark's own condition comes first: tests/unit",

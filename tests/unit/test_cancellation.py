@@ -182,6 +182,9 @@ class Busy:
         self.interruption = interruption
         yield
 
+    def under(self, settings):
+        return self
+
     def analyze(self, text, catalog, namespace):
         with self.interruption.ending(self.ended.set):
             self.asked.set()
@@ -239,13 +242,18 @@ class Analyzer:
     def ended_by(self, interruption):
         yield
 
+    def under(self, settings):
+        return self
+
     def analyze(self, text, catalog, namespace):
         table = self._place.item("t")
         if text == VIEW:
             self.calls += 1
             self.asked.release()
             assert self.answer.acquire(timeout=WAIT_S)
-        return Analysis(RelationDesc.of(k="integer"), (table.id,), (), (), (), False, False)
+        return Analysis(
+            RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False, False
+        )
 
 
 @pytest.fixture

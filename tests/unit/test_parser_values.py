@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +14,7 @@ from slackwater.planner.parser.names import QualifiedName, is_elsewhere, resolve
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.statements import is_spark_grammar
 from slackwater.planner.parser.tokens import Kind, tokenize
-from slackwater.planner.parser.variables import VARIABLES, assign
+from slackwater.planner.parser.variables import KNOWN_NAMES, VARIABLES, assign
 from slackwater.repr.errors import SlackwaterError
 
 
@@ -196,3 +199,10 @@ def test_spark_grammar(text: str, expected: bool) -> None:
     statement = parse(text)
     assert statement is not None
     assert is_spark_grammar(statement) is expected
+
+
+def test_the_shim_claims_the_variables_that_the_parser_knows() -> None:
+    claims = "jvm_shim/src/main/scala/org/apache/spark/sql/slackwater/parser/Claims.scala"
+    text = (Path(__file__).parents[2] / claims).read_text()
+    listed = text.partition("val variables = Set(")[2].partition(")")[0]
+    assert set(re.findall(r'"(\w+)"', listed)) == KNOWN_NAMES

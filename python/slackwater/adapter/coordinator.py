@@ -242,6 +242,7 @@ class Coordinator:
             "/v1/catalog/list": self._list,
             "/v1/catalog/load": self._load,
             "/v1/catalog/create_namespace": self._create_namespace,
+            "/v1/catalog/alter_namespace": self._alter_namespace,
             "/v1/catalog/drop_namespace": self._drop_namespace,
             "/v1/catalog/create_table": self._create_table,
             "/v1/catalog/stage_table": self._stage_table,
@@ -440,6 +441,12 @@ class Coordinator:
             _schema(body["namespace"]),
             body.get("properties") or {},
             bool(body.get("if_not_exists")),
+        )
+        return {}
+
+    def _alter_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._definitions.objects.comment_on_namespace(
+            _schema(body["namespace"]), body["comment"], Context.from_json(body).user
         )
         return {}
 

@@ -39,7 +39,7 @@ from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.writes import Writes
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
-from slackwater.planner.parser.names import QualifiedName, is_elsewhere
+from slackwater.planner.parser.names import QualifiedName, is_elsewhere, resolve
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId
@@ -153,13 +153,21 @@ class Statements:
                 self._definitions.execute(session, context, statement, cancellation)
                 return done()
 
-    @staticmethod
-    def _belongs_to_spark(context: Context, statement: st.Statement) -> bool:
+    def _belongs_to_spark(self, context: Context, statement: st.Statement) -> bool:
         if not st.is_spark_grammar(statement):
             return False
         match statement:
             case st.CreateView(name=name) | st.AlterRename(name=name):
                 return is_elsewhere(name, context.catalog)
+            case st.ShowCreate(name=name):
+                # What is not there, Spark says in its own words.
+                own = (
+                    None
+                    if is_elsewhere(name, context.catalog)
+                    else resolve(name, context.catalog, context.namespace)
+                )
+                found = None if own is None else self._env.state.find(*own)
+                return found is None or found.kind is ItemKind.SYSTEM_TABLE
             case st.DropObjects(kind=kind, names=names):
                 probe = names[0]
                 if kind is st.ObjectKind.SCHEMA:

@@ -16,11 +16,16 @@ from slackwater.repr.relation import RelationDesc
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What Spark's analyzer says of a query. `relations` and `views` are ids of ours."""
+    """What Spark's analyzer says of a query.
+
+    `relations` and `views` are ids of ours, also those below a view; `named` are the ids of both
+    that the query itself names.
+    """
 
     desc: RelationDesc
     relations: tuple[str, ...]
     views: tuple[str, ...]
+    named: tuple[str, ...]
     foreign: tuple[str, ...]
     nondeterministic: tuple[str, ...]
     uses_mz_now: bool

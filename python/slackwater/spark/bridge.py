@@ -132,6 +132,7 @@ class SparkBridge:
             desc=RelationDesc.from_json(_as_text(answer["schema"])),
             relations=tuple(answer["relations"]),
             views=tuple(answer["views"]),
+            named=tuple(answer["named"]),
             foreign=tuple(answer["foreign"]),
             nondeterministic=tuple(answer["nondeterministic"]),
             uses_mz_now=bool(answer["uses_mz_now"]),

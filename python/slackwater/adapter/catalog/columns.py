@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +66,41 @@ def with_nullability(
             for each in desc.columns
         )
     )
+
+
+def with_comment(item: CatalogItem, path: Sequence[str], text: str) -> RelationDesc:
+    """The columns of `item`, one with another comment; an empty text takes it away.
+
+    Raises SLACKWATER_UNKNOWN_COLUMN, and SLACKWATER_UNSUPPORTED for a field inside a column.
+    """
+    columns = () if item.desc is None else item.desc.columns
+    name, *below = path
+    if below:
+        raise _unsupported(
+            f"Another comment inside the column {name} (on {item.full_name})",
+            "Describe the column itself.",
+        )
+    if not any(column.name.lower() == name.lower() for column in columns):
+        raise user_error(
+            "SLACKWATER_UNKNOWN_COLUMN",
+            columnName=name,
+            objectName=item.full_name,
+            columns=", ".join(column.name for column in columns),
+        )
+    return RelationDesc(
+        tuple(
+            _commented(each, text) if each.name.lower() == name.lower() else each
+            for each in columns
+        )
+    )
+
+
+def _commented(column: Column, text: str) -> Column:
+    metadata = json.loads(column.metadata_json)
+    metadata.pop("comment", None)
+    if text:
+        metadata["comment"] = text
+    return replace(column, metadata_json=json.dumps(metadata, sort_keys=True))
 
 
 def refuse_new_column(item: CatalogItem, state: CatalogState) -> None:

@@ -389,6 +389,12 @@ def _write_diff(
         conn.execute(sa.insert(tables.items), [{"id": i.id, "body": i.to_json()} for i in written])
     for schema in diff.schemas_dropped:
         conn.execute(sa.delete(tables.schemas).where(tables.schemas.c.id == schema.id))
+    for schema in diff.schemas_altered:
+        conn.execute(
+            sa.update(tables.schemas)
+            .where(tables.schemas.c.id == schema.id)
+            .values(comment=schema.comment)
+        )
     for schema in diff.schemas_created:
         conn.execute(
             sa.insert(tables.schemas).values(id=schema.id, name=schema.name, comment=schema.comment)
@@ -400,6 +406,7 @@ def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
     events += [("drop", i.kind.value, _item_details(i)) for i in diff.dropped]
     events += [("drop", "schema", _schema_details(s)) for s in diff.schemas_dropped]
     events += [("create", "schema", _schema_details(s)) for s in diff.schemas_created]
+    events += [("comment", "schema", _schema_details(s)) for s in diff.schemas_altered]
     events += [("create", i.kind.value, _item_details(i)) for i in diff.created]
     for change in diff.altered:
         details = _item_details(change.after)

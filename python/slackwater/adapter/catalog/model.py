@@ -69,7 +69,8 @@ class CatalogItem:
     """One object.
 
     `shard_id` is its durable collection; views, indexes and system relations have none. `details`
-    hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`;
+    hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`,
+    `named` (see `direct_dependencies`);
     of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`);
     `retain_history_ms`; `states`, the ids of internal shards. An object with a `parent` lives and
     dies with it.
@@ -96,6 +97,12 @@ class CatalogItem:
     def parent(self) -> GlobalId | None:
         parent = self.details.get("parent")
         return None if parent is None else GlobalId(str(parent))
+
+    @property
+    def direct_dependencies(self) -> tuple[GlobalId, ...]:
+        """What its definition names; `depends_on` also has what is below views among these."""
+        named = self.details.get("named")
+        return self.depends_on if named is None else tuple(GlobalId(each) for each in named)
 
     @property
     def is_progress(self) -> bool:

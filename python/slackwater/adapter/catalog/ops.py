@@ -31,6 +31,14 @@ class CreateSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class CommentSchema:
+    """`comment` None: it goes away."""
+
+    name: str
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class DropSchema:
     name: str
     cascade: bool = False
@@ -81,7 +89,9 @@ class AlterItem:
     depends_on: tuple[GlobalId, ...] | None = None
 
 
-CatalogOp = CreateSchema | DropSchema | CreateItem | DropItem | RenameItem | AlterItem
+CatalogOp = (
+    CreateSchema | CommentSchema | DropSchema | CreateItem | DropItem | RenameItem | AlterItem
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,7 @@ class CatalogDiff:
 
     schemas_created: tuple[SchemaEntry, ...] = ()
     schemas_dropped: tuple[SchemaEntry, ...] = ()
+    schemas_altered: tuple[SchemaEntry, ...] = ()
     created: tuple[CatalogItem, ...] = ()
     dropped: tuple[CatalogItem, ...] = ()
     altered: tuple[Altered, ...] = ()
@@ -121,6 +132,8 @@ def _apply_one(state: CatalogState, op: CatalogOp) -> CatalogState:
     match op:
         case CreateSchema(schema):
             return _create_schema(state, schema)
+        case CommentSchema(name, comment):
+            return _comment_schema(state, name, comment)
         case DropSchema():
             return _drop_schema(state, op)
         case CreateItem(item):
@@ -144,6 +157,15 @@ def _create_schema(state: CatalogState, schema: SchemaEntry) -> CatalogState:
             reason="names that begin with mz_ or pg_ belong to the system",
         )
     return replace(state, schemas={**state.schemas, fold(schema.name): schema})
+
+
+def _comment_schema(state: CatalogState, name: str, comment: str | None) -> CatalogState:
+    """SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT."""
+    schema = state.schema(name)
+    if schema.is_system:
+        raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
+    commented = replace(schema, comment=comment)
+    return replace(state, schemas={**state.schemas, fold(schema.name): commented})
 
 
 def _drop_schema(state: CatalogState, op: DropSchema) -> CatalogState:
@@ -316,6 +338,9 @@ def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
     return CatalogDiff(
         schemas_created=tuple(s for s in new_schemas.values() if s.id not in old_schemas),
         schemas_dropped=tuple(s for s in old_schemas.values() if s.id not in new_schemas),
+        schemas_altered=tuple(
+            s for s in new_schemas.values() if s.id in old_schemas and s != old_schemas[s.id]
+        ),
         created=tuple(i for i in after.items.values() if i.id not in before.items),
         dropped=tuple(i for i in before.with_dependents(gone) if i.id in wanted),
         altered=tuple(

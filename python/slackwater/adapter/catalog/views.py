@@ -105,6 +105,7 @@ class Views:
                 "catalog": context.catalog,
                 "namespace": list(context.namespace),
                 "settings": None if context.settings is None else dict(context.settings),
+                "named": self.named(analysis),
                 "retain_history_ms": statement.retain_history_ms,
             },
         )
@@ -223,6 +224,11 @@ class Views:
         """The objects that the query names or reads, without system relations."""
         ids = dict.fromkeys([*analysis.relations, *analysis.views])
         return tuple(GlobalId(i) for i in ids if not is_system(GlobalId(i)))
+
+    @staticmethod
+    def named(analysis: Analysis) -> list[str]:
+        """Those of the dependencies that the query itself names."""
+        return [each for each in analysis.named if not is_system(GlobalId(each))]
 
     @staticmethod
     def renamed(desc: RelationDesc, columns: tuple[str, ...] | None, name: str) -> RelationDesc:

@@ -330,6 +330,12 @@ def _interval_ms(connector: st.LoadGenerator) -> int | None:
 def _generator_details(
     statement: st.CreateSource, config: Mapping[str, Any], interval_ms: int | None
 ) -> dict[str, Any]:
+    if statement.timestamp_interval_ms is not None:
+        raise user_error(
+            "SLACKWATER_UNSUPPORTED",
+            feature="TIMESTAMP INTERVAL of a load generator",
+            advice="TICK INTERVAL says how often it makes rows.",
+        )
     return {
         "connector": "load-generator",
         "config": config,

@@ -25,6 +25,7 @@ from slackwater.adapter.catalog.model import (
     SchemaEntry,
     shards_of,
 )
+from slackwater.adapter.catalog.render import shown_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId, is_system, system_id
@@ -170,7 +171,7 @@ def _type_name(item: CatalogItem) -> str:
 
 def _tables(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in _items(snapshot, ItemKind.TABLE, ItemKind.SYSTEM_TABLE):
-        sql = item.create_sql or None
+        sql = shown_sql(item) or None
         yield (
             *_identity(snapshot, item),
             item.owner,
@@ -446,7 +447,7 @@ def _sink_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
 
 def _object_dependencies(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in _items(snapshot):
-        for used in item.depends_on:
+        for used in item.direct_dependencies:
             yield item.id, used
 
 

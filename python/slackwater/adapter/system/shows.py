@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item
+from slackwater.adapter.catalog.render import shown_sql
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.results import Result, rows, strings
 from slackwater.adapter.sessions import Context, Session
@@ -58,6 +59,8 @@ class Shows:
         match statement:
             case st.Show(kind=kind):
                 return _COLUMNS[kind]
+            case st.ShowCreate(kind=st.ObjectKind.TABLE):
+                return strings("createtab_stmt")
             case st.ShowCreate():
                 return strings("name", "create_sql")
             case st.ShowVariable(name=name):
@@ -79,8 +82,11 @@ class Shows:
                 return rows(columns, self._listing(session, context, statement))
             case st.ShowCreate(kind=kind, name=name):
                 item = find_item(self._env.state, name, context)
+                if kind is st.ObjectKind.TABLE:
+                    # Spark's statement is for relations of every kind.
+                    return rows(columns, [(shown_sql(item),)])
                 expect_kind(item, ItemKind(kind.value.lower().replace(" ", "-")))
-                return rows(columns, [(item.full_name, item.create_sql)])
+                return rows(columns, [(item.full_name, shown_sql(item))])
             case st.ShowVariable(name=name):
                 return rows(columns, [(self._value(session, variables.variable(name)),)])
             case st.ShowAll():

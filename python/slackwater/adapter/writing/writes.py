@@ -320,7 +320,9 @@ def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
             raise user_error(
                 "SLACKWATER_NOT_NULL_VIOLATION", columnName=column.name, objectName=name
             )
-        columns.append(values.cast(schema.field(column.name).type))
+        wanted = schema.field(column.name).type
+        # A cast to the type that it has fails for NULL around a NOT NULL field.
+        columns.append(values if values.type == wanted else values.cast(wanted))
     diffs = (
         table.column(DIFF_COLUMN).cast(pa.int64())
         if DIFF_COLUMN in table.column_names

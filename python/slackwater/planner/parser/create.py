@@ -92,6 +92,13 @@ def read_create(cursor: Cursor) -> Created | None:
             raise cursor.unsupported(f"CREATE {kind}", _advice(kind), start)
     if cursor.looking_at("INDEX"):
         _refuse_index(cursor)
+    if cursor.looking_at("FUNCTION"):
+        raise cursor.unsupported(
+            "CREATE FUNCTION in the catalog slackwater",
+            "CREATE FUNCTION spark_catalog.default.f and call it by that name, or "
+            "CREATE TEMPORARY FUNCTION f.",
+            start,
+        )
     for kind in ("SOURCE", "SINK"):
         if not cursor.accept(kind):
             continue

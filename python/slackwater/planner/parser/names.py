@@ -61,10 +61,11 @@ def resolve(
     """
     actual = _catalog_of(name.parts, catalog)
     if actual != CATALOG:
+        inside = name.parts[1:] if name.parts[0] == actual else name.parts
         raise user_error(
             "SLACKWATER_WRONG_CATALOG",
             statement=statement,
-            objectName=str(name),
+            objectName=".".join(part for part in inside if part),
             catalogName=actual,
         )
     qualified = len(name.parts) >= 3 or (len(name.parts) == 2 and name.parts[0] == CATALOG)

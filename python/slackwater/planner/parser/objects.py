@@ -211,7 +211,7 @@ def _show(cursor: Cursor, kind: ShowKind) -> Show | None:
 def _show_create(cursor: Cursor) -> ShowCreate | None:
     cursor.expect("CREATE")
     _refuse(cursor, "SHOW CREATE", _REFUSED_KINDS, _KINDS_TEXT)
-    kind = _accept_kind(cursor, ObjectKind.TABLE, ObjectKind.SCHEMA, ObjectKind.COLUMN)
+    kind = _accept_kind(cursor, ObjectKind.SCHEMA, ObjectKind.COLUMN)
     if kind is None:
         return None
     cursor.statement = f"SHOW CREATE {kind.value}"

@@ -64,7 +64,7 @@ def _read(cursor: Cursor) -> Statement | None:
             return read_explain(cursor)
         case "BEGIN" | "START":
             return read_begin(cursor)
-        case "COMMIT" | "ROLLBACK":
+        case "COMMIT" | "ROLLBACK" | "ABORT":
             return read_transaction_end(cursor)
         case "SET":
             return read_set(cursor)

@@ -108,10 +108,16 @@ def read_set(cursor: Cursor) -> SetVariable | ShowVariable | None:
     """SET of our variables; None for Spark's configuration."""
     cursor.expect("SET")
     cursor.statement = "SET"
-    if cursor.accept("TRANSACTION"):
-        return _set_transaction(cursor, local=True)
+    at = cursor.token
+    if cursor.looking_at("TRANSACTION", "ISOLATION") or cursor.looking_at("TRANSACTION", "READ"):
+        raise cursor.unsupported(
+            "SET TRANSACTION",
+            "Say it of a block with BEGIN ISOLATION LEVEL ..., of the session with SET SESSION "
+            "CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL ...",
+            at,
+        )
     if cursor.accept("SESSION", "CHARACTERISTICS", "AS", "TRANSACTION"):
-        return _set_transaction(cursor, local=False)
+        return _set_characteristics(cursor)
     scoped = cursor.looking_at("LOCAL") or cursor.looking_at("SESSION")
     local = cursor.looking_at("LOCAL")
     if scoped:
@@ -126,8 +132,8 @@ def read_set(cursor: Cursor) -> SetVariable | ShowVariable | None:
     return SetVariable(name, _value(cursor), local)
 
 
-def _set_transaction(cursor: Cursor, *, local: bool) -> SetVariable:
-    cursor.statement = "SET TRANSACTION"
+def _set_characteristics(cursor: Cursor) -> SetVariable:
+    cursor.statement = "SET SESSION CHARACTERISTICS"
     at = cursor.token
     modes = _modes(cursor)
     if modes.read_only is not None:
@@ -136,7 +142,7 @@ def _set_transaction(cursor: Cursor, *, local: bool) -> SetVariable:
         )
     if modes.isolation is None:
         raise cursor.syntax_error("ISOLATION LEVEL")
-    return SetVariable("transaction_isolation", modes.isolation, local)
+    return SetVariable("transaction_isolation", modes.isolation)
 
 
 def _value(cursor: Cursor) -> str | None:

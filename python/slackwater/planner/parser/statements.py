@@ -390,6 +390,8 @@ def is_spark_grammar(statement: Statement) -> bool:
             return kind in _SPARK_DROPS and len(names) == 1 and cascade is None
         case Show(kind=ShowKind.VIEWS, cluster=None, on=None):
             return True
+        case ShowCreate(kind=ObjectKind.TABLE):
+            return True
         case AlterRename(kind=ObjectKind.TABLE | ObjectKind.VIEW, if_exists=False):
             return True
         case _:

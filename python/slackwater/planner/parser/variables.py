@@ -169,10 +169,11 @@ def variable(name: str) -> Variable:
     if found is not None:
         return found
     if key in KNOWN_NAMES:
+        instead = f"The variables are {', '.join(VARIABLES)}."
         raise user_error(
             "SLACKWATER_UNSUPPORTED",
             feature=f"The variable {key}",
-            advice=f"The variables are {', '.join(VARIABLES)}.",
+            advice="SET TIME ZONE '...' is Spark's." if key == "timezone" else instead,
         )
     raise user_error("SLACKWATER_UNKNOWN_VARIABLE", variable=name)
 

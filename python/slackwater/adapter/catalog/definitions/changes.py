@@ -19,6 +19,7 @@ from slackwater.adapter.catalog.model import (
     shards_of,
 )
 from slackwater.adapter.catalog.ops import (
+    AlterItem,
     CatalogDiff,
     CatalogOp,
     CreateItem,
@@ -102,6 +103,21 @@ class Changes:
             f"{existing.full_name} exists already, as a {existing.kind.spoken}.", code="42P07"
         )
         return True
+
+    def with_columns(
+        self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
+    ) -> Callable[[Connection], Sequence[CatalogOp]]:
+        """The alteration, and with it the columns of the item and of its shard."""
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            before = item.desc
+            if desc is None or before is None or desc == before:
+                return [altered]
+            if item.shard_id is not None:
+                self._env.persist.set_desc(conn, item.shard_id, desc, before)
+            return [replace(altered, desc=desc)]
+
+        return make
 
     def with_grouped_shards(
         self, items: Sequence[CatalogItem]

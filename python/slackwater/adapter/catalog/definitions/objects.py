@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from slackwater.adapter.catalog.columns import with_comment
 from slackwater.adapter.catalog.definitions.changes import Changes
 from slackwater.adapter.catalog.model import (
     CatalogItem,
@@ -11,10 +12,11 @@ from slackwater.adapter.catalog.model import (
     ItemKind,
     SchemaEntry,
 )
-from slackwater.adapter.catalog.naming import find_item
+from slackwater.adapter.catalog.naming import expect_kind, find_item
 from slackwater.adapter.catalog.ops import (
     AlterItem,
     CatalogOp,
+    CommentSchema,
     CreateSchema,
     DropItem,
     DropSchema,
@@ -24,7 +26,6 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve, resolve_schema
-from slackwater.repr.errors import user_error
 
 
 class Objects:
@@ -43,6 +44,11 @@ class Objects:
             schema_id = self._env.catalog.allocate_ids()[0]
             entry = SchemaEntry(schema_id, name, properties.get("comment"))
             self._changes.commit([CreateSchema(entry)], None)
+
+    def comment_on_namespace(self, name: str, text: str, user: str | None) -> None:
+        """An empty text takes the comment away."""
+        with self._env.ddl:
+            self._changes.commit([CommentSchema(name, text or None)], user)
 
     def drop_namespace(self, name: str, cascade: bool, user: str | None = None) -> None:
         with self._env.ddl:
@@ -121,15 +127,18 @@ class Objects:
             self._changes.commit([AlterItem(item.id, details=details)], context.user)
 
     def comment(self, context: Context, statement: st.CommentOn) -> None:
-        if statement.kind in (st.ObjectKind.SCHEMA, st.ObjectKind.COLUMN):
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"COMMENT ON {statement.kind.value}",
-                advice="Comments can be set on relations and sinks.",
-            )
-        item = find_item(self._env.state, statement.name, context)
+        text = statement.text or ""
         with self._env.ddl:
-            self._changes.commit([AlterItem(item.id, comment=statement.text or "")], context.user)
+            if statement.kind is st.ObjectKind.COLUMN:
+                relation = QualifiedName(statement.name.parts[:-1])
+                item = find_item(self._env.state, relation, context)
+                desc = with_comment(item, (statement.name.last,), text)
+                described = self._changes.with_columns(item, desc, AlterItem(item.id))
+                self._changes.commit(described, context.user)
+                return
+            item = find_item(self._env.state, statement.name, context)
+            expect_kind(item, ItemKind(statement.kind.value.lower().replace(" ", "-")))
+            self._changes.commit([AlterItem(item.id, comment=text)], context.user)
 
 
 def _without_repeats(ops: Sequence[CatalogOp], state: CatalogState) -> list[CatalogOp]:

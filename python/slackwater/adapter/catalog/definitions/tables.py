@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.columns import (
     refuse_new_column,
     refuse_nullability,
     with_column,
+    with_comment,
     with_nullability,
 )
 from slackwater.adapter.catalog.definitions.changes import Changes
@@ -19,10 +18,7 @@ from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
 )
-from slackwater.adapter.catalog.ops import (
-    AlterItem,
-    CatalogOp,
-)
+from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.render import create_table_sql
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
@@ -81,7 +77,9 @@ class Tables:
             kind=ItemKind.TABLE,
             schema_name=schema_name,
             name=name,
-            create_sql=create_table_sql(full, desc, details.get("retain_history_ms"), comment),
+            create_sql=create_table_sql(
+                full, desc, details.get("retain_history_ms"), comment, kept
+            ),
             desc=desc,
             comment=comment,
             owner=context.user,
@@ -104,7 +102,13 @@ class Tables:
             existing.id,
             details=details,
             comment=draft.comment or "",
-            create_sql=create_table_sql(existing.full_name, desc, retain_ms, draft.comment),
+            create_sql=create_table_sql(
+                existing.full_name,
+                desc,
+                retain_ms,
+                draft.comment,
+                details.get("properties") or {},
+            ),
         )
 
     def alter_table(
@@ -128,6 +132,10 @@ class Tables:
                     case {"set_nullability": {"name": _} as changed} if desc is not None:
                         desc = with_nullability(item, desc, changed)
                         refuse_nullability(item, self._env.state)
+                    case {"set_column_comment": {"name": path, "comment": text}}:
+                        # Several columns can be described by one statement.
+                        described = item if desc is None else replace(item, desc=desc)
+                        desc = with_comment(described, path, text)
                     case {"set_property": {"name": str(key), "value": str(value)}}:
                         if key == RETAIN_HISTORY:
                             details["retain_history_ms"] = _retain(value)
@@ -144,25 +152,11 @@ class Tables:
                     case _:
                         raise _unsupported_alter(next(iter(change)), item)
             details["properties"] = properties
-            altered = AlterItem(item.id, details=details, comment=comment)
-            self._changes.commit(self._with_columns(item, desc, altered), context.user)
+            history = details.get("retain_history_ms")
+            sql = create_table_sql(item.full_name, desc, history, comment, properties)
+            altered = AlterItem(item.id, details=details, comment=comment, create_sql=sql)
+            self._changes.commit(self._changes.with_columns(item, desc, altered), context.user)
             return self._env.state.item(item.id)
-
-    def _with_columns(
-        self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
-    ) -> Callable[[Connection], Sequence[CatalogOp]]:
-        """The alteration, and with it the columns of the item and of its shard."""
-
-        def make(conn: Connection) -> Sequence[CatalogOp]:
-            before, shard_id = item.desc, item.shard_id
-            if desc is None or before is None or desc == before or shard_id is None:
-                return [altered]
-            self._env.persist.set_desc(conn, shard_id, desc, before)
-            retain_ms = item.details.get("retain_history_ms")
-            sql = create_table_sql(item.full_name, desc, retain_ms, altered.comment)
-            return [replace(altered, desc=desc, create_sql=sql)]
-
-        return make
 
     def create_table_with_options(
         self, session: Session, context: Context, statement: st.CreateTable

@@ -79,6 +79,7 @@ class ViewDefinitions:
                 "query": query,
                 "catalog": context.catalog,
                 "namespace": list(context.namespace),
+                "named": self._views.named(analysis),
                 "properties": dict(properties),
             },
         )

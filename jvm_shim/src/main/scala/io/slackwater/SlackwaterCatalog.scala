@@ -11,6 +11,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.connector.catalog._
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.slackwater.catalog.{Definitions, SlackwaterTable, StagedCollection}
 import org.apache.spark.sql.slackwater.process.Sessions
@@ -22,14 +23,29 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
   * It keeps nothing: each answer is the coordinator's, because other applications change the same
   * catalog. Errors are the coordinator's too, except where Spark expects an exception of its own.
   */
-class SlackwaterCatalog extends RelationCatalog with StagingTableCatalog with SupportsNamespaces {
+class SlackwaterCatalog
+    extends RelationCatalog
+    with StagingTableCatalog
+    with SupportsNamespaces
+    with FunctionCatalog {
 
-  private var catalogName = "slackwater"
-
+  /** Texts that are stored name the catalog: under another name they would mean nothing. */
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit =
-    catalogName = name
+    if (name != Sessions.catalogName) {
+      throw Definitions.unsupported(
+        s"The catalog of Slackwater under the name $name",
+        s"Set spark.sql.catalog.${Sessions.catalogName} instead of spark.sql.catalog.$name."
+      )
+    }
 
-  override def name: String = catalogName
+  override def name: String = Sessions.catalogName
+
+  /** It has no functions of its own; those of Spark and of other catalogs are found beside it. */
+  override def listFunctions(namespace: Array[String]): Array[Identifier] =
+    if (namespaceExists(namespace)) Array.empty else throw new NoSuchNamespaceException(namespace)
+
+  override def loadFunction(ident: Identifier): UnboundFunction =
+    throw new NoSuchFunctionException(ident)
 
   override def defaultNamespace: Array[String] = Array("default")
 
@@ -178,11 +194,26 @@ class SlackwaterCatalog extends RelationCatalog with StagingTableCatalog with Su
     }
   }
 
-  override def alterNamespace(namespace: Array[String], changes: NamespaceChange*): Unit =
-    throw Definitions.unsupported(
-      s"Changing the properties of the schema ${namespace.mkString(".")}",
-      "Describe its tables with COMMENT ON TABLE."
-    )
+  override def alterNamespace(namespace: Array[String], changes: NamespaceChange*): Unit = {
+    if (!namespaceExists(namespace)) throw new NoSuchNamespaceException(namespace)
+    val comments = changes.map {
+      case set: NamespaceChange.SetProperty if isComment(set.property)          => set.value
+      case remove: NamespaceChange.RemoveProperty if isComment(remove.property) => ""
+      case _                                                                    =>
+        throw Definitions.unsupported(
+          s"Changing properties of the schema ${namespace.mkString(".")}",
+          "COMMENT ON SCHEMA describes it."
+        )
+    }
+    comments.lastOption.foreach { comment =>
+      val body = Sessions.request(Sessions.active)
+      body.set[ObjectNode]("namespace", Json.texts(namespace))
+      body.put("comment", comment)
+      coordinator.call("/v1/catalog/alter_namespace", body)
+    }
+  }
+
+  private def isComment(property: String): Boolean = property == SupportsNamespaces.PROP_COMMENT
 
   override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean = {
     val exists = namespaceExists(namespace)
@@ -289,5 +320,5 @@ class SlackwaterCatalog extends RelationCatalog with StagingTableCatalog with Su
   private def elements(node: JsonNode): Array[JsonNode] = node.elements.asScala.toArray
 
   private def text(ident: Identifier): String =
-    (catalogName +: ident.namespace :+ ident.name).mkString(".")
+    (name +: ident.namespace :+ ident.name).mkString(".")
 }

@@ -19,21 +19,24 @@ object Activation {
   def install(extensions: SparkSessionExtensions): Unit = {
     val count = installed.computeIfAbsent(extensions, _ => new AtomicInteger)
     val turn = count.incrementAndGet()
-    if (turn == 1) {
-      DataHooks.install(extensions)
-      registerCatalog()
-    }
-    // The last one is the outermost, also around parsers that were added in between.
-    extensions.injectParser { (session, delegate) =>
-      if (turn == count.get) new SlackwaterParser(session, delegate) else delegate
+    if (isEnabled) {
+      if (turn == 1) {
+        DataHooks.install(extensions)
+        registerCatalog()
+      }
+      // The last one is the outermost, also around parsers that were added in between.
+      extensions.injectParser { (session, delegate) =>
+        if (turn == count.get) new SlackwaterParser(session, delegate) else delegate
+      }
     }
   }
 
   /** Spark applies extensions before it copies the context's settings into the session's. */
   private def registerCatalog(): Unit =
-    SparkContext.getActive.foreach { context =>
-      if (context.conf.getBoolean("spark.slackwater.enabled", defaultValue = true)) {
-        context.conf.setIfMissing(catalogKey, catalogClass)
-      }
-    }
+    SparkContext.getActive.foreach(_.conf.setIfMissing(catalogKey, catalogClass))
+
+  private def isEnabled: Boolean =
+    SparkContext.getActive.forall(
+      _.conf.getBoolean("spark.slackwater.enabled", defaultValue = true)
+    )
 }

@@ -4,7 +4,13 @@ import java.util.{Collections, WeakHashMap}
 
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.binding.{Binding, DataStrategy, MzNow, ResolveAsOf}
+import org.apache.spark.sql.slackwater.binding.{
+  Binding,
+  DataStrategy,
+  MzNow,
+  NotNullColumns,
+  ResolveAsOf
+}
 import org.apache.spark.sql.slackwater.scan.{ExpandScans, FoldInlineRows}
 
 /** The rules that read and write collections. */
@@ -19,6 +25,7 @@ object DataHooks {
     if (installed.add(extensions)) {
       extensions.injectFunction(MzNow.description)
       extensions.injectResolutionRule(_ => ResolveAsOf)
+      extensions.injectPostHocResolutionRule(_ => NotNullColumns)
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(_ => FoldInlineRows)

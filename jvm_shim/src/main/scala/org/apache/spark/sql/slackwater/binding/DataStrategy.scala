@@ -1,8 +1,15 @@
 package org.apache.spark.sql.slackwater.binding
 
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, ReturnAnswer}
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier
+import org.apache.spark.sql.catalyst.plans.logical.{
+  CreateMaterializedViewAsSelect,
+  LogicalPlan,
+  ReturnAnswer
+}
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.slackwater.scan.{
   BoundScan,
@@ -13,7 +20,11 @@ import org.apache.spark.sql.slackwater.scan.{
 }
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
-/** Plans statements and inline rows, and refuses what was never bound. */
+/** Plans statements and inline rows, and refuses what was never bound.
+  *
+  * Spark itself parses CREATE MATERIALIZED VIEW, for its pipelines, and refuses to run one: who gets
+  * there has most likely forgotten our catalog.
+  */
 private[slackwater] object DataStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     // Limits are planned in another way where they are right below the root.
@@ -31,6 +42,17 @@ private[slackwater] object DataStrategy extends SparkStrategy {
     case scan: BoundScan => throw DataErrors.unbound(scan.name)
     case node if node.expressions.exists(_.exists(_.isInstanceOf[MzNow])) =>
       throw DataErrors.unbound(MzNow.Name)
+    case create: CreateMaterializedViewAsSelect if Sessions.isEnabled(SQLConf.get) =>
+      create.name match {
+        case elsewhere: ResolvedIdentifier =>
+          val name = elsewhere.identifier.namespace :+ elsewhere.identifier.name
+          throw DataErrors.elsewhere(
+            "CREATE MATERIALIZED VIEW",
+            name.mkString("."),
+            elsewhere.catalog.name
+          )
+        case _ => Nil
+      }
     case _ => Nil
   }
 }

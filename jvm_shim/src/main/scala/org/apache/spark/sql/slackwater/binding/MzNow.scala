@@ -7,7 +7,11 @@ import org.apache.spark.sql.catalyst.expressions.{
   LeafExpression,
   Unevaluable
 }
+import org.apache.spark.sql.catalyst.trees.CurrentOrigin
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.types.{DataType, LongType}
 
 /** The statement's timestamp in milliseconds; binding replaces it by the value. */
@@ -20,13 +24,25 @@ case class MzNow() extends LeafExpression with Unevaluable {
 object MzNow {
   val Name = "mz_now"
 
+  /** What Spark says of a function that it does not have. */
+  private def unknown: Throwable = {
+    val manager = SparkSession.active.sessionState.catalogManager
+    val path = manager.currentCatalog.name +: manager.currentNamespace.toSeq
+    QueryCompilationErrors.unresolvedRoutineError(
+      Seq(Name),
+      Seq("system.builtin", "system.session", path.mkString(".")),
+      CurrentOrigin.get
+    )
+  }
+
   type Description = (FunctionIdentifier, ExpressionInfo, Seq[Expression] => Expression)
 
   val description: Description = (
     FunctionIdentifier(Name),
     new ExpressionInfo(classOf[MzNow].getName, Name),
     arguments =>
-      if (arguments.isEmpty) MzNow()
+      if (!Sessions.isEnabled(SQLConf.get)) throw unknown
+      else if (arguments.isEmpty) MzNow()
       else throw QueryCompilationErrors.wrongNumArgsError(Name, Seq(0), arguments.size)
   )
 }

@@ -31,18 +31,40 @@ private[slackwater] object Analysis {
 
   def describe(session: SparkSession, plan: LogicalPlan): ObjectNode = {
     val found = new Findings
-    plan.foreachWithSubqueries { node =>
-      found.leaf(node)
+    walk(plan, named = true) { (node, named) =>
+      found.leaf(node, named)
       node.expressions.foreach(_.foreach(found.expression))
     }
     val answer = Json.obj()
     answer.set[ObjectNode]("schema", Json.ofSchema(plan.schema))
     answer.set[ObjectNode]("relations", Json.texts(found.relations))
     answer.set[ObjectNode]("views", Json.texts(found.views.flatMap(viewId(session, _))))
+    answer.set[ObjectNode](
+      "named",
+      Json.texts(found.namedRelations ++ found.namedViews.flatMap(viewId(session, _)))
+    )
     answer.set[ObjectNode]("foreign", Json.texts(found.foreign))
     answer.set[ObjectNode]("nondeterministic", Json.texts(found.nondeterministic))
     answer.put("uses_mz_now", found.usesNow)
     answer.put("streaming", plan.isStreaming)
+  }
+
+  /** Every node, and whether the query itself has it: what is below a view of ours belongs to that. */
+  private def walk(
+      plan: LogicalPlan,
+      named: Boolean
+  )(visit: (LogicalPlan, Boolean) => Unit): Unit = {
+    visit(plan, named)
+    val below = named && OurView.unapply(plan).isEmpty
+    (plan.children ++ plan.subqueries).foreach(walk(_, below)(visit))
+  }
+
+  private object OurView {
+    def unapply(plan: LogicalPlan): Option[Seq[String]] = plan match {
+      case view: View if view.desc.identifier.catalog.contains(Sessions.catalogName) =>
+        Some(view.desc.identifier.database.toSeq :+ view.desc.identifier.table)
+      case _ => None
+    }
   }
 
   /** The error in the protocol's form, with Spark's own condition where Spark has found it. */
@@ -90,14 +112,19 @@ private[slackwater] object Analysis {
   private final class Findings {
     val relations: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     val views: mutable.LinkedHashSet[Seq[String]] = mutable.LinkedHashSet.empty
+    val namedRelations: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+    val namedViews: mutable.LinkedHashSet[Seq[String]] = mutable.LinkedHashSet.empty
     val foreign: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     val nondeterministic: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     var usesNow = false
 
-    def leaf(node: LogicalPlan): Unit = node match {
-      case view: View if view.desc.identifier.catalog.contains(Sessions.catalogName) =>
-        views += view.desc.identifier.database.toSeq :+ view.desc.identifier.table
-      case V2Relation(Ours(table))     => relations += table.id
+    def leaf(node: LogicalPlan, named: Boolean): Unit = node match {
+      case OurView(name) =>
+        views += name
+        if (named) namedViews += name
+      case V2Relation(Ours(table)) =>
+        relations += table.id
+        if (named) namedRelations += table.id
       case other: DataSourceV2Relation => foreign += other.name
       case V1Relation(files: HadoopFsRelation) if files.location.isInstanceOf[PartIndex] =>
       case relation: LogicalRelation                                                     =>

@@ -116,6 +116,10 @@ object Definitions {
         val column = node.putObject("set_nullability")
         column.set[ObjectNode]("name", Json.texts(update.fieldNames))
         column.put("nullable", update.nullable)
+      case update: TableChange.UpdateColumnComment =>
+        val column = node.putObject("set_column_comment")
+        column.set[ObjectNode]("name", Json.texts(update.fieldNames))
+        column.put("comment", update.newComment)
       case other => node.put("other", other.getClass.getSimpleName)
     }
     node

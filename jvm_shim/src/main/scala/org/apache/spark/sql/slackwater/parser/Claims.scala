@@ -21,17 +21,17 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
     Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase)) && {
       val words = Words(withoutSemicolons(Lexer.tokens(text)))
       words.first match {
-        case "CREATE"          => create(words.drop(1))
-        case "DROP"            => drop(words.drop(1))
-        case "ALTER"           => alter(words.drop(1))
-        case "SHOW"            => show(words.drop(1))
-        case "SET"             => set(words.drop(1))
-        case "RESET"           => variable(words.drop(1))
-        case "EXPLAIN"         => explain(words.drop(1))
-        case "COMMENT"         => comment(words.drop(1))
-        case "DECLARE"         => words.size > 2 && words.upTo(5).contains("CURSOR")
-        case "SUBSCRIBE"       => words.size > 1
-        case "FETCH" | "CLOSE" => words.size > 1
+        case "CREATE"                                            => create(words.drop(1))
+        case "DROP"                                              => drop(words.drop(1))
+        case "ALTER"                                             => alter(words.drop(1))
+        case "SHOW"                                              => show(words.drop(1))
+        case "SET"                                               => set(words.drop(1))
+        case "RESET"                                             => variable(words.drop(1))
+        case "EXPLAIN"                                           => explain(words.drop(1))
+        case "COMMENT"                                           => comment(words.drop(1))
+        case "DECLARE"                                           => words.at(2) == "CURSOR"
+        case "SUBSCRIBE"                                         => words.size > 1
+        case "FETCH" | "CLOSE"                                   => words.size > 1
         case "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "ABORT" => transaction(words)
         case _                                                   => false
       }
@@ -44,9 +44,10 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
         rest.at(1) == "VIEW" && isOurs(rest.drop(2).skip("IF", "NOT", "EXISTS"))
       case "SOURCE" | "SINK" | "CLUSTER" | "CONNECTION" | "SECRET" => rest.size > 1
       case "DEFAULT"                                               => rest.at(1) == "INDEX"
-      case "INDEX" => isOurs(rest.after("ON").skip("TABLE"))
-      case "TABLE" => createTable(rest.drop(1).skip("IF", "NOT", "EXISTS"))
-      case _       => false
+      case "INDEX"    => isOurs(rest.after("ON").skip("TABLE"))
+      case "TABLE"    => createTable(rest.drop(1).skip("IF", "NOT", "EXISTS"))
+      case "FUNCTION" => isOurs(rest.drop(1).skip("IF", "NOT", "EXISTS"))
+      case _          => false
     }
   }
 
@@ -96,6 +97,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
     case "INDEXES"                => inSlackwater || isOurs(words.after("FROM"))
     case "CREATE"                 => showCreate(words.drop(1))
     case "ALL"                    => words.size == 1 && inSlackwater
+    case "TRANSACTION"            => words.at(1) == "ISOLATION"
     case _                        => variable(words)
   }
 
@@ -103,13 +105,15 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
     case "SOURCE" | "SINK" | "INDEX" | "CLUSTER" | "CONNECTION" => words.size > 1
     case "MATERIALIZED" => words.at(1) == "VIEW" && isOurs(words.drop(2))
     case "VIEW"         => isOurs(words.drop(1))
+    case "TABLE"        => isOurs(words.drop(1)) && !words.hasPair("AS", "SERDE")
     case _              => false
   }
 
   private def set(words: Words): Boolean = words.first match {
-    case "SESSION" | "LOCAL" => setsVariable(words.drop(1))
-    case "TRANSACTION"       => inSlackwater
-    case _                   => setsVariable(words)
+    case "SESSION" if words.at(1) == "CHARACTERISTICS" => true
+    case "SESSION" | "LOCAL"                           => setsVariable(words.drop(1))
+    case "TRANSACTION"                                 => Set("ISOLATION", "READ")(words.at(1))
+    case _                                             => setsVariable(words)
   }
 
   private def setsVariable(words: Words): Boolean = variable(words) && {
@@ -136,6 +140,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
     case "SOURCE" | "SINK" | "INDEX" | "CLUSTER" | "CONNECTION" | "SECRET" => true
     case "MATERIALIZED" => words.at(2) == "VIEW" && isOurs(words.drop(3))
     case "VIEW"         => isOurs(words.drop(2))
+    case "COLUMN"       => isOurs(words.drop(2))
     case _              => false
   })
 
@@ -147,7 +152,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
       case "START" => more.first == "TRANSACTION"
       case _       => more.isEmpty || Set("TRANSACTION", "WORK", "AND")(more.first)
     }
-    whole && !words.hasAny(";") && inSlackwater
+    whole && !words.hasAny(";")
   }
 
   private def isOurs(words: Words): Boolean = words.name match {
@@ -167,6 +172,13 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
 }
 
 object Claims {
+
+  /** `COMMIT` or `ROLLBACK` with nothing behind it that could mean more. */
+  private[parser] def endsBlock(text: String): Boolean = {
+    val words = Words(withoutSemicolons(Lexer.tokens(text)))
+    Set("COMMIT", "ROLLBACK", "ABORT")(words.first) &&
+    words.drop(1).skip("TRANSACTION").skip("WORK").isEmpty
+  }
   private val starts = Set(
     "CREATE",
     "DROP",
@@ -198,6 +210,7 @@ object Claims {
     "SUBSOURCES"
   )
 
+  /** Those of the coordinator's `KNOWN_NAMES`; a unit test compares them. */
   private val variables = Set(
     "application_name",
     "auto_route_catalog_queries",
@@ -226,6 +239,7 @@ object Claims {
     "sql_safe_updates",
     "statement_logging_sample_rate",
     "statement_timeout",
+    "timezone",
     "transaction_isolation",
     "welcome_message"
   )

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.parser
 import java.util.UUID
 
 import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.{Notices, Sessions}
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.CatalystTypeConverters
 import org.apache.spark.sql.catalyst.expressions.Attribute
@@ -11,6 +11,14 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.types.StructType
+
+/** COMMIT or ROLLBACK in a session that has never called a coordinator: it cannot be in a block. */
+case object NoBlockToEnd extends LeafRunnableCommand {
+  override def run(session: SparkSession): Seq[Row] = {
+    Notices.warn("There is no transaction in progress.")
+    Nil
+  }
+}
 
 /** A statement that the coordinator runs; `planned` are the columns that it answers with. */
 case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunnableCommand {

@@ -31,7 +31,9 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
       spark: => LogicalPlan
   ): LogicalPlan =
     if (claims.claims(text) && Sessions.isEnabled(session)) {
-      command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
+      if (Claims.endsBlock(text) && !Sessions.hasCalled(session)) NoBlockToEnd
+      else
+        command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
     } else withAsOf(text, parameters)(spark)(parse(_, parameters))
 
   private def parse(text: String, parameters: Option[ParameterContext]): LogicalPlan =

@@ -97,6 +97,9 @@ final class CoordinatorHandle private (
     response.body
   }
 
+  /** Whether the session has called this coordinator, or is just about to. */
+  private def knows(id: String): Boolean = sessions.contains(id)
+
   private def renew(holds: Seq[String]): Unit = endpoint.filter(_.isAlive).foreach { at =>
     val body = Json.obj()
     val names = body.putArray("holds")
@@ -464,6 +467,10 @@ object CoordinatorHandle extends Logging {
     )
   }
 
+  /** Whether the session has called any coordinator. */
+  private[process] def isKnown(session: String): Boolean =
+    handles.values.asScala.exists(_.knows(session))
+
   /** Spark hides the values of keys with this word, in its UI and in the event log. */
   private def metastorePassword(setting: String => Option[String]): Map[String, String] =
     Seq(
@@ -491,14 +498,19 @@ object CoordinatorHandle extends Logging {
 }
 
 /** Shows what the coordinator has to say beside its answer. */
-private object Notices extends Logging {
+private[slackwater] object Notices extends Logging {
 
   private lazy val inSparkSql =
     sys.props.getOrElse("sun.java.command", "").contains("SparkSQLCLIDriver")
 
   def show(notices: JsonNode): Unit = notices.elements.asScala.foreach { notice =>
     val severity = notice.path("severity").asText("NOTICE")
-    val text = s"$severity: ${notice.path("message").asText}"
-    if (inSparkSql) System.err.println(text) else logInfo(text)
+    say(s"$severity: ${notice.path("message").asText}")
   }
+
+  /** Says what no coordinator was needed for. */
+  def warn(message: String): Unit = say(s"WARNING: $message")
+
+  private def say(text: String): Unit =
+    if (inSparkSql) System.err.println(text) else logInfo(text)
 }

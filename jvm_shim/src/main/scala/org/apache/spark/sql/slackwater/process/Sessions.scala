@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.CurrentUserContext
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.CatalogManager
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json}
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json}
 
 /** What the hooks ask of a Spark session. */
 object Sessions {
@@ -24,8 +24,10 @@ object Sessions {
   /** The session that runs on this thread. */
   def active: SparkSession = SparkSession.active
 
-  def isEnabled(session: SparkSession): Boolean =
-    conf(session).getConfString(enabledKey, "true").toBoolean
+  def isEnabled(session: SparkSession): Boolean = isEnabled(conf(session))
+
+  /** As above, for rules that have Spark's settings at hand and no session. */
+  def isEnabled(conf: SQLConf): Boolean = conf.getConfString(enabledKey, "true").toBoolean
 
   /** Whether the session is the coordinator's own. */
   private[slackwater] def isInternal(session: SparkSession): Boolean =
@@ -35,8 +37,9 @@ object Sessions {
   def inSlackwater(session: SparkSession): Boolean =
     Try(catalogs(session).currentCatalog.name == catalogName).getOrElse(false)
 
+  /** Spark fails for some names that no catalog can have, and for one that cannot be made. */
   def isCatalog(session: SparkSession, name: String): Boolean =
-    catalogs(session).isCatalogRegistered(name)
+    Try(catalogs(session).isCatalogRegistered(name)).getOrElse(false)
 
   /** The session's name in the protocol. */
   def id(session: SparkSession): String = {
@@ -44,8 +47,21 @@ object Sessions {
     s"${classicSession.sparkContext.applicationId}/${classicSession.sessionUUID}"
   }
 
-  /** The coordinator of the session's environment. Nothing is started before its first call. */
+  /** Whether the session has had to do with a coordinator: if not, it is in no transaction block. */
+  def hasCalled(session: SparkSession): Boolean = CoordinatorHandle.isKnown(id(session))
+
+  /** The coordinator of the session's environment. Nothing is started before its first call.
+    *
+    * Raises SLACKWATER_UNSUPPORTED where Slackwater is switched off.
+    */
   def coordinator(session: SparkSession): Coordinator = {
+    if (!isEnabled(session)) {
+      throw Errors.user(
+        "SLACKWATER_UNSUPPORTED",
+        "feature" -> s"The catalog $catalogName while $enabledKey is false",
+        "advice" -> s"Set $enabledKey to true."
+      )
+    }
     val handle = CoordinatorHandle.of(of(session).sparkContext)
     watch(of(session), handle)
     handle

@@ -11,6 +11,17 @@ private[slackwater] object DataErrors {
       "kind" -> table.kind.replace('-', ' ')
     )
 
+  def notNull(table: String, column: String): AnalysisException =
+    Errors.user("SLACKWATER_NOT_NULL_VIOLATION", "columnName" -> column, "objectName" -> table)
+
+  def elsewhere(statement: String, name: String, catalog: String): AnalysisException =
+    Errors.user(
+      "SLACKWATER_WRONG_CATALOG",
+      "statement" -> statement,
+      "objectName" -> name,
+      "catalogName" -> catalog
+    )
+
   def unbound(name: String): AnalysisException =
     Errors.user("SLACKWATER_UNBOUND_RELATION", "objectName" -> name)
 
