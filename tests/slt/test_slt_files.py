@@ -35,6 +35,7 @@ WITHOUT_CASE = {
     "SLACKWATER_FENCED": "needs a second application: tests/clients",
     "SLACKWATER_FOREIGN_FILE": "no statement names a file of a write: tests/unit",
     "SLACKWATER_INTERNAL": "a defect: no statement may cause it",
+    "SLACKWATER_LOCATION_NOT_SHARED": "needs executors elsewhere: tests/e2e",
     "SLACKWATER_LOCK_TIMEOUT": "needs a statement that holds a table for long: tests/unit",
     "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",
     "SLACKWATER_METASTORE_REQUIRED": "needs a location in S3: tests/unit",

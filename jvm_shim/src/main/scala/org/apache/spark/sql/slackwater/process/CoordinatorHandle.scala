@@ -55,6 +55,7 @@ final class CoordinatorHandle private (
 
   @volatile private var endpoint: Option[Endpoint] = None
   private var closed = false
+  private var shared = false
   private val sessions = ConcurrentHashMap.newKeySet[String]()
   // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
   private val openBlocks = ConcurrentHashMap.newKeySet[String]()
@@ -178,6 +179,10 @@ final class CoordinatorHandle private (
   private def start(): Endpoint = synchronized {
     endpoint.filter(_.isAlive).getOrElse {
       if (closed) throw unavailable("the Spark application has ended")
+      if (!shared) {
+        SharedFolder.check(context, location)
+        shared = true
+      }
       val started = launch().start()
       endpoint = Some(started)
       if (started.process.isEmpty) attend(started)
