@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ pytestmark = pytest.mark.spark
 SCRIPT = Path(__file__).with_name("script.sql")
 SHOWING = ("SELECT", "SHOW", "EXPLAIN", "WITH", "DESCRIBE")
 MARK = "@@"
+CLI = "from slackwater.cli import app; app()"
 _ERROR = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\].*?SQLSTATE: (\w{5})", re.DOTALL)
 _TIMES = re.compile(r"\b\d{13}\b|\d{4}-\d\d-\d\d[ T][\d:.]+|\b[us]\d+\b")
 
@@ -164,11 +164,10 @@ def command(program, location, *arguments):
     settings = []
     for key, value in CONF.items():
         settings += ["--conf", f"{key}={value}"]
-    script = "from slackwater.cli import app; app()"
     return [
         sys.executable,
         "-c",
-        script,
+        CLI,
         program,
         "--location",
         str(location),
@@ -243,14 +242,13 @@ def server(program, location, folder):
 def test_thrift(reference, tmp_path):
     script = marked_script(tmp_path / "script.sql")
     location = tmp_path / "environment"
-    jars = Path(str(resources.files("pyspark"))) / "jars"
     with server("thriftserver", location, tmp_path) as port:
         done = subprocess.run(
             [
-                "java",
-                "-cp",
-                f"{jars}/*",
-                "org.apache.hive.beeline.BeeLine",
+                sys.executable,
+                "-c",
+                CLI,
+                "beeline",
                 "-u",
                 f"jdbc:hive2://127.0.0.1:{port}",
                 "--silent=true",
@@ -265,6 +263,7 @@ def test_thrift(reference, tmp_path):
             stderr=subprocess.STDOUT,
             text=True,
             cwd=tmp_path,
+            env=environment(),
             timeout=300,
             check=False,
         )
@@ -277,3 +276,25 @@ def test_connect(reference, tmp_path):
         Application(tmp_path / "client" / "none", remote=f"sc://127.0.0.1:{port}") as client,
     ):
         check(over_pyspark(client), reference)
+        time = noticed(client)
+        assert time not in (tmp_path / "connect.log").read_text()
+
+
+def test_a_python_program_shows_notices(workplace):
+    time = noticed(workplace.application, session="noticed")
+    wait_until(
+        lambda: time in workplace.application.log.read_text(),
+        what="the notice on standard error",
+    )
+
+
+def noticed(application, session="main"):
+    """The time in the notice about a read, which SHOW NOTICES has shown."""
+    application.sql("USE slackwater.default", session=session)
+    application.sql("SET emit_timestamp_notice = 'on'", session=session)
+    application.sql("CREATE TABLE noticed (k INT)", session=session)
+    application.sql("SELECT * FROM noticed", session=session)
+    (severity, _, message) = application.rows("SHOW NOTICES", session=session)[-1]
+    application.sql("DROP TABLE noticed", session=session)
+    assert severity == "NOTICE"
+    return re.search(r"\d{13}", message)[0]

@@ -317,12 +317,18 @@ object CoordinatorHandle extends Logging {
 /** Shows what the coordinator has to say beside its answer. */
 private object Notices extends Logging {
 
-  private lazy val inSparkSql =
-    sys.props.getOrElse("sun.java.command", "").contains("SparkSQLCLIDriver")
+  /** One user's shell or program, whose terminal this process shares. A server's users are elsewhere:
+    * for them there is SHOW NOTICES.
+    */
+  private lazy val haveTerminal = {
+    val command = sys.props.getOrElse("sun.java.command", "")
+    command.contains("SparkSQLCLIDriver") ||
+    command.contains("SparkSubmit") && command.matches(raw"(?s).*(pyspark-shell|\.py)(\s.*)?")
+  }
 
   def show(notices: JsonNode): Unit = notices.elements.asScala.foreach { notice =>
     val severity = notice.path("severity").asText("NOTICE")
     val text = s"$severity: ${notice.path("message").asText}"
-    if (inSparkSql) System.err.println(text) else logInfo(text)
+    if (haveTerminal) System.err.println(text) else logInfo(text)
   }
 }
