@@ -98,7 +98,7 @@ def _findings(
         yield from first
         try:
             place = parse_location(text, os.environ)
-            place.metastore(store)
+            place.metastore(store, os.environ)
         except SlackwaterError as error:
             yield Finding("location", "FAIL", error.message, "see docs/user/operations.md")
             return
@@ -107,7 +107,7 @@ def _findings(
         first += found
         used = place if exists else parse_location(f"{tmp}/environment", os.environ)
         shown = str(used.local) if used.is_local else used.uri
-        installation = Installation(shown, used.metastore(store), store, conf)
+        installation = Installation(shown, used.metastore(store, os.environ), store, conf)
         metastore_findings = list(_metastore(installation))
         yield from metastore_findings
         if any(finding.outcome == "FAIL" for finding in [*first, *metastore_findings]):
@@ -259,9 +259,13 @@ def _probe(url: str, embedded: bool) -> str | None:
         leader = current_leader(engine, patience=Patience(wait_ms=WAIT_MS))
     finally:
         engine.dispose()
-    if leader is None:
+    if leader is None or (leader.lease is None and leader.is_leased):
         return None
-    return f"epoch {leader.epoch}, application {leader.application}, {leader.address}"
+    text = f"epoch {leader.epoch}, application {leader.application}, {leader.address}"
+    if leader.lease is not None:
+        owner = leader.lease.owner
+        text += f", of {owner.user} on {owner.host}, process {owner.pid}"
+    return text
 
 
 def _take_write_lock(engine: Any) -> None:

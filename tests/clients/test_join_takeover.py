@@ -18,8 +18,13 @@ from tests.support.application import (
     kill,
     wait_until,
 )
+from tests.support.other_host import HOST, USER, python_elsewhere
+
+from slackwater.server.identity import this_process
 
 pytestmark = pytest.mark.spark
+
+SHORT = {"spark.slackwater.lease": "2s"}
 
 
 @pytest.fixture
@@ -31,7 +36,7 @@ def location(tmp_path):
 
 @pytest.fixture
 def leader(location):
-    with Application(location) as application:
+    with Application(location, conf=SHORT) as application:
         application.sql("USE slackwater")
         application.sql("CREATE TABLE t (k INT) WITH (RETAIN HISTORY FOR '1 hour')")
         application.sql(
@@ -43,7 +48,7 @@ def leader(location):
 
 @pytest.fixture
 def joiner(leader, location):
-    with Application(location) as application:
+    with Application(location, conf=SHORT) as application:
         application.sql("USE slackwater")
         yield application
 
@@ -77,7 +82,7 @@ def test_a_killed_coordinator_comes_back(leader, location):
     assert coordinators(location) != [pid]
 
 
-def test_a_leader_that_was_thought_dead_is_fenced(leader, location):
+def test_a_leader_that_hangs_is_fenced(leader, location):
     """The old coordinator is stopped, not ended; when it goes on, it can change nothing."""
     out = location.parent / "out"
     leader.sql(f"CREATE SINK s FROM t INTO FILES (PATH '{out}', FORMAT JSON)")
@@ -115,6 +120,128 @@ def sunk(out):
         json.loads(line)["k"]
         for file in json.loads(manifest.read_text())["files"]
         for line in (out / file["path"]).read_text().splitlines()
+    )
+
+
+def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, location):
+    """Within its lease; and its own application joins the new leader."""
+    joiner.sql("INSERT INTO t VALUES (1)")
+    (old,) = coordinators(location)
+    os.kill(old, signal.SIGSTOP)
+    waiting = leader.start("SELECT count(*) FROM t")
+    joiner.sql("INSERT INTO t VALUES (2)")
+    assert joiner.rows("SELECT n, (SELECT count(*) FROM t) FROM total") == [[2, 2]]
+    assert waiting.result().rows[0][0] in (1, 2)
+    wait_until(lambda: old not in coordinators(location), what="the end of the one that hangs")
+    leader.sql("INSERT INTO t VALUES (3)")
+    assert leader.value("SELECT n FROM total") == joiner.value("SELECT n FROM total") == 3
+    assert len(coordinators(location)) == 1
+
+
+def test_a_leader_that_has_gone_is_not_waited_for(location):
+    """It has given its lease up first; then its process is killed."""
+    with Application(location) as first:
+        first.sql("CREATE TABLE slackwater.default.t (k INT)")
+    second = Application(location)
+    second.sql("INSERT INTO slackwater.default.t VALUES (1)")
+    for pid in coordinators(location):
+        kill(pid)
+    second.kill()
+    with Application(location) as third:
+        assert third.rows("SELECT * FROM slackwater.default.t") == [[1]]
+    assert elections(location) == [
+        "nobody has led",
+        "the lease was given up",
+        "the leader's process is dead",
+    ]
+
+
+def elections(location):
+    """Why the leaders of an environment became leaders."""
+    lines = (location / "log" / "coordinator.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    return [event["why"] for event in events if event["event"] == "elected"]
+
+
+@pytest.mark.postgres
+def test_a_leader_on_another_host_is_not_fenced(postgres, location, tmp_path):
+    """Both use one metastore; neither can reach the other."""
+    metastore = postgres.new_database()
+    elsewhere = {**SHORT, "spark.slackwater.python": python_elsewhere(tmp_path)}
+    other = Application(location, metastore, conf=elsewhere)
+    with Application(location, metastore, conf=SHORT) as here:
+        here.sql("CREATE TABLE slackwater.default.t (k INT)")
+        (pid,) = coordinators(location)
+        for number in range(2):
+            with pytest.raises(SqlError) as refused:
+                other.sql(f"INSERT INTO slackwater.default.t VALUES (-{number})")
+            assert refused.value.condition == "SLACKWATER_LEADER_UNREACHABLE"
+            owner = this_process()
+            assert f"user {owner.user} on host {owner.host}, process {pid}." in str(refused.value)
+            here.sql(f"INSERT INTO slackwater.default.t VALUES ({number})")
+        wait_until(lambda: coordinators(location) == [pid], what="the candidates' end")
+    assert other.rows("SELECT k FROM slackwater.default.t ORDER BY k") == [[0], [1]]
+    (pid,) = wait_until(
+        lambda: [each for each in coordinators(location) if each != pid], what="another leader"
+    )
+    with other, Application(location, metastore, conf=SHORT) as here:
+        with pytest.raises(SqlError) as refused:
+            here.sql("SELECT * FROM slackwater.default.t")
+        assert f"user {USER} on host {HOST}, process {pid}." in str(refused.value)
+        # What has died there is not seen to be dead: its lease has to run out.
+        other.kill()
+        kill(pid)
+        assert here.rows("SELECT count(*) FROM slackwater.default.t") == [[2]]
+
+
+BLOCK = """
+import os, time
+
+def block(k):
+    open({at!r}, "w").close()
+    while not os.path.exists({go!r}):
+        time.sleep(0.05)
+    return k + 1
+
+spark.udf.register("block", block, "int")
+"""
+
+
+def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, tmp_path):
+    """It keeps the lock while it lives, however long that is; sources go on all the time."""
+    at, go = tmp_path / "at", tmp_path / "go"
+    joiner.python(BLOCK.format(at=str(at), go=str(go)))
+    leader.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms')")
+    leader.sql("INSERT INTO t VALUES (1)")
+    hanging = joiner.start("INSERT INTO t SELECT block(k) FROM t")
+    wait_until(at.exists, within_s=60, what="the statement has read")
+    other = leader.start("INSERT INTO slackwater.default.t VALUES (7)", session="other")
+    more_ticks(leader, 45)
+    with pytest.raises(TimeoutError):
+        other.result(0)
+    jvm = joiner.jvm()
+    os.kill(jvm, signal.SIGSTOP)
+    try:
+        more_ticks(leader, 5)
+        other.result()
+    finally:
+        go.touch()
+        os.kill(jvm, signal.SIGCONT)
+    with pytest.raises(SqlError) as refused:
+        hanging.result()
+    assert (refused.value.condition, refused.value.sqlstate) == ("SLACKWATER_LOCK_LOST", "40001")
+    assert leader.rows("SELECT k FROM t ORDER BY k") == [[1], [7]]
+    joiner.sql("INSERT INTO t SELECT block(k) FROM t WHERE k = 1")
+    assert leader.rows("SELECT k FROM t ORDER BY k") == [[1], [2], [7]]
+
+
+def more_ticks(application, count):
+    """Waits until the source has so many more rows."""
+    before = application.value("SELECT count(*) FROM s")
+    wait_until(
+        lambda: application.value("SELECT count(*) FROM s") >= before + count,
+        within_s=60,
+        what="the source goes on",
     )
 
 

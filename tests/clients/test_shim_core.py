@@ -95,10 +95,17 @@ def env(tmp_path: Path) -> Environment:
 def spark(base: SparkSession, env: Environment) -> SparkSession:
     """A session with an environment of its own, in Spark's own catalog."""
     session = base.newSession()
-    session.conf.set("spark.slackwater.location", str(env.location))
+    configure(session, "spark.slackwater.location", str(env.location))
+    for key in ("metastore", "metastore.password"):
+        session.sparkContext._jsc.sc().conf().remove(f"spark.slackwater.{key}")
     env.location.mkdir()
     activate(session)
     return session
+
+
+def configure(session: SparkSession, key: str, value: str) -> None:
+    """Sets what the application has been configured with, as if it had been started so."""
+    session.sparkContext._jsc.sc().conf().set(key, value)
 
 
 def activate(session: SparkSession) -> None:
@@ -447,7 +454,6 @@ def test_another_applications_change_is_seen(ours: SparkSession, env: Environmen
     ours.sql("CREATE TABLE t (a INT)")
     assert ours.table("slackwater.default.t").columns == ["a"]
     other = ours.newSession()
-    other.conf.set("spark.slackwater.location", str(env.location))
     activate(other)
     other.sql("ALTER TABLE slackwater.default.t ADD COLUMN b INT")
     activate(ours)
@@ -602,14 +608,40 @@ def test_stored_texts_keep_as_of(spark: SparkSession) -> None:
 
 
 def test_what_the_process_is_given(spark: SparkSession, env: Environment) -> None:
-    spark.conf.set("spark.slackwater.metastore", "sqlite:///x.db")
+    configure(spark, "spark.slackwater.metastore", "postgresql://someone@h/d")
+    configure(spark, "spark.slackwater.metastore.password", "opensesame")
     spark.sql("SHOW SOURCES")
     start = env.starts()[0]
+    assert start["SLACKWATER_METASTORE_PASSWORD"] == "opensesame"
     assert start["arguments"] == ["-m", "slackwater.server"]
     assert start["SLACKWATER_APPLICATION"] == spark.sparkContext.applicationId
-    assert start["SLACKWATER_METASTORE"] == "sqlite:///x.db"
+    assert start["SLACKWATER_METASTORE"] == "postgresql://someone@h/d"
     assert int(start["PYSPARK_GATEWAY_PORT"]) > 0
     assert os.getpgid(start["pid"]) == start["pid"]
+
+
+@pytest.mark.parametrize("key", ["python", "location", "metastore"])
+def test_what_a_session_sets_names_no_program_and_no_place(
+    spark: SparkSession, env: Environment, tmp_path: Path, key: str
+) -> None:
+    """Who may only run SQL, over JDBC say, must not choose what runs in the driver's name."""
+    spark.sql(f"SET spark.slackwater.{key} = {tmp_path}/chosen")
+    spark.sql("SHOW SOURCES")
+    (start,) = env.starts()
+    assert start.get("SLACKWATER_METASTORE") is None
+    assert not (tmp_path / "chosen").exists()
+
+
+def test_spark_hides_the_metastores_password(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    pairs = jvm.java.util.ArrayList()
+    for key in ("password", "passwordFile"):
+        pairs.add(jvm.scala.Tuple2(f"spark.slackwater.metastore.{key}", "opensesame"))
+    scala_pairs = jvm.scala.jdk.javaapi.CollectionConverters.asScala(pairs).toSeq()
+    conf = spark.sparkContext._jsc.sc().conf()
+    shown = jvm.org.apache.spark.util.Utils.redact(conf, scala_pairs).mkString(",")
+    assert "metastore.password" in shown
+    assert "opensesame" not in shown
 
 
 def test_a_killed_coordinator_is_started_again(ours: SparkSession, env: Environment) -> None:
@@ -631,6 +663,28 @@ def test_a_statement_whose_coordinator_dies_is_not_repeated(
     assert len(env.calls("/v1/execute")) == 1
     assert spark.sql("SHOW SOURCES").count() == 3
     assert len(env.starts()) == 2
+
+
+def test_a_commit_without_an_answer_is_asked_for_again(
+    ours: SparkSession, env: Environment
+) -> None:
+    ours.sql("COMMIT WORK")
+    first, again = env.calls("/v1/execute")
+    assert first["write_id"] == again["write_id"]
+    assert len(env.starts()) == 2
+    ours.sql("COMMIT")
+    assert env.calls("/v1/execute")[-1]["write_id"] != first["write_id"]
+
+
+def test_a_commit_that_nobody_can_answer_is_unknown(ours: SparkSession, env: Environment) -> None:
+    (env.location / "asked").unlink(missing_ok=True)
+    ours.sql("SHOW SOURCES")
+    (env.location / "refuse-start").touch()
+    with pytest.raises(AnalysisException) as caught:
+        ours.sql("COMMIT WORK")
+    assert caught.value.getCondition() == "SLACKWATER_STATEMENT_INTERRUPTED"
+    (env.location / "refuse-start").unlink()
+    assert ours.sql("SHOW SOURCES").count() == 3
 
 
 def test_a_coordinator_that_cannot_start(spark: SparkSession, env: Environment) -> None:

@@ -63,10 +63,29 @@ def test_a_block_ends_with_the_coordinator(workplace):
     assert workplace.value("SELECT sum(k) FROM a") == 5
 
 
+def test_a_commit_says_what_became_of_it_also_when_the_coordinator_is_killed(workplace):
+    workplace.sql("CREATE TABLE a (k INT)")
+    rows = 0
+    for _ in range(3):
+        workplace.sql("BEGIN")
+        workplace.sql("INSERT INTO a VALUES (1)")
+        pending = workplace.application.start("COMMIT")
+        for pid in coordinators(workplace.application.location):
+            kill(pid)
+        told = condition_of(pending.result)
+        assert told in (None, "SLACKWATER_TRANSACTION_LOST")
+        rows += told is None
+        assert workplace.value("SELECT count(*) FROM a") == rows
+
+
 def outcome(workplace, statement):
     """The condition that the statement fails with, None when it succeeds."""
+    return condition_of(lambda: workplace.sql(statement))
+
+
+def condition_of(action):
     try:
-        workplace.sql(statement)
+        action()
     except SqlError as error:
         return error.condition
     return None

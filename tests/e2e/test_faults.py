@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
+from sqlalchemy import text
 from tests.support.application import Application, SqlError, coordinators, wait_until
+
+from slackwater.persist.metastore import connect
 
 pytestmark = pytest.mark.spark
 
@@ -17,11 +21,11 @@ STATUS = (
 )
 
 
-def drop_in(folder, name, text):
+def drop_in(folder, name, content):
     """A file that appears as a whole."""
     folder.mkdir(exist_ok=True)
     hidden = folder / f".{name}"
-    hidden.write_text(text)
+    hidden.write_text(content)
     hidden.rename(folder / name)
 
 
@@ -133,6 +137,50 @@ def test_metastore_that_goes_away_and_comes_back(postgres, tmp_path):
         assert application.rows("SELECT k FROM t ORDER BY k") == [[1], [3]]
 
 
+@pytest.mark.postgres
+def test_metastore_whose_processes_hang(postgres, tmp_path):
+    """Stopped, they neither answer nor break a connection: they count as away after ten seconds."""
+    metastore = postgres.new_database()
+    with Application(tmp_path / "environment", metastore) as application:
+        application.sql("USE slackwater.default")
+        application.sql("CREATE TABLE t (k INT)")
+        application.sql("INSERT INTO t VALUES (1)")
+        hung = server_processes(metastore)
+        assert hung
+        for pid in hung:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            answered = condition_of(application, "INSERT INTO t VALUES (2)", timeout_s=45)
+            assert answered in (None, "SLACKWATER_METASTORE_UNAVAILABLE")
+        finally:
+            for pid in hung:
+                os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: insert(application, 3), within_s=60, what="a write succeeds again")
+        assert application.rows("SELECT k FROM t WHERE k <> 2 ORDER BY k") == [[1], [3]]
+
+
+def condition_of(application, statement, *, timeout_s):
+    """The condition of the error with which a statement is answered; None for success."""
+    try:
+        application.sql(statement, timeout_s=timeout_s)
+    except SqlError as error:
+        return error.condition
+    return None
+
+
+def server_processes(metastore):
+    """The processes of PostgreSQL that serve the applications of a database."""
+    statement = text(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    engine = connect(metastore)
+    with engine.connect() as conn:
+        found = conn.scalars(statement).all()
+    engine.dispose()
+    return found
+
+
 def insert(application, number):
     try:
         application.sql(f"INSERT INTO t VALUES ({number})")
@@ -160,8 +208,8 @@ def test_no_space(tmp_path):
         before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         largest = max(path.stat().st_size for path in location.rglob("*") if path.is_file())
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, before[1]))
-        text = "x" * 1500
-        values = ", ".join(f"({n}, '{text}{n}')" for n in range(1000))
+        filler = "x" * 1500
+        values = ", ".join(f"({n}, '{filler}{n}')" for n in range(1000))
         with pytest.raises(SqlError) as failed:
             insert_often(application, values)
         assert failed.value.condition in (

@@ -20,6 +20,14 @@ LARGE = "INSERT INTO t SELECT id, concat('v', id % 7) FROM range(60000)"
 VIEW = "SELECT v, count(*) AS n FROM t GROUP BY v"
 
 
+STORE_SETTINGS = """
+hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+keys = ("endpoint", "endpoint.region", "access.key", "secret.key", "path.style.access")
+result = str([hadoop.get(f"fs.s3a.{key}") for key in keys])
+"""
+"""What every part of the application is told of stores; Spark takes some from the variables."""
+
+
 def on_s3(s3, location, metastore, folder, *, by_conf=False, jars=True):
     """An application that is told of the store by variables, or by Spark's settings."""
     conf = {"spark.jars": ",".join(map(str, hadoop_aws()))} if jars else {}
@@ -54,6 +62,7 @@ def test_tables_and_views_live_there(s3, tmp_path, by_conf):
     location = f"s3://{bucket}/an/environment"
     where = (s3, location, f"sqlite:///{tmp_path}/metastore.sqlite", tmp_path)
     with on_s3(*where, by_conf=by_conf) as application:
+        before = application.python(STORE_SETTINGS)
         application.sql("USE slackwater.default")
         application.sql("CREATE TABLE t (k BIGINT, v STRING)")
         application.sql(f"CREATE MATERIALIZED VIEW m AS {VIEW}")
@@ -64,6 +73,7 @@ def test_tables_and_views_live_there(s3, tmp_path, by_conf):
         shown += application.rows("SET")
         assert ACCESS_KEY not in str(application.rows("EXPLAIN EXTENDED SELECT * FROM t"))
         assert SECRET_KEY not in str(shown)
+        assert application.python(STORE_SETTINGS) == before
         expected = sorted(application.rows(VIEW))
         assert sum(row[1] for row in expected) == 54_001
         wait_until(lambda: sorted(application.rows("SELECT * FROM m")) == expected, what="m")

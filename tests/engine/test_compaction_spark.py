@@ -71,7 +71,7 @@ def filled(tmp_path):
 
     commit(0, uniform(0, range(200, 0, -1)))
     commit(1, uniform(1, [1, 1, 1]))
-    commit(2, *client.negation(shard, 2))
+    commit(2, *client.negation(shard, 2).at(2))
     commit(3, uniform(3, range(300, 0, -1)))
     client.transact(lambda conn: client.set_desc(conn, shard, DESC, BEFORE))
     nan, entries = float("nan"), [("a", 1), ("b", None)]

@@ -90,6 +90,13 @@ VIEWS = [
     "avg(w) AS aw, median(v) AS md FROM (SELECT a.k, v, w FROM a JOIN b USING (k)) q "
     "GROUP BY 1 HAVING max(w) > 1",
     "SELECT m, max(k) AS k FROM (SELECT k, max(v) AS m FROM a GROUP BY k) q GROUP BY m",
+    "SELECT k, v FROM a WHERE k IN (1, 3)",
+    "SELECT k, v FROM a WHERE NOT (k IN (2, 3)) AND (v) IN (1, k + 4)",
+    "SELECT a.k, w FROM a LEFT JOIN b ON a.k = b.k AND b.w IN (10, 20) WHERE a.v IN (1, 5)",
+    "SELECT count(*) AS n, max(w) AS m FROM b HAVING count(*) = 0 OR max(w) > 10",
+    "SELECT count(*) AS c, max(m) AS m FROM (SELECT max(w) AS m FROM b WHERE w > 15) q",
+    "SELECT q.k, q.n, g.m FROM (SELECT k, count(*) AS n FROM a GROUP BY k) q "
+    "CROSS JOIN (SELECT max(w) AS m FROM b WHERE w > 15) g",
 ]
 JOINS = [
     "SELECT a.k, a.v, b.w FROM a LEFT JOIN b ON a.k = b.k",

@@ -16,7 +16,7 @@ from slackwater.compute.engine import NamedUpdates
 from slackwater.compute.relations import relation_json
 from slackwater.persist import blobs
 from slackwater.persist.rows import committed_part
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import Column, RelationDesc
 from slackwater.spark.bridge import SparkBridge
 from slackwater.spark.session import configure
 
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.spark
 
 A = RelationDesc.of(k="integer", s="string")
 B = RelationDesc.of(k="integer", w="decimal(12,2)")
+C = RelationDesc((Column("n", '"integer"', nullable=False), Column("k", '"integer"')))
 
 WITHOUT_JOBS = [
     "SELECT k, s, __time, __diff FROM a",
@@ -41,6 +42,11 @@ WITHOUT_JOBS = [
     "SELECT k, s FROM a WHERE k IN (SELECT k FROM b)",
     "SELECT count(*) AS n, sum(__diff) AS d FROM a",
     "SELECT x.k, y.s FROM a x CROSS JOIN a y WHERE x.k = y.k AND x.__time <= y.__time",
+    "SELECT n, k, __diff FROM c WHERE n IS NULL",
+    "SELECT n IS NULL AS z, n = n AS y, count(*) AS r FROM c GROUP BY 1, 2",
+    "SELECT k, n.f IS NULL AS z FROM (SELECT k, named_struct('f', n) AS n FROM c) WHERE n IS NULL",
+    "SELECT b.k, x.m FROM b CROSS JOIN (SELECT max(e) AS m FROM (SELECT 1 AS e) WHERE false) x",
+    "SELECT count(*) AS r, max(k) AS m FROM (SELECT k FROM b WHERE false)",
 ]
 WITH_JOBS = [
     "SELECT k FROM a WHERE k > (SELECT min(k) FROM b)",
@@ -100,7 +106,12 @@ def views(tmp_path, first_id):
         part(first_id + 2, A, [(4, "file", 4, 1), (2, "y", 6, -1)], tmp_path),
     )
     others = (part(first_id + 3, B, [(k, Decimal("1.50"), 1, 1) for k in (1, 2, 2, 4, None)]),)
-    return [NamedUpdates("a", A, parts, upper=50), NamedUpdates("b", B, others, advance_to=7)]
+    certain = (part(first_id + 5, C, [(0, 1, 1, 1), (3, None, 2, 1), (5, 2, 3, 1)]),)
+    return [
+        NamedUpdates("a", A, parts, upper=50),
+        NamedUpdates("b", B, others, advance_to=7),
+        NamedUpdates("c", C, certain),
+    ]
 
 
 def as_job(bridge, query, named):
@@ -130,7 +141,7 @@ def test_same_rows_as_a_job(spark, bridge, tmp_path, query):
     assert rows_of(bridge.collect_small(query, named)) == as_job(bridge, query, named)
     # The plan is there now; other rows, other bounds.
     more = part(number + 4, A, [(2, "more", 8, 1), (4, "file", 8, -1)])
-    named = [replace(named[0], parts=(*named[0].parts, more), lower=2), named[1]]
+    named = [replace(named[0], parts=(*named[0].parts, more), lower=2), *named[1:]]
     expected = as_job(bridge, query, named)
     before = jobs(spark)
     assert rows_of(bridge.collect_small(query, named)) == expected

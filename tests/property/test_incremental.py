@@ -56,7 +56,20 @@ def scalars(alias):
     )
 
 
-conditions = st.sampled_from(["v > 0", "k = 1", "v IS NULL", "k IS NOT NULL AND v <> 1", "d < 1"])
+conditions = st.sampled_from(
+    [
+        *["v > 0", "k = 1", "v IS NULL", "k IS NOT NULL AND v <> 1", "d < 1", "k IN (0, 2)"],
+        *["v NOT IN (1, 2)", "v IN (1, NULL)", "v BETWEEN 0 AND 2", "k IS NULL AND v IS NULL"],
+    ]
+)
+totals = st.sampled_from(
+    [
+        "CAST(count(*) AS INT) AS k, max(v) AS v, min(d) AS d",
+        "CAST(count(k) AS INT) AS k, count(DISTINCT v) AS v, CAST(sum(d) AS DECIMAL(10, 2)) AS d",
+        "max(k) AS k, count(*) FILTER (WHERE v > 0) AS v, max(d) FILTER (WHERE v > 0) AS d",
+        "min(k) AS k, CAST(coalesce(sum(v), 0) AS BIGINT) AS v, CAST(NULL AS DECIMAL(10, 2)) AS d",
+    ]
+)
 aggregates = st.sampled_from(
     [
         "count(*)",
@@ -87,6 +100,7 @@ def queries(draw, depth=2):
 
     kind = draw(
         st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
+                         "totals", "total having", "total beside keys", "total of total",
                          "having", "in", "three", "keyed", "extremes", "left", "anti", "except",
                          "opaque"])
     )  # fmt: skip
@@ -125,6 +139,21 @@ def queries(draw, depth=2):
                 f"SELECT CAST(count(*) AS INT) AS k, CAST({aggregate} AS BIGINT) AS v, "
                 f"CAST(sum(d) AS DECIMAL(10, 2)) AS d FROM {source()} AS x"
             )
+        case "totals":
+            where = draw(st.sampled_from(["", " WHERE v > 5", " WHERE v > 0"]))
+            return f"SELECT {draw(totals)} FROM {source()} AS x{where}"
+        case "total having":
+            having = draw(st.sampled_from(["count(*) < 3", "max(v) > 0", "max(k) IS NULL"]))
+            return f"SELECT {draw(totals)} FROM {source()} AS x HAVING {having}"
+        case "total beside keys":
+            join = draw(st.sampled_from(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]))
+            return (
+                "SELECT x.k, y.v, x.d FROM "
+                f"(SELECT k, max(v) AS v, min(d) AS d FROM {source()} AS x GROUP BY k) AS x {join} "
+                f"(SELECT {draw(totals)} FROM {source()} AS y) AS y ON x.v = y.v"
+            )
+        case "total of total":
+            return f"SELECT {draw(totals)} FROM (SELECT {draw(totals)} FROM {source()} AS x) AS x"
         case "having":
             return (
                 "SELECT k, CAST(count(*) AS BIGINT) AS v, CAST(NULL AS DECIMAL(10, 2)) AS d "

@@ -152,7 +152,7 @@ def test_reads_at_every_time_agree_with_the_history(new_database, steps):
             new = dict.fromkeys(shards, ())
             if kind == "truncate":
                 for name, shard in shards.items():
-                    new[name] = client.negation(shard, upper)
+                    new[name] = client.negation(shard, upper).at(upper)
                     present = Counter(k for k, _ in model[name])
                     present.subtract(k for k, _ in retractions[name])
                     retractions[name] += [(k, upper) for k in present.elements()]

@@ -296,7 +296,7 @@ class Shards(RuleBasedStateMachine):
         if model.dropped:
             return
         time = self.upper(shard)
-        self.commit(shard, time, time + 1, self.client.negation(shard, time))
+        self.commit(shard, time, time + 1, self.client.negation(shard, time).at(time))
         model.updates += [(key, time, -n) for key, n in model.at(time - 1).items()]
 
     @rule(shard=shards, keys=st.lists(KEYS, min_size=1, max_size=3))

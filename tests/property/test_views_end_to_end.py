@@ -25,6 +25,14 @@ VIEWS = {
     "joined": "SELECT a.id AS i, b.id AS j, a.x + b.x AS x FROM a JOIN b ON a.k = b.k",
     "grouped": "SELECT k, count(*) AS n, count(x) AS m, sum(x) AS x FROM a GROUP BY k",
     "global_sum": "SELECT count(*) AS n, sum(x) AS x FROM b",
+    "total": "SELECT count(*) AS n, sum(x) AS x, max(x) AS hi, count(DISTINCT k) AS ks FROM c",
+    "total_of_few": "SELECT max(x) AS hi, min(k) AS lo FROM a WHERE x > 3",
+    "total_if": "SELECT count(*) AS n, max(x) AS hi FROM b HAVING count(*) = 0 OR max(x) > 2",
+    "total_filtered": (
+        "SELECT count(*) FILTER (WHERE x > 2) AS n, max(x) FILTER (WHERE k = 1) AS hi FROM c"
+    ),
+    "some_keys": "SELECT id, x FROM a WHERE k IN (1, 3)",
+    "no_key": "SELECT id, k FROM a WHERE id IS NULL",
     "distinct_keys": "SELECT DISTINCT k FROM a",
     "together": "SELECT k, x FROM a UNION ALL SELECT k, x FROM b",
     "three": (
@@ -36,6 +44,17 @@ VIEWS = {
     "extremes": "SELECT k, min(x) AS lo, max(x) AS hi FROM c GROUP BY k",
     "outer_join": "SELECT a.id AS i, c.id AS j FROM a LEFT JOIN c ON a.k = c.k AND a.x = c.x",
     "missing": "SELECT k FROM a EXCEPT SELECT k FROM b",
+    "total_of_groups": "SELECT count(*) AS n, max(hi) AS hi, min(lo) AS lo FROM extremes",
+    "total_of_totals": "SELECT count(*) AS c, max(n) AS n, max(hi) AS hi FROM total",
+    "total_beside_keys": "SELECT g.k, g.n, t.hi FROM grouped g CROSS JOIN total t",
+    "keys_beside_total": "SELECT t.n, t.hi, e.k FROM total t LEFT JOIN extremes e ON t.hi = e.hi",
+    "totals_together": (
+        "SELECT n FROM total UNION ALL SELECT max(n) FROM grouped UNION ALL SELECT min(x) FROM a"
+    ),
+    "total_in_cte": (
+        "WITH t AS (SELECT max(x) AS hi FROM b) SELECT a.id, t.hi FROM t LEFT JOIN a ON a.x = t.hi"
+    ),
+    "never": "SELECT k, n FROM grouped WHERE n IS NULL",
     "ranked": (
         "SELECT id, row_number() OVER (PARTITION BY k ORDER BY x NULLS FIRST, id) AS r FROM b"
     ),
@@ -54,7 +73,10 @@ class History:
     def step(self):
         """One statement, or one transaction, that may change any table."""
         action = self._random.choice(
-            ["insert", "insert", "insert", "copy", "update", "delete", "merge", "transaction"]
+            [
+                *["insert", "insert", "insert", "copy", "update", "delete", "merge", "transaction"],
+                *["clear", "clear"],
+            ]
         )
         table = self._random.choice(list(COLUMNS))
         if action == "transaction":
@@ -94,6 +116,10 @@ class History:
         value = self._random.randint(0, 5)
         self.contents[table] = [row for row in self.contents[table] if row[2] != value]
         self._place.sql(f"DELETE FROM {table} WHERE x = {value}")
+
+    def _clear(self, table):
+        self.contents[table] = []
+        self._place.sql(f"DELETE FROM {table}")
 
     def _merge(self, table):
         """Moves one key to another, or adds a row where there is none."""
@@ -169,7 +195,8 @@ def test_views_are_their_queries_at_every_time(workplace, seed, record_property)
     record_property(TRIED, 1)
     for table in COLUMNS:
         workplace.sql(
-            f"CREATE TABLE {table} (id INT, k INT, x INT) WITH (RETAIN HISTORY FOR '1 hour')"
+            f"CREATE TABLE {table} (id INT NOT NULL, k INT, x INT) "
+            "WITH (RETAIN HISTORY FOR '1 hour')"
         )
     history = History(workplace, seed)
     history.step()

@@ -36,6 +36,10 @@ class Insert:
     time: int | None = None
 
 
+COUNTED = "counted"
+"""A table of one row, which statements read and replace by the next number."""
+
+
 @dataclass(slots=True)
 class Ledger:
     """All that clients have asked for and been answered."""
@@ -44,6 +48,10 @@ class Ledger:
     inserts: list[Insert] = field(default_factory=list)
     objects: dict[str, bool] = field(default_factory=dict)
     """The tables and sources that were created, and whether nobody has tried to drop them."""
+    counted: int = 0
+    """How often it was answered that the number is the next one."""
+    doubtful: int = 0
+    """How often that was asked for, and it is not known what became of it."""
 
     def insert(self, *tables: str) -> Insert:
         made = Insert(len(self.inserts) + 1, tables)
@@ -84,6 +92,18 @@ class Ledger:
         if left:
             self.fail(f"I29: {what} at {at}: rows that nobody wrote: {left}")
 
+    def check_counted(self, what: str, found: Iterable[int], *, least: int) -> None:
+        """A statement that reads and writes does both at one time: no number is left out."""
+        numbers = list(found)
+        if len(numbers) > 1:
+            self.fail(f"I29: {what}: the one row of {COUNTED} is {numbers}")
+        number = sum(numbers)
+        if not least <= number <= self.counted + self.doubtful:
+            self.fail(
+                f"I29: {what}: {COUNTED} is {number}, after {least} of {self.counted} that were"
+                f" acknowledged and {self.doubtful} that may have been"
+            )
+
     # Restarts and the end
 
     def check_all(self, place: Place, what: str) -> None:
@@ -103,7 +123,11 @@ class Ledger:
             [item.id for item in stored], Holder(HoldKind.STATEMENT, what)
         )
         try:
-            self._check_tables(place, [i for i in stored if i.kind is ItemKind.TABLE], hold.since)
+            tables = [i for i in stored if i.kind is ItemKind.TABLE and i.name != COUNTED]
+            self._check_tables(place, tables, hold.since)
+            if any(item.name == COUNTED for item in stored):
+                numbers = [row["k"] for row in place.rows(COUNTED)]
+                self.check_counted(what, numbers, least=self.counted)
             for item in stored:
                 if item.kind is ItemKind.SOURCE and "progress" in item.details:
                     self._check_source(place, item, hold.since)

@@ -57,6 +57,8 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
             clients.read,
             clients.read,
             clients.subscribe,
+            clients.count,
+            clients.count,
             clients.define,
         ):
             scheduler.spawn(role.__name__, None, role)

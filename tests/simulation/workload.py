@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.simulation.ledger import Insert
+from tests.simulation.ledger import COUNTED, Insert
 from tests.simulation.world import Lost, World
 from tests.support.coordination import Place
 
@@ -33,6 +33,7 @@ DEFINITE = frozenset({"SLACKWATER_METASTORE_UNAVAILABLE", "SLACKWATER_STORAGE_UN
 """With these nothing was written, unless they say that it is not known."""
 GONE = frozenset({"SLACKWATER_DEPENDENCY_DROPPED", "SLACKWATER_UNKNOWN_RELATION"})
 """What may be answered about something that somebody drops."""
+BLOCK_LOST = "SLACKWATER_TRANSACTION_LOST"
 COUNTER = "LOAD GENERATOR COUNTER (TICK INTERVAL '250ms')"
 KEY_VALUE = (
     "LOAD GENERATOR KEY VALUE (KEYS 12, PARTITIONS 3, SNAPSHOT ROUNDS 2, VALUE SIZE 5,"
@@ -49,12 +50,13 @@ class Request:
     """What is sent for an insert: the same again, however often.
 
     `sent`: from here on a lost answer leaves it open whether it has happened, which makes all that
-    comes later `doubtful`.
+    comes later `doubtful`. `asked`: COMMIT was sent, and is all that can be sent again.
     """
 
     insert: Insert
     in_file: bool
     sent: bool = False
+    asked: bool = False
     doubtful: bool = False
     files: list[dict[str, Any]] = field(default_factory=list)
 
@@ -65,11 +67,15 @@ class Request:
         if len(tables) == 1:
             return self._write(place, tables[0], row)
         session = f"writer/{number}"
-        place.sql("BEGIN", session)
-        for table in tables:
-            place.write(table, row, session=session, mode="append")
-        self.sent = True
-        place.sql("COMMIT", session)
+        place.coordinator.enter(
+            {"session": session, "transaction": "open" if self.asked else "none"}
+        )
+        if not self.asked:
+            place.sql("BEGIN", session)
+            for table in tables:
+                place.write(table, row, session=session, mode="append")
+        self.sent = self.asked = True
+        place.sql("COMMIT", session, write_id=f"b{number}")
         return None
 
     def _write(self, place: Place, table: str, row: dict[str, Any]) -> int:
@@ -118,6 +124,10 @@ class Clients:
         """Follows a table for a while."""
         self._now_and_then(4.0, self._subscribe)
 
+    def count(self) -> None:
+        """Reads a number and writes the next one, in one statement."""
+        self._now_and_then(1.0, self._count)
+
     def define(self) -> None:
         """Creates, alters and drops."""
         self._now_and_then(1.5, self._define)
@@ -128,6 +138,7 @@ class Clients:
         for name, create in {
             "t1": self._new_table("t1"),
             "t2": self._new_table("t2"),
+            COUNTED: self._new_table(COUNTED),
             "ticks": self._new_source("ticks"),
             "kv": lambda place: place.sql(f"CREATE SOURCE kv FROM {KEY_VALUE}"),
             "out": lambda place: place.sql(
@@ -189,13 +200,13 @@ class Clients:
     def insert(self, *tables: str, attempts: int = 1000) -> None:
         """One row into each table, until it is known what became of it, or nobody asks any more.
 
-        Into several tables it is a transaction block, which cannot be repeated.
+        Into several tables it is a transaction block, of which only COMMIT can be asked for again.
         """
         rng = self.world.scheduler.rng
         insert = self.world.ledger.insert(*tables)
         request = Request(insert, in_file=len(tables) == 1 and rng.random() < 0.3)
-        for _ in range(attempts if len(tables) == 1 else 1):
-            if self._attempt(request):
+        for _ in range(attempts):
+            if self._attempt(request) or (len(tables) > 1 and not request.asked):
                 return
             self.world.scheduler.sleep(rng.uniform(0, 2))
 
@@ -211,7 +222,11 @@ class Clients:
             insert.refused = not request.doubtful
             return False
         except SlackwaterError as error:
-            self._refused(name, error, *GONE)
+            self._refused(name, error, *GONE, BLOCK_LOST)
+            if error.condition == BLOCK_LOST:
+                # Whoever says so has looked: nothing of it was written.
+                insert.refused = True
+                return True
             unwritten = error.condition in DEFINITE and UNKNOWN not in str(error)
             request.doubtful |= request.sent and not unwritten
             insert.refused = not request.doubtful
@@ -221,6 +236,54 @@ class Clients:
             self.world.scheduler.fail(f"I8: {insert} was repeated, and it is at {time}")
         insert.done, insert.refused, insert.time = True, False, time
         return True
+
+    # Statements that read and write
+
+    def _count(self) -> None:
+        """The next number; asked again with the same request when no answer came."""
+        rng, ledger = self.world.scheduler.rng, self.world.ledger
+        least, request = ledger.counted, dict[str, Any]()
+        ledger.doubtful += 1
+        for _ in range(rng.choice((1, 2, 4))):
+            try:
+                self.world.call("count", lambda place: self._next_number(place, request, least))
+            except Lost:
+                self.world.scheduler.note("count: no answer")
+                if not request:
+                    break
+            except SlackwaterError as error:
+                self._refused("count", error, "SLACKWATER_CONCURRENT_CHANGE")
+                unwritten = error.condition in DEFINITE and UNKNOWN not in str(error)
+                if not request or error.condition == "SLACKWATER_CONCURRENT_CHANGE":
+                    break
+                if not unwritten:
+                    continue
+            else:
+                ledger.counted += 1
+                ledger.doubtful -= 1
+                return
+
+    def _next_number(self, place: Place, request: dict[str, Any], least: int) -> None:
+        if not request:
+            session = f"counter/{self.world.scheduler.rng.randrange(10**9)}"
+            table = place.item(COUNTED).id
+            bound = place.coordinator.calls()["/v1/bind"](
+                {"session": session, "relations": [{"id": table}], "write_target": table}
+            )
+            rows = place.rows(COUNTED, bound["timestamp"])
+            numbers = [row["k"] for row in rows]
+            self.world.ledger.check_counted("a statement", numbers, least=least)
+            self.world.scheduler.sleep(self.world.scheduler.rng.uniform(0, 1))
+            request |= {
+                "session": session,
+                "write_id": f"c{session.partition('/')[2]}",
+                "hold": bound["hold"],
+                "inline": [
+                    place.encoded(COUNTED, *rows, diff=-1),
+                    place.encoded(COUNTED, {"k": 1 + sum(numbers), "v": ""}),
+                ],
+            }
+        place.write(COUNTED, **request)
 
     # Reads
 

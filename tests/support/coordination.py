@@ -72,9 +72,9 @@ class Place:
         self.close()
         self.start()
 
-    def sql(self, text: str, session: str = "app/1") -> list[dict]:
-        """The answer of one statement of Slackwater's own grammar."""
-        body = {"session": session, "text": text, "context": {"user": "me"}}
+    def sql(self, text: str, session: str = "app/1", **rest) -> list[dict]:
+        """The answer of one statement of Slackwater's own grammar; `rest` goes with the request."""
+        body = {"session": session, "text": text, "context": {"user": "me"}, **rest}
         ipc, self.notices = self.coordinator.calls()["/v1/execute"](body)
         return pa.ipc.open_stream(ipc).read_all().to_pylist()
 
@@ -91,22 +91,26 @@ class Place:
         `body` is what the request says besides, like its write_id.
         """
         item = self.item(name)
-        table = pa.Table.from_pylist(list(rows), schema=item.desc.arrow_schema())
-        table = table.append_column("__diff", pa.array([diff] * len(rows), pa.int64()))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
         answer = self.coordinator.calls()["/v1/write"](
             {
                 "session": "app/1",
                 "table": item.id,
                 "write_id": uuid.uuid4().hex,
                 "mode": "diff",
-                "inline": [base64.b64encode(sink.getvalue()).decode()],
+                "inline": [self.encoded(name, *rows, diff=diff)],
                 **body,
             }
         )
         return Timestamp(answer["timestamp"])
+
+    def encoded(self, name: str, *rows: dict, diff: int = 1) -> str:
+        """Rows of a table as a request has them."""
+        table = pa.Table.from_pylist(list(rows), schema=self.item(name).desc.arrow_schema())
+        table = table.append_column("__diff", pa.array([diff] * len(rows), pa.int64()))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return base64.b64encode(sink.getvalue()).decode()
 
     def item(self, name: str):
         return self.env.state.get("default", name)

@@ -52,8 +52,12 @@ def _root_session(settings):
     if settings["jar"]:
         import slackwater
 
+        ours = "spark.slackwater."
         builder = slackwater.configure(
-            builder, location=settings["location"], metastore=settings["metastore"]
+            builder,
+            location=settings["location"],
+            metastore=settings["metastore"],
+            **{k.removeprefix(ours): v for k, v in settings["conf"].items() if k.startswith(ours)},
         )
     return builder.getOrCreate()
 

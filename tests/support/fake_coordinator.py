@@ -124,6 +124,9 @@ def execute(body: dict[str, Any]) -> tuple[pa.Table, list[dict[str, str]]]:
     words = body["text"].upper().split()
     if "DIE" in words:
         os._exit(7)
+    if words == ["COMMIT", "WORK"] and not (LOCATION / "asked").exists():
+        (LOCATION / "asked").touch()
+        os._exit(7)
     if "SLOW" in words:
         threading.Event().wait(600)
     if "FAIL" in words:
@@ -313,6 +316,7 @@ def main() -> None:
         for name in (
             "SLACKWATER_APPLICATION",
             "SLACKWATER_METASTORE",
+            "SLACKWATER_METASTORE_PASSWORD",
             "PYSPARK_GATEWAY_PORT",
             "PYSPARK_PIN_THREAD",
         )

@@ -233,6 +233,10 @@ class SqliteTransactor:
             for step in steps:
                 step(conn)
 
+    def query(self, body):
+        with self.engine.begin() as conn:
+            return body(conn)
+
 
 @pytest.fixture
 def store(tmp_path):

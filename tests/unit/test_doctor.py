@@ -10,6 +10,7 @@ import pytest
 from tests.support.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater import doctor
+from slackwater.persist.leadership import Lease, Owner, acquire, give_up
 from slackwater.persist.locations import parse_location
 
 
@@ -76,6 +77,15 @@ def test_metastore_that_something_holds_fails(tmp_path):
     findings = list(doctor._metastore(installation))
     assert [finding.outcome for finding in findings] == ["FAIL"]
     holder.close()
+
+
+def test_who_leads_is_named_until_the_lease_is_given_up(env):
+    owner = Owner("ebb", "boot", "pid:[1]", "ada", 4711, "17")
+    acquire(env.engine, "http://a", "/t", "app", "/l", expected_epoch=None, lease=Lease(owner, 1))
+    leading = "epoch 1, application app, http://a, of ada on ebb, process 4711"
+    assert doctor._probe(env.url, False) == leading
+    give_up(env.engine, 1)
+    assert doctor._probe(env.url, False) is None
 
 
 def test_password_of_the_metastore_is_hidden(tmp_path):

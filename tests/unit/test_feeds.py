@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.support.coordination import Place
 
-from slackwater.adapter.reading.feeds import QueryFeed
+from slackwater.adapter.reading.feeds import FeedHold, QueryFeed
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.controller.holds import Holder, HoldKind
 
@@ -37,8 +37,9 @@ def test_a_query_feed_brings_the_changes_of_the_answer_at_their_times(place):
     place.env.engine = Keys(place)
     item = place.item("t")
     desc = RelationDesc.of(k="long")
+    hold = FeedHold(place.env, [item], READER, as_of)
     feed = QueryFeed(
-        place.env, "SELECT k FROM t", "slackwater", ("default",), desc, [item.id], as_of, READER
+        place.env, "SELECT k FROM t", "slackwater", ("default",), desc, [item.id], hold
     )
     assert feed.snapshot(as_of).to_pylist() == [{"k": 1, "__time": as_of, "__diff": 1}]
     first = place.write("t", {"k": 2, "v": "b"})

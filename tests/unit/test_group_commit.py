@@ -120,6 +120,33 @@ def test_a_write_id_has_one_effect():
     assert len(log.updates) == 1
 
 
+@pytest.mark.parametrize("again", ["an outage", "a commit"])
+def test_a_repeated_write_is_readable_before_it_is_answered(again):
+    """The answer to the first try was lost after the commit, when nobody could read it yet."""
+    failing = []
+
+    def fail():
+        if failing:
+            raise failing.pop()
+
+    log = MemoryLog(before=fail, after=fail)
+    with running(log) as (committer, oracle):
+        write = a_write(1)
+        failing.append(outage())
+        log.before = lambda: None
+        assert failure(committer.submit(write)) == "SLACKWATER_METASTORE_UNAVAILABLE"
+        assert len(log.updates) == 1
+        if again == "an outage":
+            log.before = fail
+            failing.append(outage())
+        readable = []
+        oracle_of_answer = committer.submit(write)
+        oracle_of_answer.add_done_callback(lambda _: readable.append(oracle.read_ts()))
+        timestamp = oracle_of_answer.result(WAIT_S).timestamp
+        assert readable[0] >= timestamp
+        assert log.visible(oracle.read_ts()) == [(1, 1)]
+
+
 def test_a_failing_step_fails_its_own_write_only():
     gate = Gate()
     log = MemoryLog(before=gate)
@@ -283,3 +310,24 @@ def test_in_any_weather_nothing_is_lost_doubled_or_read_too_late(seed):
         final = log.visible(oracle.read_ts())
     assert sorted(final) == sorted(acknowledged)
     assert len(acknowledged) == 90
+
+
+@pytest.mark.parametrize("limits", [{"max_waiting": 3}, {"max_waiting_bytes": 40}])
+def test_what_waits_is_bounded_and_the_error_says_so(limits):
+    log = MemoryLog()
+    settings = CommitSettings(tick_ms=600_000, **limits)
+    with running(log, settings=settings) as (committer, _):
+        committer.lock(frozenset({1}), "slow")
+        large = a_write(*range(1000))
+        waiting = [committer.submit(w) for w in (large, a_write(1), a_write(2), a_write(3))]
+        refused = [f for f in waiting if f.done()]
+        assert refused
+        assert {failure(f) for f in refused} == {"SLACKWATER_TOO_MANY_REQUESTS"}
+        assert committer.submit(large) is waiting[0]
+        committer.release("slow")
+        for future in waiting:
+            if future not in refused:
+                future.result(WAIT_S)
+        assert committer.submit(a_write(4)).result(WAIT_S).inserted == 1
+        committer.lock(frozenset({1}), "again")
+        committer.release("again")

@@ -24,10 +24,11 @@ from tests.support.s3 import ACCESS_KEY, SECRET_KEY
 from slackwater.persist.blobs import LocalBlobs, file_part, file_uri
 from slackwater.persist.client import Append, PersistClient
 from slackwater.persist.leadership import acquire
-from slackwater.persist.locations import parse_location
+from slackwater.persist.locations import PASSWORD, PASSWORD_FILE, parse_location, with_password
 from slackwater.persist.reading import read
 from slackwater.persist.s3 import S3Blobs, S3Settings, s3_location
 from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.spark.session import settings
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -202,13 +203,13 @@ def test_locations(text, uri, tmp_path):
     location = parse_location(text, {"XDG_STATE_HOME": str(tmp_path)})
     assert location.uri == uri
     if uri.startswith("file:"):
-        assert location.metastore(None) == f"sqlite:///{location.local}/metastore.sqlite"
+        assert location.metastore(None, {}) == f"sqlite:///{location.local}/metastore.sqlite"
         assert location.blobs({}).uri("shards") == f"{uri}/shards"
         return
     assert location.local.parent == tmp_path / "slackwater"
-    assert location.metastore("postgresql://h/d") == "postgresql://h/d"
+    assert location.metastore("postgresql://h/d", {}) == "postgresql://h/d"
     with pytest.raises(SlackwaterError) as caught:
-        location.metastore(None)
+        location.metastore(None, {})
     assert caught.value.condition == "SLACKWATER_METASTORE_REQUIRED"
 
 
@@ -251,3 +252,37 @@ def test_a_colon_in_the_name_of_a_folder_makes_no_scheme(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in ("a:b", "2013-01-01T10:00", "x/hdfs:/y", "./hdfs:/x"):
         assert parse_location(name, {}).local == tmp_path / name
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "wanted"),
+    [
+        ("postgresql://a@h/d", {PASSWORD: "p@ss/w"}, "postgresql://a:p%40ss%2Fw@h/d"),
+        ("postgresql://a:own@h/d", {PASSWORD: "other"}, "postgresql://a:own@h/d"),
+        ("postgresql://a@h/d", {}, "postgresql://a@h/d"),
+        ("sqlite:///x.db", {PASSWORD: "p"}, "sqlite:///x.db"),
+        ("no url", {PASSWORD: "p"}, "no url"),
+    ],
+)
+def test_the_password_of_the_metastore_comes_from_a_variable(url, variables, wanted):
+    assert with_password(url, variables) == wanted
+
+
+def test_the_password_of_the_metastore_comes_from_a_file(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("opensesame\n")
+    found = with_password("postgresql://a@h/d", {PASSWORD_FILE: str(secret)})
+    assert found == "postgresql://a:opensesame@h/d"
+    with pytest.raises(SlackwaterError) as caught:
+        with_password("postgresql://a@h/d", {PASSWORD_FILE: str(tmp_path / "none")})
+    assert caught.value.condition == "SLACKWATER_INVALID_OPTION"
+    assert "passwordFile" in caught.value.message
+
+
+def test_settings_of_spark_hold_no_password(monkeypatch):
+    monkeypatch.delenv(PASSWORD, raising=False)
+    url = "postgresql+psycopg://a:opensesame@h/d"
+    assert "opensesame" not in str(settings("/somewhere", url))
+    assert os.environ[PASSWORD] == "opensesame"
+    assert with_password(settings(None, url)["spark.slackwater.metastore"], os.environ) == url
+    monkeypatch.delenv(PASSWORD)

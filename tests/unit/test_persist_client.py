@@ -242,7 +242,7 @@ def test_a_negation_takes_back_uniform_parts_without_reading_them(env):
     uniform = uniform_part(client, shard, 2, {"k": pa.array([1, 2], pa.int32()), "v": ["a", "b"]})
     row = client.inline_part(updates((3, "c", 2, 2)))
     client.commit([Append(shard, 0, 5, (uniform, row))])
-    negation = client.negation(shard, 7)
+    negation = client.negation(shard, 7).at(7)
     assert [part.rows for part in negation] == [2, 1]
     client.commit([Append(shard, 5, 8, negation)])
     for reader in (client, reopened(env, client)):

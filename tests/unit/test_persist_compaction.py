@@ -131,7 +131,7 @@ def test_a_uniform_part_and_its_negation_go_unread_and_their_file_becomes_garbag
     client = env.lead()
     shard = own_shard(client)
     client.commit([Append(shard, 0, 2, (spark_part(client, shard, 1, [1, 2], "s"),))])
-    client.commit([Append(shard, 2, 6, client.negation(shard, 5))])
+    client.commit([Append(shard, 2, 6, client.negation(shard, 5).at(5))])
     (first, second) = client.parts(shard)
     path = blobs.local_path(first.body.uri)
     path.unlink()
@@ -150,7 +150,7 @@ def test_a_file_that_a_later_negation_names_stays(env):
     for number in range(3):
         part = spark_part(client, shard, number, [number], f"s{number}")
         client.commit([Append(shard, number, number + 1, (part,))])
-    negation = client.negation(shard, 5)
+    negation = client.negation(shard, 5).at(5)
     compacted(client, shard, 3)
     assert len(listed(env)) == 3
     client.commit([Append(shard, 3, 6, negation)])

@@ -291,6 +291,83 @@ def test_i8_an_unknown_outcome_is_resolved_by_its_write_id(env, after, asked):
     assert client.written("w") == write["w"]
 
 
+class Full(Exception):
+    """A disk that is full, as both drivers tell it."""
+
+    sqlstate = "53100"
+
+
+class Broken(Exception):
+    """An error that waiting does not help with."""
+
+    sqlstate = "XX000"
+
+
+@contextmanager
+def look_ups_fail(engine, reason):
+    """The next commit breaks, and nothing can begin after it, for a reason of another kind."""
+    away: list[int] = []
+
+    def refuse(*arguments):
+        if away:
+            raise OperationalError("BEGIN", {}, reason)
+
+    event.listen(engine, "begin", refuse)
+    yield away
+    away.clear()
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("reason", [Full("database or disk is full"), Broken("malformed")])
+def test_an_outcome_that_cannot_be_looked_up_stays_unknown(env, after, reason):
+    client = env.lead(patience=Clock().patience())
+    shard = own_shard(client)
+    break_next_commit(env.engine, after=after)
+    append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
+    write = {"w": WriteResult(0, 1, 0)}
+    with (
+        look_ups_fail(env.engine, reason) as away,
+        pytest.raises(SlackwaterError, match="is not known") as told,
+    ):
+        client.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
+    assert told.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
+    assert client.written("w") == (write["w"] if after else None)
+    assert client.state(shard).upper == int(after)
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize(
+    ("reason", "condition"),
+    [(Full("database or disk is full"), "SLACKWATER_NO_SPACE"), (Broken("malformed"), None)],
+)
+def test_a_commit_that_fails_is_looked_up_before_it_is_said(env, after, reason, condition):
+    """An error of the commit itself, after which the metastore answers."""
+    client = env.lead(patience=Clock().patience())
+    shard = own_shard(client)
+    contents(client, shard, 0)
+    broken: list[int] = []
+
+    def commit(conn):
+        if not broken:
+            broken.append(1)
+            if after:
+                conn.connection.driver_connection.commit()
+            raise OperationalError("COMMIT", {}, reason)
+
+    event.listen(env.engine, "commit", commit)
+    append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
+    if after:
+        client.commit([append])
+    elif condition is None:
+        with pytest.raises(OperationalError):
+            client.commit([append])
+    else:
+        with pytest.raises(SlackwaterError) as told:
+            client.commit([append])
+        assert told.value.condition == condition
+    assert len(contents(client, shard, 0)) == int(after)
+
+
 @pytest.mark.parametrize("after", [True, False])
 def test_a_merge_whose_outcome_was_unknown_loses_nothing(env, after):
     client = env.lead(patience=Clock().patience())

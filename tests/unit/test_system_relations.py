@@ -1,9 +1,11 @@
 """The system relations: their columns, their ids, their rows."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 
 import pytest
+from sqlalchemy import update
 from tests.support.coordination import Place
 
 from slackwater.adapter.catalog.durable import AuditEvent
@@ -21,6 +23,7 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import user_id
@@ -258,3 +261,16 @@ def is_what_there_is(place):
         row, (since, upper) = frontiers[item.id], before[item.id]
         assert since.value <= row["read_frontier"] <= place.env.since(item).value
         assert upper.value <= row["write_frontier"] <= place.env.upper(item).value
+
+
+def test_the_history_of_changes_is_read_beside_those_who_write(env):
+    """It may be long, and a write transaction would keep everybody from committing."""
+    place = Place(env)
+    place.table("t", k="long")
+    with env.engine.connect() as conn, conn.begin():
+        # Whoever writes gets this row first, and has it until it commits.
+        conn.execute(update(environment).values(version=environment.c.version))
+        with ThreadPoolExecutor(1) as pool:
+            events = pool.submit(place.system, "mz_audit_events").result(2)
+    assert "create" in [event["event_type"] for event in events]
+    place.close()

@@ -1,5 +1,7 @@
 """Write locks: who waits for whom."""
 
+import time
+
 import pytest
 
 from slackwater.adapter.writing.write_queue import WriteQueue
@@ -92,3 +94,27 @@ def test_a_wait_can_be_given_up():
     assert queue.withdraw(behind)
     assert not queue.withdraw(behind)
     assert queue.take_writes() == ()
+
+
+def test_nothing_is_quadratic_in_the_number_of_waiting_writes():
+    """What the committing thread does for each that comes, while a lock keeps them all waiting."""
+
+    def seconds(count):
+        queue = WriteQueue()
+        queue.offer_lock(ids(1), "a", FAR)
+        queue.grant_locks()
+        queue.offer_lock(ids(1), "b", FAR)
+        began = time.perf_counter()
+        for now in range(count):
+            queue.offer_write(ids(1), None, FAR)
+            queue.expire(now)
+            queue.grant_locks()
+            assert queue.ready_writes() == ()
+            assert queue.next_deadline_ms() == FAR
+        queue.release("a")
+        queue.release("b")
+        assert len(queue.take_writes()) == count
+        return time.perf_counter() - began
+
+    few = max(seconds(500), 0.005)
+    assert seconds(4_000) < 8 * 4 * few

@@ -39,7 +39,7 @@ from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
-from slackwater.adapter.transactions import Idle, Lost, in_block, statement_failed
+from slackwater.adapter.transactions import in_block
 from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
 from slackwater.adapter.writing.storage_log import StorageLog
 from slackwater.adapter.writing.writes import Writes
@@ -49,7 +49,7 @@ from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
-from slackwater.persist.leadership import Fenced
+from slackwater.persist.leadership import LEASE_MS, Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -59,6 +59,8 @@ from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
 HOUSEKEEPING_INTERVAL_S = 5.0
+LOOKS_PER_LEASE = 4
+"""How often locks are looked at within the lease of their applications."""
 IDLE_SESSION_MS = 24 * 3600 * 1000
 
 Call = Callable[[Mapping[str, Any]], Any]
@@ -79,11 +81,13 @@ class Coordinator:
         epoch: int,
         on_fatal: Callable[[str], None],
         maintenance: MaintenanceSettings | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         self.log = env.log
         self.location = env.location
         self._env = env
         self._epoch = epoch
+        self._lease_ms = lease_ms
         self._on_fatal = on_fatal
         self._closing = threading.Event()
         self._sinks = SinkRunner(env, on_fatal)
@@ -98,7 +102,7 @@ class Coordinator:
         self._sources = Sources(env)
         self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources)
-        self._reads = Reads(env, self._system)
+        self._reads = Reads(env, self._system, lease_ms)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._replica)
@@ -126,10 +130,12 @@ class Coordinator:
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
         maintenance: MaintenanceSettings | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> Coordinator:
         """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
 
-        `location` is what users read of it, `blobs` the access to its files.
+        `location` is what users read of it, `blobs` the access to its files. `lease_ms` is how long
+        an application that has a write lock may be silent.
         """
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
@@ -194,7 +200,7 @@ class Coordinator:
             clock=clock,
             steady_ms=steady_ms,
         )
-        coordinator = Coordinator(env, epoch, on_fatal, maintenance)
+        coordinator = Coordinator(env, epoch, on_fatal, maintenance, lease_ms)
         collections.open()
         return coordinator
 
@@ -208,6 +214,7 @@ class Coordinator:
             self._implications.start_all()
         self._maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
+        threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
 
     def close(self) -> None:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
@@ -221,7 +228,6 @@ class Coordinator:
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""
         return {
-            "/v1/status": self._status,
             "/v1/session/close": self._close_session,
             "/v1/plan": self._plan,
             "/v1/execute": self._execute,
@@ -238,6 +244,7 @@ class Coordinator:
             "/v1/catalog/drop_view": self._drop_view,
             "/v1/bind": self._bind,
             "/v1/release": self._release,
+            "/v1/renew": self._renew,
             "/v1/write": self._write,
             "/v1/prepare_write": self._prepare_write,
             "/v1/cancel": self._cancel,
@@ -245,7 +252,8 @@ class Coordinator:
 
     # Sessions
 
-    def _status(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
+        """Who answers here. Waits for nothing."""
         return {"epoch": self._epoch, "location": self._env.location, "version": VERSION}
 
     def enter(self, body: Mapping[str, Any]) -> None:
@@ -253,9 +261,7 @@ class Coordinator:
 
         What the block has written went with the coordinator before.
         """
-        session = self._session(body)
-        if body.get("transaction") == "open" and isinstance(session.transaction, Idle):
-            session.transaction = Lost()
+        self._session(body).enter(in_block=body.get("transaction") == "open")
 
     def is_inside_block(self, session_id: str) -> bool:
         """Whether the session is inside a transaction block, failed or not."""
@@ -286,6 +292,7 @@ class Coordinator:
         if session is not None:
             for cursor in session.cursors.values():
                 cursor.close()
+            session.roll_back()
             self._reads.release_block(session)
             for hold in list(session.holds):
                 self._reads.release(hold)
@@ -308,10 +315,11 @@ class Coordinator:
         execution = str(body.get("execution") or id(body))
         cancellation = Cancellation()
         session.running[execution] = cancellation
+        block = session.blocks
         try:
             return action(session, cancellation)
         except Exception:
-            session.transaction = statement_failed(session.transaction)
+            session.fail(block)
             raise
         finally:
             session.running.pop(execution, None)
@@ -333,7 +341,9 @@ class Coordinator:
             session: Session, cancellation: Cancellation
         ) -> tuple[bytes, list[dict[str, str]]]:
             context = Context.from_json(body)
-            result = self._statements.execute(session, context, body["text"], cancellation)
+            result = self._statements.execute(
+                session, context, body["text"], cancellation, body.get("write_id")
+            )
             return result.to_ipc(), session.take_notices()
 
         answer: tuple[bytes, list[dict[str, str]]] = self._running(body, action)
@@ -361,6 +371,11 @@ class Coordinator:
             self._reads.release(hold)
         return {}
 
+    def _renew(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        for hold in body["holds"]:
+            self._reads.renew(hold)
+        return {}
+
     def _write(self, body: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._running(
             body, lambda session, _: self._writes.write(session, body)
@@ -373,10 +388,12 @@ class Coordinator:
     # Catalog
 
     def _namespaces(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._env.persist.confirm_leadership()
         schemas = sorted(self._env.state.schemas.values(), key=lambda schema: schema.name)
         return {"namespaces": [{"name": s.name, "comment": s.comment} for s in schemas]}
 
     def _list(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._env.persist.confirm_leadership()
         schema = self._env.state.schema(_schema(body["namespace"]))
         items = self._env.state.items_in(schema.name)
         return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
@@ -386,7 +403,11 @@ class Coordinator:
         if len(namespace) != 1:
             return None
         item = self._env.state.find(namespace[0], body["name"])
-        return None if item is None else object_json(item)
+        if item is None:
+            # What is there is found out about when it is bound; what is not is not asked for again.
+            self._env.persist.confirm_leadership()
+            return None
+        return object_json(item)
 
     def _create_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
         self._definitions.objects.create_namespace(
@@ -470,6 +491,11 @@ class Coordinator:
                 return
             with self._env.ddl:
                 self._implications.retry()
+
+    def _watch_locks(self) -> None:
+        while not self._closing.wait(self._lease_ms / LOOKS_PER_LEASE / 1000):
+            for session_id in self._reads.end_silent():
+                _log.warning("write lock lost", session=session_id)
 
     def _catalog_is_certain(self) -> bool:
         """False: the coordinator has to start again, with the catalog as it is."""

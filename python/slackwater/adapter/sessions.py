@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from slackwater.adapter.reading.cursors import Cursor
 from slackwater.adapter.time.watch import Cancellation
-from slackwater.adapter.transactions import Idle, Transaction
+from slackwater.adapter.transactions import (
+    Idle,
+    Lost,
+    Transaction,
+    begin,
+    isolation,
+    statement_failed,
+)
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.planner.parser import variables
 from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
+ENDINGS_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +58,25 @@ class Context:
 
 
 @dataclass(slots=True)
+class Ending:
+    """A COMMIT that the client has sent under `write_id`, and what has become of it.
+
+    `block` is what it commits: Idle once that is settled, or another COMMIT has come.
+    """
+
+    write_id: str
+    block: Transaction[BufferedWrite]
+    outcome: Future[None] = field(default_factory=Future)
+
+
+@dataclass(slots=True)
 class Session:
-    """One Spark session. Used by one statement at a time, except for cancellation."""
+    """One Spark session. Several of its statements may run at once, in threads of their own.
+
+    `lock` guards what they share and change by looking at it first: the transaction, its hold and
+    its end, and the notices. It is held for as long as that takes, never while a statement runs or
+    waits. Lock order: before the storage controller's, after none.
+    """
 
     session_id: str
     connected_ms: int
@@ -58,26 +84,93 @@ class Session:
     user: str = "anonymous"
     values: dict[str, str] = field(default_factory=dict)
     transaction: Transaction[BufferedWrite] = field(default_factory=Idle)
+    blocks: int = 0
+    endings: dict[str, Ending] = field(default_factory=dict)
+    entered: bool = False
     cursors: dict[str, Cursor] = field(default_factory=dict)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: list[Notice] = field(default_factory=list)
     block_hold: ReadHold | None = None
     holds: set[str] = field(default_factory=set)
     running: dict[str, Cancellation] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def variable(self, name: str) -> str:
-        """The value of a session variable."""
-        return self.values.get(name, variables.VARIABLES[name].default)
+        """The value of a session variable, inside a block the block's own."""
+        own = isolation(self.transaction) if name == "transaction_isolation" else None
+        return own or self.values.get(name, variables.VARIABLES[name].default)
+
+    @property
+    def result_limit_bytes(self) -> int:
+        """The most that an answer, or what is kept for one, may have."""
+        return variables.size_bytes(self.variable("max_query_result_size"))
 
     def notify(self, message: str, severity: str = "NOTICE", code: str = "00000") -> None:
         notice = Notice(severity, code, message)
-        self.history.append(notice)
-        self.pending.append(notice)
+        with self.lock:
+            self.history.append(notice)
+            self.pending.append(notice)
 
     def take_notices(self) -> list[dict[str, str]]:
         """The notices since the last answer."""
-        taken, self.pending = self.pending, []
+        with self.lock:
+            taken, self.pending = self.pending, []
         return [notice.to_json() for notice in taken]
+
+    # The transaction
+
+    def enter(self, *, in_block: bool) -> None:
+        """Notes a call. `in_block`: the client knows of a block that has not ended.
+
+        If this coordinator has not seen the session before, the block was the one before's. Else
+        another thread has ended it meanwhile.
+        """
+        with self.lock:
+            if in_block and not self.entered and isinstance(self.transaction, Idle):
+                self.transaction = Lost()
+            self.entered = True
+
+    def change(
+        self, step: Callable[[Transaction[BufferedWrite]], Transaction[BufferedWrite]]
+    ) -> None:
+        """Replaces the transaction by what `step` makes of it. Raises what `step` raises."""
+        with self.lock:
+            self.transaction = step(self.transaction)
+
+    def begin(self, *, read_only: bool, isolation: str | None) -> None:
+        """BEGIN. Raises what `transactions.begin` does."""
+        with self.lock:
+            before = self.transaction
+            self.transaction = begin(before, read_only=read_only, isolation=isolation)
+            self.blocks += self.transaction is not before
+
+    def fail(self, block: int) -> None:
+        """Notes that a statement failed which began when the session had begun `block` blocks."""
+        with self.lock:
+            if self.blocks == block:
+                self.transaction = statement_failed(self.transaction)
+
+    def roll_back(self) -> Transaction[BufferedWrite]:
+        """Ends the block; gives what there was."""
+        with self.lock:
+            block, self.transaction = self.transaction, Idle()
+            return block
+
+    def commit(self, write_id: str) -> tuple[Ending, bool]:
+        """Ends the block, and whether this COMMIT comes for the first time.
+
+        One that came before ends nothing: it is about the block of then.
+        """
+        with self.lock:
+            if (asked := self.endings.get(write_id)) is not None:
+                return asked, False
+            for earlier in self.endings.values():
+                earlier.block = Idle()
+            if len(self.endings) >= ENDINGS_KEPT:
+                del self.endings[next(iter(self.endings))]
+            ending = self.endings[write_id] = Ending(write_id, self.transaction)
+            self.transaction = Idle()
+            return ending, True
 
 
 class Sessions:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 from slackwater.adapter.catalog.definitions.dispatch import Definitions
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
 from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.cursors import Cursor
+from slackwater.adapter.reading.cursors import Cursor, in_turn
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.results import Result, done, rows, strings
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sessions import Context, Ending, Session
 from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.time.explain import (
     TimestampExplanation,
@@ -27,18 +28,20 @@ from slackwater.adapter.time.selection import Immediately
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import (
     Idle,
+    Lost,
     Open,
-    begin,
+    Transaction,
     check_outside_block,
     commit,
     refuse_if_failed,
 )
+from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.writes import Writes
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import QualifiedName, is_elsewhere
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
@@ -111,9 +114,18 @@ class Statements:
                 return done().desc
 
     def execute(
-        self, session: Session, context: Context, text: str, cancellation: Cancellation
+        self,
+        session: Session,
+        context: Context,
+        text: str,
+        cancellation: Cancellation,
+        write_id: str | None = None,
     ) -> Result:
-        """Runs a statement that `plan` gave columns for."""
+        """Runs a statement that `plan` gave columns for.
+
+        `write_id` is the client's name for a COMMIT. Sent again with the same one, it has one
+        effect, and the answer is what became of it.
+        """
         statement = parse(text)
         if statement is None:
             raise AssertionError("only planned statements are executed")
@@ -123,7 +135,7 @@ class Statements:
             check_outside_block(session.transaction, statement_name(statement))
         match statement:
             case st.Begin() | st.Commit() | st.Rollback():
-                return self._transaction(session, statement)
+                return self._transaction(session, statement, write_id or str(uuid.uuid4()))
             case st.SetVariable() | st.ResetVariable():
                 return self._variable(session, statement)
             case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
@@ -160,25 +172,71 @@ class Statements:
                 return False
 
     def _transaction(
-        self, session: Session, statement: st.Begin | st.Commit | st.Rollback
+        self, session: Session, statement: st.Begin | st.Commit | st.Rollback, write_id: str
     ) -> Result:
-        if isinstance(statement, st.Begin):
-            if statement.isolation is not None:
-                variables.assign("transaction_isolation", statement.isolation)
-            if isinstance(session.transaction, Open):
-                session.notify("There is a transaction in progress already.", "WARNING", "25001")
-            session.transaction = begin(session.transaction, read_only=bool(statement.read_only))
-            return done()
-        block, session.transaction = session.transaction, Idle()
-        if isinstance(block, Idle):
-            session.notify("There is no transaction in progress.", "WARNING", "25P01")
-        self._reads.release_block(session)
-        if isinstance(statement, st.Rollback):
-            return done()
+        match statement:
+            case st.Begin():
+                self._begin(session, statement)
+            case st.Commit():
+                self._commit(session, write_id)
+            case st.Rollback():
+                block = session.roll_back()
+                _notice_none(session, block)
+                self._reads.release_block(session)
+        return done()
+
+    @staticmethod
+    def _begin(session: Session, statement: st.Begin) -> None:
+        level = None
+        if statement.isolation is not None:
+            level = variables.assign("transaction_isolation", statement.isolation)
+        if isinstance(session.transaction, Open):
+            session.notify("There is a transaction in progress already.", "WARNING", "25001")
+        elif level is not None and level.notice is not None:
+            session.notify(level.notice)
+        session.begin(
+            read_only=bool(statement.read_only), isolation=None if level is None else level.value
+        )
+
+    def _commit(self, session: Session, write_id: str) -> None:
+        """Raises what came of the first time, unless it has been found out since."""
+        ending, is_first = session.commit(write_id)
+        if is_first:
+            _notice_none(session, ending.block)
+            self._reads.release_block(session)
+            self._settle(ending, ending.outcome)
+        try:
+            ending.outcome.result()
+        except SlackwaterError as error:
+            if is_first or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
+                raise
+            # The outcome may have been unknown. The same id makes asking for it again safe.
+            if self._env.committer.written(write_id) is not None:
+                return
+            if isinstance(ending.block, Idle):
+                raise
+            outcome = ending.outcome = Future()
+            self._settle(ending, outcome)
+            outcome.result()
+
+    def _settle(self, ending: Ending, outcome: Future[None]) -> None:
+        try:
+            self._commit_block(ending.block, ending.write_id)
+        except BaseException as error:
+            outcome.set_exception(error)
+            if _is_outage(error):
+                return
+        else:
+            outcome.set_result(None)
+        ending.block = Idle()
+
+    def _commit_block(self, block: Transaction[BufferedWrite], write_id: str) -> None:
+        if isinstance(block, Lost) and self._env.committer.written(write_id) is not None:
+            # The coordinator before had committed it, and could not answer any more.
+            return
         writes = commit(block)
         if writes:
-            self._writes.commit(writes, str(uuid.uuid4()), None)
-        return done()
+            self._writes.commit(writes, write_id, None)
 
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
         value = statement.value if isinstance(statement, st.SetVariable) else None
@@ -209,13 +267,19 @@ class Statements:
             case st.DeclareCursor(name=name, statement=of):
                 if name in session.cursors:
                     raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
-                session.cursors[name] = self._subscriptions.declare(session, context, name, of)
+                opened = self._subscriptions.declare(session, context, name, of)
+                if session.cursors.setdefault(name, opened) is not opened:
+                    opened.close()
+                    raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
                 return done()
             case st.Fetch(cursor=name, count=count, timeout_ms=timeout_ms):
-                return _cursor(session, name).fetch(count, timeout_ms, cancellation)
+                cursor = _cursor(session, name)
+                with in_turn(cursor, cancellation):
+                    return cursor.fetch(count, timeout_ms, cancellation)
             case st.CloseCursor(name=name):
-                _cursor(session, name).close()
-                del session.cursors[name]
+                cursor = _cursor(session, name)
+                session.cursors.pop(name, None)
+                cursor.close()
                 return done()
 
     def _explain_timestamp(
@@ -227,6 +291,7 @@ class Statements:
         items: Sequence[CatalogItem] = [self._env.item(GlobalId(i)) for i in analysis.relations]
         as_of = statement.query.as_of
         when = Immediately() if as_of is None else self._subscriptions.evaluate(as_of)
+        self._env.persist.confirm_leadership()
         explanation = TimestampExplanation(
             determination=self._reads.determination(
                 session, items, when, depends_on_time=analysis.uses_mz_now
@@ -245,6 +310,17 @@ class Statements:
             item = self._definitions.find(target, context, ItemKind.MATERIALIZED_VIEW)
             return self._views.explain_item(item)
         return self._views.explain_query(target.text, context.catalog, context.namespace)
+
+
+def _notice_none(session: Session, block: Transaction[BufferedWrite]) -> None:
+    if isinstance(block, Idle):
+        session.notify("There is no transaction in progress.", "WARNING", "25P01")
+
+
+def _is_outage(error: BaseException) -> bool:
+    return (
+        isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
+    )
 
 
 def _cursor(session: Session, name: str) -> Cursor:

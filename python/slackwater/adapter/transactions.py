@@ -11,13 +11,16 @@ Source: spec coordinator 1.9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 
 W = TypeVar("W")
+
+BLOCK_LIMIT_BYTES = 256 * 1024 * 1024
+"""The most that the rows of one block may take in memory until COMMIT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +29,36 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Buffered(Generic[W]):
+    """A write of a block, those before it, and what they take together."""
+
+    write: W
+    before: Buffered[W] | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Open(Generic[W]):
     """A block.
 
-    `read_timestamp` is set by its first read that chose a time; `writes` are in the order of
-    their statements. Never both.
+    `read_timestamp` is set by its first read that chose a time; `last` is its last write. Never
+    both. `isolation` is the level that BEGIN named, in its canonical form.
     """
 
     read_only: bool = False
+    isolation: str | None = None
     read_timestamp: Timestamp | None = None
-    writes: tuple[W, ...] = ()
+    last: Buffered[W] | None = None
+
+    @property
+    def writes(self) -> tuple[W, ...]:
+        """The writes in the order of their statements."""
+        found = []
+        each = self.last
+        while each is not None:
+            found.append(each.write)
+            each = each.before
+        return tuple(reversed(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +87,22 @@ def read_time(transaction: Transaction[W]) -> Timestamp | None:
     return transaction.read_timestamp if isinstance(transaction, Open) else None
 
 
-def begin(transaction: Transaction[W], *, read_only: bool = False) -> Open[W]:
+def isolation(transaction: Transaction[W]) -> str | None:
+    """The isolation level of the block, if it has one of its own."""
+    return transaction.isolation if isinstance(transaction, Open) else None
+
+
+def begin(
+    transaction: Transaction[W], *, read_only: bool = False, isolation: str | None = None
+) -> Open[W]:
     """BEGIN; inside a block it changes nothing.
 
     Raises SLACKWATER_FAILED_TRANSACTION or SLACKWATER_TRANSACTION_LOST.
     """
     refuse_if_failed(transaction)
-    return transaction if isinstance(transaction, Open) else Open(read_only=read_only)
+    if isinstance(transaction, Open):
+        return transaction
+    return Open(read_only=read_only, isolation=isolation)
 
 
 def commit(transaction: Transaction[W]) -> tuple[W, ...]:
@@ -82,8 +114,8 @@ def commit(transaction: Transaction[W]) -> tuple[W, ...]:
     SLACKWATER_TRANSACTION_LOST.
     """
     match transaction:
-        case Open(writes=writes):
-            return writes
+        case Open():
+            return transaction.writes
         case Lost():
             raise user_error("SLACKWATER_TRANSACTION_LOST")
         case _:
@@ -115,7 +147,7 @@ def check_read(transaction: Transaction[W], relation: str) -> Timestamp | None:
     refuse_if_failed(transaction)
     if not isinstance(transaction, Open):
         return None
-    if transaction.writes:
+    if transaction.last is not None:
         raise user_error("SLACKWATER_WRITE_ONLY_TRANSACTION", objectName=relation)
     return transaction.read_timestamp
 
@@ -124,25 +156,50 @@ def record_read(transaction: Transaction[W], timestamp: Timestamp) -> Transactio
     """The state after a read at `timestamp`, the time of all later reads of the block."""
     if not isinstance(transaction, Open) or transaction.read_timestamp is not None:
         return transaction
-    return Open(transaction.read_only, timestamp, transaction.writes)
+    return replace(transaction, read_timestamp=timestamp)
 
 
-def add_write(transaction: Transaction[W], write: W) -> Open[W]:
-    """The block with `write` buffered.
+def add_write(transaction: Transaction[W], write: W, size_bytes: int = 0) -> Open[W]:
+    """The block with `write` buffered, which takes `size_bytes` of memory.
 
-    Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_READ_ONLY_TRANSACTION after a read or in a
-    READ ONLY block. Not to be called outside a block, where a write commits by itself.
+    Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_TOO_LARGE beyond `BLOCK_LIMIT_BYTES`;
+    SLACKWATER_READ_ONLY_TRANSACTION after a read or in a READ ONLY block. Not to be called outside
+    a block, where a write commits by itself.
     """
     refuse_if_failed(transaction)
     if not isinstance(transaction, Open):
         raise AssertionError("only a block buffers its writes")
     if transaction.read_only or transaction.read_timestamp is not None:
-        raise user_error("SLACKWATER_READ_ONLY_TRANSACTION")
-    return Open(False, None, (*transaction.writes, write))
+        raise _read_only(transaction)
+    total = size_bytes + (0 if transaction.last is None else transaction.last.size_bytes)
+    if total > BLOCK_LIMIT_BYTES:
+        raise user_error(
+            "SLACKWATER_TOO_LARGE",
+            what="What this transaction has written",
+            limit=str(BLOCK_LIMIT_BYTES),
+            advice="ROLLBACK, and write less in one transaction, or by one INSERT ... SELECT.",
+        )
+    return replace(transaction, last=Buffered(write, transaction.last, total))
+
+
+def check_write_outside_block(transaction: Transaction[W], statement: str) -> None:
+    """For writes that no block takes: UPDATE, DELETE, MERGE, INSERT ... SELECT, INSERT OVERWRITE.
+
+    Raises SLACKWATER_READ_ONLY_TRANSACTION in a READ ONLY block, else what `check_outside_block`
+    does.
+    """
+    if isinstance(transaction, Open) and transaction.read_only:
+        raise _read_only(transaction)
+    check_outside_block(transaction, statement)
+
+
+def _read_only(transaction: Open[W]) -> SlackwaterError:
+    reason = "it began as READ ONLY" if transaction.read_only else "it has read"
+    return user_error("SLACKWATER_READ_ONLY_TRANSACTION", reason=reason)
 
 
 def check_outside_block(transaction: Transaction[W], statement: str) -> None:
-    """For statements that no block takes: DDL, UPDATE, DELETE, MERGE, INSERT ... SELECT, SUBSCRIBE.
+    """For statements that no block takes, like DDL and SUBSCRIBE.
 
     `statement` names the kind, for the message. Raises SLACKWATER_FAILED_TRANSACTION or
     SLACKWATER_TRANSACTION_STATEMENT.

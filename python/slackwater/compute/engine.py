@@ -73,6 +73,9 @@ class Engine(Protocol):
 
     def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis: ...
 
+    def milliseconds(self, expression: str) -> int:
+        """The moment that a constant expression means. Raises SLACKWATER_INVALID_AS_OF."""
+
     def register(self, view_name: str, desc: RelationDesc, relation: Mapping[str, Any]) -> None:
         """Makes the temporary view over a relation in the form that `relation_json` writes.
 

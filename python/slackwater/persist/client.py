@@ -28,6 +28,7 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.commits import Commits
 from slackwater.persist.definitions import Definitions
 from slackwater.persist.metastore import PATIENCE, Patience
+from slackwater.persist.negation import Negation
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState, WriteResult
 from slackwater.persist.shard_reads import ShardReads
@@ -285,14 +286,15 @@ class PersistClient:
         """
         return self._reads.snapshot(shard_id, as_of)
 
-    def negation(self, shard_id: int, time: Timestamp) -> tuple[NewPart, ...]:
-        """Parts at `time` that retract all that is present just before.
+    def negation(self, shard_id: int, upper: Timestamp) -> Negation:
+        """What retracts all that is present just before `upper`, at a time that is chosen later.
 
-        Uniform file parts are negated over the same file, which is not read; the rest is read. The
-        caller makes sure that nothing else is written from this call until the commit, and that
-        `time` is at or after the shard's upper. Raises `UnknownShard` and what `file_part` raises.
+        Uniform file parts are negated over the same file, which is not read; the rest is read now.
+        The caller makes sure that nothing else is written from this call until the commit, that
+        the shard is held meanwhile, and that the commit's time is at or after `upper`. Raises
+        `UnknownShard` and what `file_part` raises.
         """
-        return self._reads.negation(shard_id, time)
+        return self._reads.negation(shard_id, upper)
 
     # Parts and their places
 

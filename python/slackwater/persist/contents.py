@@ -24,15 +24,6 @@ def present_rows(updates: pa.Table) -> pa.Table | None:
     return None if extremes["min"] < 0 else rows.take(repeated(counts))
 
 
-def negated(updates: pa.Table, time: Timestamp) -> pa.Table:
-    """Consolidated updates at `time` that take back all of the updates."""
-    rows = consolidate(updates.drop_columns([TIME_COLUMN]))
-    diffs = pc.negate(rows.column(DIFF_COLUMN))
-    times = pa.repeat(pa.scalar(time, pa.int64()), rows.num_rows)
-    columns = [*rows.drop_columns([DIFF_COLUMN]).columns, times, diffs]
-    return pa.Table.from_arrays(columns, schema=updates.schema)
-
-
 def advanced(updates: pa.Table, since: Timestamp) -> pa.Table:
     """The updates with times before `since` moved to it (logical compaction, spec 3.6)."""
     position = updates.schema.get_field_index(TIME_COLUMN)

@@ -1,15 +1,31 @@
-"""Who leads an environment: the epoch that fences, and where the leader can be reached.
+"""Who leads an environment: the epoch that fences, the lease, and where the leader can be reached.
 
 The epoch is a positive number that grows with each takeover; 0 means that nobody has led yet. Every
 write of a leader checks its epoch in the same transaction, so a former leader that still runs
 changes nothing. Source: spec controllers 2.1 and invariant I19.
+
+The lease says whether a leader lives. It is a number that its owner makes greater, again and again.
+Who waits for it watches the number by a clock of its own: clocks of two hosts are never compared
+(decision 0014).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Column, Connection, Engine, String, Table, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    String,
+    Table,
+    delete,
+    insert,
+    inspect,
+    select,
+    update,
+)
 
 from slackwater.persist.metastore import (
     PATIENCE,
@@ -23,6 +39,9 @@ from slackwater.persist.metastore import (
 )
 from slackwater.persist.migrations import HISTORY, History
 
+LEASE_MS = 10_000
+"""How long a leader, or an application that it waits for, may be silent, if nobody says else."""
+
 leaders = Table(
     "leaders",
     metadata,
@@ -33,6 +52,21 @@ leaders = Table(
     Column("log", String, nullable=False),
     # The last commit of the epoch before: so a fenced leader can learn what became of its own.
     Column("previous_token", String(64), nullable=False),
+)
+
+leases = Table(
+    "leader_leases",
+    metadata,
+    # Nobody but the leader of the epoch renews it; a row that is gone has been given up or taken.
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("host", String, nullable=False),
+    Column("boot", String, nullable=False),
+    Column("pid_namespace", String, nullable=False),
+    Column("owner_user", String, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("started", String, nullable=False),
+    Column("lease_ms", BigInteger, nullable=False),
+    Column("renewals", BigInteger, nullable=False),
 )
 
 
@@ -46,7 +80,10 @@ class Fenced(Exception):
 
 
 class LostElection(Exception):
-    """Another candidate took over first; `current` is its epoch."""
+    """Another candidate took over first, or the leader has renewed its lease.
+
+    `current` is the epoch on record.
+    """
 
     def __init__(self, expected: int | None, current: int) -> None:
         super().__init__(f"expected epoch {expected}, found {current}")
@@ -55,14 +92,45 @@ class LostElection(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that leads.
+
+    `boot` names a run of a machine, `pid_namespace` a table of processes on it, `started` the start
+    of a process: a number that is used again has another one. Empty where the system does not say.
+    """
+
+    host: str
+    boot: str
+    pid_namespace: str
+    user: str
+    pid: int
+    started: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The lead of an owner. It runs out when `renewals` has stayed the same for `lease_ms`."""
+
+    owner: Owner
+    lease_ms: int
+    renewals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderRecord:
-    """The application that leads. `token_file` is the path of the secret, never the secret."""
+    """The application that leads. `token_file` is the path of the secret, never the secret.
+
+    `lease` is None when the leader has given it up, or led before there were leases; only then
+    `is_leased` is false.
+    """
 
     epoch: int
     address: str
     token_file: str
     application: str
     log: str
+    lease: Lease | None
+    is_leased: bool
 
 
 def current_leader(engine: Engine, *, patience: Patience = PATIENCE) -> LeaderRecord | None:
@@ -77,8 +145,23 @@ def current_leader(engine: Engine, *, patience: Patience = PATIENCE) -> LeaderRe
         leaders.c.application,
         leaders.c.log,
     ).join(environment, environment.c.epoch == leaders.c.epoch)
-    row = query(engine, lambda conn: conn.execute(statement).one_or_none(), patience=patience)
-    return None if row is None else LeaderRecord(*row)
+
+    def look(conn: Connection) -> LeaderRecord | None:
+        row = conn.execute(statement).one_or_none()
+        if row is None:
+            return None
+        is_leased = inspect(conn).has_table(leases.name)
+        return LeaderRecord(*row, _lease_of(conn, row.epoch) if is_leased else None, is_leased)
+
+    return query(engine, look, patience=patience)
+
+
+def _lease_of(conn: Connection, epoch: int) -> Lease | None:
+    row = conn.execute(select(leases).where(leases.c.epoch == epoch)).one_or_none()
+    if row is None:
+        return None
+    owner = Owner(row.host, row.boot, row.pid_namespace, row.owner_user, row.pid, row.started)
+    return Lease(owner, row.lease_ms, row.renewals)
 
 
 def acquire(
@@ -89,17 +172,20 @@ def acquire(
     log: str,
     *,
     expected_epoch: int | None,
+    expected_renewals: int | None = None,
+    lease: Lease | None = None,
     history: History = HISTORY,
     patience: Patience = PATIENCE,
 ) -> int:
     """Takes the lead and returns the new epoch; upgrades a metastore of an older version.
 
-    Succeeds only if the epoch on record still is `expected_epoch` (None: nobody has led yet), so
-    of several candidates one wins; the others get `LostElection`. The winner should open its
+    Succeeds only if the epoch on record still is `expected_epoch` (None: nobody has led yet), and
+    its lease is not there or was not renewed since it had `expected_renewals`; so of several
+    candidates one wins, and a leader that goes on stays one. The others get `LostElection`. Without
+    a `lease` of its own the new leader can be replaced at any time. The winner should open its
     address before. Raises SLACKWATER_METASTORE_UNAVAILABLE and SLACKWATER_ENVIRONMENT_VERSION.
     """
     epoch = (expected_epoch or 0) + 1
-    record = LeaderRecord(epoch, address, token_file, application, log)
 
     def take_over(conn: Connection) -> None:
         row = conn.execute(
@@ -108,14 +194,15 @@ def acquire(
         if row.epoch != epoch - 1:
             raise LostElection(expected_epoch, row.epoch)
         upgrade(conn, history)
+        _take_lease(conn, epoch, expected_renewals, lease)
         conn.execute(update(environment).values(epoch=epoch))
         conn.execute(
             insert(leaders).values(
-                epoch=record.epoch,
-                address=record.address,
-                token_file=record.token_file,
-                application=record.application,
-                log=record.log,
+                epoch=epoch,
+                address=address,
+                token_file=token_file,
+                application=application,
+                log=log,
                 previous_token=row.commit_token,
             )
         )
@@ -133,6 +220,59 @@ def acquire(
     except OutcomeUnknown as unknown:
         raise unknown.error from None
     return epoch
+
+
+def _take_lease(
+    conn: Connection, epoch: int, expected_renewals: int | None, lease: Lease | None
+) -> None:
+    # The row's lock waits for a renewal that is being committed, and then sees it.
+    renewals = conn.scalar(
+        select(leases.c.renewals).where(leases.c.epoch == epoch - 1).with_for_update()
+    )
+    if renewals is not None and renewals != expected_renewals:
+        raise LostElection(epoch - 1, epoch - 1)
+    conn.execute(delete(leases))
+    if lease is not None:
+        conn.execute(
+            insert(leases).values(
+                epoch=epoch,
+                host=lease.owner.host,
+                boot=lease.owner.boot,
+                pid_namespace=lease.owner.pid_namespace,
+                owner_user=lease.owner.user,
+                pid=lease.owner.pid,
+                started=lease.owner.started,
+                lease_ms=lease.lease_ms,
+                renewals=lease.renewals,
+            )
+        )
+
+
+def renew(engine: Engine, epoch: int, *, patience: Patience = PATIENCE) -> None:
+    """Renews the lease of `epoch`, without waiting for the transactions that write.
+
+    Raises `Fenced` when it was taken, and SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+    # It touches no other row than the lease's, whose removal is the sign of a takeover.
+    statement = update(leases).where(leases.c.epoch == epoch).values(renewals=leases.c.renewals + 1)
+
+    def body(conn: Connection) -> None:
+        if conn.execute(statement).rowcount != 1:
+            raise Fenced(epoch, conn.execute(select(environment.c.epoch)).scalar_one())
+
+    transaction(engine, body, patience=patience)
+
+
+def give_up(engine: Engine, epoch: int, *, patience: Patience = PATIENCE) -> None:
+    """Ends the lease of `epoch`: the next candidate need not wait for it.
+
+    Raises SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+    transaction(
+        engine,
+        lambda conn: conn.execute(delete(leases).where(leases.c.epoch == epoch)),
+        patience=patience,
+    )
 
 
 def was_last_commit(conn: Connection, epoch: int, token: str) -> bool:

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
 from slackwater.persist.blobs import Blobs, LocalBlobs, file_uri, local_path
 from slackwater.repr.errors import user_error
 
@@ -40,16 +43,63 @@ class Location:
 
         return S3Blobs.at(self.uri, S3Settings.of(environment))
 
-    def metastore(self, url: str | None) -> str:
-        """The metastore's URL: `url`, or SQLite in the directory.
+    def metastore(self, url: str | None, environment: Mapping[str, str]) -> str:
+        """The metastore's URL: `url` with its password, or SQLite in the directory.
 
-        Raises SLACKWATER_METASTORE_REQUIRED for a location in S3 without one.
+        Raises SLACKWATER_METASTORE_REQUIRED for a location in S3 without one, and what
+        `with_password` raises.
         """
         if url:
-            return url
+            return with_password(url, environment)
         if not self.is_local:
             raise user_error("SLACKWATER_METASTORE_REQUIRED", location=self.uri)
         return f"sqlite:///{self.local}/metastore.sqlite"
+
+
+PASSWORD = "SLACKWATER_METASTORE_PASSWORD"
+PASSWORD_FILE = "SLACKWATER_METASTORE_PASSWORD_FILE"
+
+
+def with_password(url: str, environment: Mapping[str, str]) -> str:
+    """`url` with the password that the variables or the file they name hold; its own one wins.
+
+    The end of the file's last line is not part of it. Raises SLACKWATER_INVALID_OPTION when the
+    file cannot be read.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return url
+    if parsed.password or parsed.get_backend_name() == "sqlite":
+        return url
+    password = environment.get(PASSWORD)
+    path = environment.get(PASSWORD_FILE)
+    if not password and path:
+        try:
+            password = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise user_error(
+                "SLACKWATER_INVALID_OPTION",
+                option="spark.slackwater.metastore.passwordFile",
+                statement="the configuration",
+                value=repr(path),
+                reason=error.strerror or type(error).__name__,
+            ) from None
+    if not password:
+        return url
+    return parsed.set(password=password).render_as_string(hide_password=False)
+
+
+def without_password(url: str) -> tuple[str, str | None]:
+    """`url` without its password, and that."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return url, None
+    if not parsed.password:
+        return url, None
+    bare = parsed._replace(password=None).render_as_string(hide_password=False)
+    return bare, str(parsed.password)
 
 
 def parse_location(text: str, environment: Mapping[str, str]) -> Location:

@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     BigInteger,
@@ -75,6 +75,8 @@ environment = Table(
 )
 
 _READ_ONLY = "slackwater_read_only"
+SILENCE_MS = 10_000
+"""After so long without a word from it, a metastore counts as away."""
 _BUSY_TIMEOUT_MS = 5_000
 _CREATION_LOCK = 7_163_411
 _GONE_SQLSTATES = ("08", "57P", "53", "40", "55P03", "25006")
@@ -115,26 +117,32 @@ class OutcomeUnknown(Exception):
         self.error = error
 
 
-def connect(url: str) -> Engine:
+def connect(url: str, *, silence_ms: int = SILENCE_MS) -> Engine:
     """An engine for the metastore at `url`; nothing is opened yet.
 
-    `url` is ``sqlite:///path`` or ``postgresql+psycopg://...`` (``postgresql://`` means the same).
-    The directory of an SQLite file is created. Raises SLACKWATER_INVALID_OPTION for anything else
-    and SLACKWATER_STORAGE_UNAVAILABLE when the directory cannot be made.
+    An exchange with a server that hangs fails after `silence_ms`. `url` is ``sqlite:///path`` or
+    ``postgresql+psycopg://...`` (``postgresql://`` means the same). The directory of an SQLite file
+    is created. Raises SLACKWATER_INVALID_OPTION for anything else and
+    SLACKWATER_STORAGE_UNAVAILABLE when the directory cannot be made.
     """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
         _make_parent(parsed)
         engine = create_engine(parsed, hide_parameters=True)
-        event.listen(engine, "connect", _prepare_sqlite)
+        busy_ms = min(silence_ms, _BUSY_TIMEOUT_MS)
+        event.listen(engine, "connect", lambda raw, _: _prepare_sqlite(raw, busy_ms))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     engine = create_engine(
         parsed,
         hide_parameters=True,
         isolation_level="READ COMMITTED",
-        connect_args=_postgres_arguments(parsed),
+        connect_args=_postgres_arguments(parsed, silence_ms),
     )
+    # The driver of PostgreSQL is an extra.
+    from slackwater.persist.postgres import limit_silence
+
+    limit_silence(engine, silence_ms)
     event.listen(engine, "connect", _prepare_postgres)
     return engine
 
@@ -221,36 +229,52 @@ def transaction(
     """Runs `body` in one transaction and returns what it returned.
 
     When the metastore is gone the whole transaction is tried again, so `body` may run more than
-    once, but it takes effect once at most. A commit whose answer was lost is resolved by
-    `committed`, asked in a new transaction; without it the body is taken to be repeatable.
-    Raises SLACKWATER_METASTORE_UNAVAILABLE when nothing was written, `OutcomeUnknown` when that
-    cannot be found out, SLACKWATER_NO_SPACE, and whatever `body` raises.
+    once, but it takes effect once at most. A commit that raised anything may have happened all the
+    same; `committed`, asked in a new transaction, tells. Without it the body is taken to be
+    repeatable. Raises SLACKWATER_METASTORE_UNAVAILABLE and SLACKWATER_NO_SPACE when nothing was
+    written, `OutcomeUnknown` when that cannot be found out, and whatever `body` raises.
     """
     started = patience.monotonic()
     pause_ms = patience.first_pause_ms
-    lost: list[T] = []
+    unsettled: _Unsettled[T] | None = None
     while True:
         attempt: list[T] = []
         try:
-            if lost and committed is not None:
+            if unsettled is not None and committed is not None:
                 if _once(engine, committed, read_only=False, attempt=[]):
-                    return lost[0]
-                lost.clear()
+                    return unsettled.result
+                cause, unsettled = unsettled.cause, None
+                _raise_if_final(engine, cause)
             return _once(engine, body, read_only=read_only, attempt=attempt)
         except DBAPIError as error:
-            if _disk_is_full(error):
-                raise user_error(
-                    "SLACKWATER_NO_SPACE", what="the metastore", path=_place(engine)
-                ) from None
-            if not _is_gone(error):
-                raise
             if attempt and committed is not None:
-                lost = attempt
+                unsettled = _Unsettled(attempt[0], error)
+            elif unsettled is None:
+                _raise_if_final(engine, error)
+            # Why a look-up failed does not matter: until one answers, the outcome is not known.
             waited_ms = (patience.monotonic() - started) * 1000
             if waited_ms >= patience.wait_ms:
-                raise _unavailable(engine, error, waited_ms, unknown=bool(lost)) from None
+                raise _unavailable(
+                    engine, error, waited_ms, unknown=unsettled is not None
+                ) from None
         patience.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))
         pause_ms = min(2 * pause_ms, patience.longest_pause_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsettled(Generic[T]):
+    """A commit that was sent and has failed by `cause`; it may have happened with `result`."""
+
+    result: T
+    cause: DBAPIError
+
+
+def _raise_if_final(engine: Engine, error: DBAPIError) -> None:
+    """Raises for a failure that waiting does not help with. Nothing was written."""
+    if _disk_is_full(error):
+        raise user_error("SLACKWATER_NO_SPACE", what="the metastore", path=_place(engine)) from None
+    if not _is_gone(error):
+        raise error
 
 
 def _once(
@@ -343,24 +367,24 @@ def _make_parent(url: URL) -> None:
         ) from None
 
 
-def _postgres_arguments(url: URL) -> Mapping[str, Any]:
+def _postgres_arguments(url: URL, silence_ms: int) -> Mapping[str, Any]:
     """Limits that turn a silent network into an error; what the URL says goes first."""
     limits: Mapping[str, Any] = {
-        "connect_timeout": 5,
+        "connect_timeout": min(5, max(2, silence_ms // 1000)),
         "keepalives_idle": 3,
         "keepalives_interval": 2,
         "keepalives_count": 3,
-        "tcp_user_timeout": 10_000,
+        "tcp_user_timeout": silence_ms,
         "application_name": "slackwater",
     }
     return {key: value for key, value in limits.items() if key not in url.query}
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(connection: Any, busy_ms: int) -> None:
     # The driver must not begin transactions by itself: it would begin them too late, and deferred.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
+    cursor.execute(f"PRAGMA busy_timeout={busy_ms}")
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
 from sqlalchemy import select
 
-from slackwater.persist import blobs, contents, reading
+from slackwater.persist import contents, reading
 from slackwater.persist.appends import UnknownShard
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.directories import shard_directory
 from slackwater.persist.holds import SinceAdvanced
+from slackwater.persist.negation import Negation, negation_of
 from slackwater.persist.part_index import PartIndex
-from slackwater.persist.parts import FileBody, NewPart, Part, Uniform
+from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState, part_from_row
 from slackwater.persist.tables import parts
 from slackwater.persist.transactions import Transactions
@@ -111,23 +111,14 @@ class ShardReads:
             raise FatalError(f"shard {shard_id} has a negative multiplicity at {as_of}")
         return rows
 
-    def negation(self, shard_id: int, time: Timestamp) -> tuple[NewPart, ...]:
+    def negation(self, shard_id: int, upper: Timestamp) -> Negation:
         """See `PersistClient.negation`."""
-        before = Timestamp(time - 1)
-        negated, rest = [], []
-        for part in self.parts_at(shard_id, before):
-            match part.body:
-                case FileBody(uniform=Uniform(_, diff)):
-                    uniform = Uniform(time, -diff)
-                    body = replace(part.body, uniform=uniform)
-                    negated.append(NewPart(body, part.rows, time, time, uniform.diff < 0))
-                case _:
-                    rest.append(part)
         desc = self.state(shard_id).desc
-        updates = contents.negated(self.read(rest, desc, upper=time), time)
-        return (
-            *negated,
-            *blobs.new_parts(self._blobs, updates, shard_directory(self._blobs, shard_id)),
+        return negation_of(
+            self.parts_at(shard_id, Timestamp(upper - 1)),
+            lambda parts: self.read(parts, desc, upper=upper),
+            self._blobs,
+            shard_directory(self._blobs, shard_id),
         )
 
     def _state(self, shard_id: int) -> ShardState:

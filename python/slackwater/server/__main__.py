@@ -1,7 +1,8 @@
 """The coordinator's process. Started by the shim; see docs/internals/protocol.md section 1.
 
 Either it leads the environment and stays until its stdin ends (the driver is gone), or it finds
-a living leader, names it on stdout, and ends.
+a living leader, names it on stdout, and ends. A leader that lives and cannot be reached is
+an error.
 """
 
 from __future__ import annotations
@@ -18,19 +19,39 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 import uvicorn
+from sqlalchemy import Engine
 
+from slackwater.persist.leadership import (
+    LEASE_MS,
+    LeaderRecord,
+    Lease,
+    LostElection,
+    Owner,
+    acquire,
+    current_leader,
+)
 from slackwater.persist.locations import Location, parse_location
+from slackwater.persist.metastore import connect, create_all
+from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.server.election import Candidacy, Sight, Verdict
+from slackwater.server.identity import is_dead, is_near, started, this_process
+from slackwater.server.tenure import Tenure, running_ms
 
-PING_TIMEOUT_S = 5.0
-ELECTION_TIMEOUT_S = 45.0
+PING_TIMEOUT_S = 2.0
+POLL_S = 0.1
+ELECTION_TIMEOUT_S = 50.0
 SHUTDOWN_TIMEOUT_S = 5.0
+STOP_AFTER_S = 0.2
+SHORTEST_LEASE_MS = 1_000
+LONGEST_LEASE_MS = 30_000
 LOG_BYTES = 10 * 1024 * 1024
 LOG_FILES = 5
 """So many older log files are kept beside the current one."""
@@ -43,14 +64,17 @@ class Settings:
     location: Location
     metastore: str
     application: str
+    lease_ms: int
 
     @staticmethod
     def from_environment() -> Settings:
         """Raises SLACKWATER_INVALID_OPTION, _UNSUPPORTED and _METASTORE_REQUIRED."""
         text = os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
         location = parse_location(text, os.environ)
-        metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"))
-        return Settings(location, metastore, os.environ.get("SLACKWATER_APPLICATION", "unknown"))
+        metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"), os.environ)
+        application = os.environ.get("SLACKWATER_APPLICATION", "unknown")
+        lease_ms = _lease_ms(os.environ.get("SLACKWATER_LEASE"))
+        return Settings(location, metastore, application, lease_ms)
 
     @property
     def shown(self) -> str:
@@ -58,17 +82,51 @@ class Settings:
         return str(self.location.local) if self.location.is_local else self.location.uri
 
 
-def main() -> int:
-    """Runs the process; returns its exit status."""
+def _lease_ms(text: str | None) -> int:
+    """The length of the lease that `text` names. Raises SLACKWATER_INVALID_OPTION."""
+    if not text:
+        return LEASE_MS
+    try:
+        lease_ms = parse_duration(text)
+        reason = "it has to be between 1 s and 30 s"
+    except ValueError as error:
+        lease_ms, reason = 0, str(error)
+    if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
+        raise user_error(
+            "SLACKWATER_INVALID_OPTION",
+            option="spark.slackwater.lease",
+            statement="the session",
+            value=text,
+            reason=reason,
+        )
+    return lease_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What the leader of `epoch` has: where it listens, who may call, and its lease."""
+
+    engine: Engine
+    epoch: int
+    listener: socket.socket
+    address: str
+    token: str
+    token_file: Path
+    log: Path
+    lease_acquired_ms: int
+
+
+def main(here: Owner | None = None) -> int:
+    """Runs the process; returns its exit status. `here` says which process it is."""
     answers = _take_over_stdout()
     if os.getpgrp() != os.getpid():
         os.setsid()
     try:
         settings = Settings.from_environment()
-        settings.location.local.mkdir(parents=True, exist_ok=True)
+        settings.location.local.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = settings.location.local / "log" / "coordinator.jsonl"
         _log_to(log)
-        return _lead_or_join(settings, log, answers)
+        return _lead_or_join(settings, log, answers, here or this_process())
     except SlackwaterError as error:
         _say(answers, {"error": error.to_json()})
     except OSError as error:
@@ -115,41 +173,87 @@ def _log_to(path: Path) -> None:
     )
 
 
-def _lead_or_join(settings: Settings, log: Path, answers: int) -> int:
+def _lead_or_join(settings: Settings, log: Path, answers: int, here: Owner) -> int:
     from slackwater.adapter import coordinator  # noqa: F401 - declares its tables
-    from slackwater.persist.leadership import LostElection, acquire, current_leader
-    from slackwater.persist.metastore import connect, create_all
 
     engine = connect(settings.metastore)
     create_all(engine)
+    candidacy = Candidacy()
     deadline = time.monotonic() + ELECTION_TIMEOUT_S
     while time.monotonic() < deadline:
         leader = current_leader(engine)
-        if leader is not None and _alive(leader.address, leader.token_file, leader.epoch):
+        verdict = candidacy.judge(_sight(leader, here), running_ms())
+        if verdict is Verdict.JOIN:
             _say(answers, {"role": "joined", **_coordinates(leader)})
             return 0
-        listener = _listen()
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        expected = None if leader is None else leader.epoch
-        epoch_guess = 1 if leader is None else leader.epoch + 1
-        token_file = settings.location.local / f"token-{epoch_guess}-{os.getpid()}"
-        token = _write_token(token_file)
-        try:
-            epoch = acquire(
-                engine,
-                address,
-                str(token_file),
-                settings.application,
-                str(log),
-                expected_epoch=expected,
-            )
-        except LostElection:
-            listener.close()
-            token_file.unlink(missing_ok=True)
+        if verdict is Verdict.REFUSED:
+            raise _unreachable(settings, leader)
+        if verdict is Verdict.WAIT:
+            time.sleep(POLL_S)
             continue
-        return _serve(settings, engine, epoch, listener, token, token_file, log, answers)
+        seat = _take_seat(settings, engine, leader, log, here)
+        if seat is not None:
+            structlog.get_logger("process").info("elected", epoch=seat.epoch, why=verdict.value)
+            return _serve(settings, seat, answers)
     raise user_error(
         "SLACKWATER_COORDINATOR_START", reason="no application became the leader", log=str(log)
+    )
+
+
+def _sight(leader: LeaderRecord | None, here: Owner) -> Sight:
+    """Looks whether the leader's process is dead, and whether it answers."""
+    if leader is None or (leader.lease is None and leader.is_leased):
+        return Sight(leader)
+    owner = here if leader.lease is None else leader.lease.owner
+    if leader.lease is not None and is_dead(owner, here, started):
+        return Sight(leader, dead=True)
+    # The token is not sent to whoever has that port on another machine.
+    token = _token(leader.token_file) if is_near(owner, here) else None
+    if token is None:
+        return Sight(leader)
+    return Sight(leader, answers=_answers(leader, token), reachable=True)
+
+
+def _take_seat(
+    settings: Settings, engine: Engine, leader: LeaderRecord | None, log: Path, here: Owner
+) -> Seat | None:
+    """Takes the lead from `leader`, which has gone; None when another candidate was first."""
+    expected = None if leader is None else leader.epoch
+    lease = None if leader is None else leader.lease
+    listener = _listen()
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    token_file = settings.location.local / f"token-{(expected or 0) + 1}-{os.getpid()}"
+    token = _write_token(token_file)
+    began_ms = running_ms()
+    try:
+        epoch = acquire(
+            engine,
+            address,
+            str(token_file),
+            settings.application,
+            str(log),
+            expected_epoch=expected,
+            expected_renewals=None if lease is None else lease.renewals,
+            lease=Lease(here, settings.lease_ms),
+        )
+    except LostElection:
+        listener.close()
+        token_file.unlink(missing_ok=True)
+        return None
+    return Seat(engine, epoch, listener, address, token, token_file, log, began_ms)
+
+
+def _unreachable(settings: Settings, leader: LeaderRecord | None) -> SlackwaterError:
+    if leader is None or leader.lease is None:
+        raise AssertionError("only a leader with a lease can be refused")
+    owner = leader.lease.owner
+    return user_error(
+        "SLACKWATER_LEADER_UNREACHABLE",
+        location=settings.shown,
+        host=owner.host,
+        user=owner.user,
+        pid=str(owner.pid),
+        application=leader.application,
     )
 
 
@@ -161,7 +265,9 @@ def _listen() -> socket.socket:
     return listener
 
 
-def _coordinates(leader: Any) -> dict[str, Any]:
+def _coordinates(leader: LeaderRecord | None) -> dict[str, Any]:
+    if leader is None:
+        raise AssertionError("nobody leads")
     return {
         "address": leader.address,
         "token_file": leader.token_file,
@@ -170,20 +276,24 @@ def _coordinates(leader: Any) -> dict[str, Any]:
     }
 
 
-def _alive(address: str, token_file: str, epoch: int) -> bool:
-    """Whether the leader of `epoch` answers at its address."""
+def _token(path: str) -> str | None:
+    """The leader's token; None when it is not for this user."""
     try:
-        token = Path(token_file).read_text()
+        return Path(path).read_text()
     except OSError:
-        return False
+        return None
+
+
+def _answers(leader: LeaderRecord, token: str) -> bool:
+    """Whether the leader answers at its address."""
     request = urllib.request.Request(
-        f"{address}/v1/status",
+        f"{leader.address}/v1/status",
         data=b"{}",
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
     try:
         with urllib.request.urlopen(request, timeout=PING_TIMEOUT_S) as response:
-            return bool(json.loads(response.read())["epoch"] == epoch)
+            return bool(json.loads(response.read())["epoch"] == leader.epoch)
     except (urllib.error.URLError, OSError, ValueError, KeyError):
         return False
 
@@ -196,41 +306,89 @@ def _write_token(path: Path) -> str:
     return token
 
 
-def _serve(
-    settings: Settings,
-    engine: Any,
-    epoch: int,
-    listener: socket.socket,
-    token: str,
-    token_file: Path,
-    log: Path,
-    answers: int,
-) -> int:
+def _serve(settings: Settings, seat: Seat, answers: int) -> int:
     from slackwater.adapter.coordinator import Coordinator
     from slackwater.server.app import application
     from slackwater.spark.bridge import SparkBridge
 
     _log = structlog.get_logger("process")
-    finished = threading.Event()
 
     def stop(reason: str) -> None:
         """Ends the process at once: all state is in the metastore."""
         _log.error("stopping", reason=reason)
-        token_file.unlink(missing_ok=True)
+        seat.token_file.unlink(missing_ok=True)
         logging.shutdown()
         os._exit(70)
 
+    tenure = _tenure(settings, seat, stop)
     bridge = SparkBridge()
-    coordinator = Coordinator.open(
-        engine=engine,
-        location=settings.shown,
-        blobs=settings.location.blobs(os.environ),
-        epoch=epoch,
-        spark=bridge,
-        log=str(log),
-        on_fatal=stop,
+    try:
+        coordinator = Coordinator.open(
+            engine=seat.engine,
+            location=settings.shown,
+            blobs=settings.location.blobs(os.environ),
+            epoch=seat.epoch,
+            spark=bridge,
+            log=str(seat.log),
+            on_fatal=stop,
+            lease_ms=settings.lease_ms,
+        )
+    except Exception:
+        tenure.stop()
+        tenure.give_up()
+        seat.token_file.unlink(missing_ok=True)
+        raise
+    app = application(coordinator, seat.token, stop, tenure.confirm)
+    serving = _listening(app, seat.listener)
+    _log.info("leading", epoch=seat.epoch, location=settings.shown)
+    _say(
+        answers,
+        {
+            "role": "leader",
+            "address": seat.address,
+            "token_file": str(seat.token_file),
+            "epoch": seat.epoch,
+            "log": str(seat.log),
+        },
     )
-    app = application(coordinator, token, stop)
+    os.close(answers)
+    threading.Thread(target=_outlive, args=(serving, stop), name="watch-http", daemon=True).start()
+    coordinator.start()
+    threading.Thread(target=bridge.warm, name="attach", daemon=True).start()
+    _wait_for_end_of_input()
+    _log.info("driver is gone")
+    tenure.stop()
+    seat.token_file.unlink(missing_ok=True)
+    closing = threading.Thread(target=coordinator.close, daemon=True)
+    closing.start()
+    closing.join(SHUTDOWN_TIMEOUT_S)
+    tenure.give_up()
+    logging.shutdown()
+    os._exit(0)
+
+
+def _tenure(settings: Settings, seat: Seat, stop: Callable[[str], None]) -> Tenure:
+    """Renews the lease from now on: opening a large environment may take longer than it lasts."""
+
+    def lost(reason: str) -> None:
+        # Calls that are there now are told why.
+        timer = threading.Timer(STOP_AFTER_S, stop, args=(reason,))
+        timer.daemon = True
+        timer.start()
+
+    tenure = Tenure(
+        connect(settings.metastore, silence_ms=settings.lease_ms // 3),
+        seat.epoch,
+        settings.lease_ms,
+        acquired_ms=seat.lease_acquired_ms,
+        on_lost=lost,
+    )
+    tenure.start()
+    return tenure
+
+
+def _listening(app: Any, listener: socket.socket) -> threading.Thread:
+    """The thread that serves the application; it has begun."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=600
     )
@@ -238,35 +396,19 @@ def _serve(
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
 
     async def run() -> None:
-        await app.state.widen()
         await server.serve(sockets=[listener])
 
     serving = threading.Thread(target=lambda: asyncio.run(run()), name="http", daemon=True)
     serving.start()
     while not server.started and serving.is_alive():
-        finished.wait(0.005)
-    _log.info("leading", epoch=epoch, location=settings.shown)
-    _say(
-        answers,
-        {
-            "role": "leader",
-            "address": f"http://127.0.0.1:{listener.getsockname()[1]}",
-            "token_file": str(token_file),
-            "epoch": epoch,
-            "log": str(log),
-        },
-    )
-    os.close(answers)
-    coordinator.start()
-    threading.Thread(target=bridge.warm, name="attach", daemon=True).start()
-    _wait_for_end_of_input()
-    _log.info("driver is gone")
-    token_file.unlink(missing_ok=True)
-    closing = threading.Thread(target=coordinator.close, daemon=True)
-    closing.start()
-    closing.join(SHUTDOWN_TIMEOUT_S)
-    logging.shutdown()
-    os._exit(0)
+        time.sleep(0.005)
+    return serving
+
+
+def _outlive(serving: threading.Thread, stop: Callable[[str], None]) -> None:
+    """A leader that answers nobody any more must not keep its lease."""
+    serving.join()
+    stop("the HTTP server has ended")
 
 
 def _wait_for_end_of_input() -> None:

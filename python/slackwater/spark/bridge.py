@@ -81,6 +81,9 @@ class SparkBridge:
             streaming=bool(answer["streaming"]),
         )
 
+    def milliseconds(self, expression: str) -> int:
+        return int(_call(self._bridge().milliseconds, expression))
+
     def register(self, view_name: str, desc: RelationDesc, relation: Mapping[str, Any]) -> None:
         _call(self._bridge().register, view_name, desc.to_json(), json.dumps(relation))
 

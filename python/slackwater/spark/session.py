@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
+
+from slackwater.persist.locations import PASSWORD, without_password
 
 SCALA_VERSION = "2.13"
 
@@ -40,9 +43,16 @@ def settings(
 ) -> dict[str, str]:
     """The Spark settings of a session with Slackwater.
 
-    `options` are further settings below ``spark.slackwater.``; values of None are left out.
+    `options` are further settings below ``spark.slackwater.``; values of None are left out. A
+    password in the URL of the metastore goes into a variable of this process instead, which the
+    programs that it starts inherit.
     """
     entries = {"spark.slackwater.python": sys.executable}
+    if metastore is not None:
+        metastore, password = without_password(metastore)
+        if password is not None:
+            # Settings are arguments of processes, and Spark shows them; variables are neither.
+            os.environ[PASSWORD] = password
     if location is not None:
         entries["spark.slackwater.location"] = location
     if metastore is not None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -35,11 +35,15 @@ _ID_RESERVATION = 64
 _DEFAULT_SCHEMA_ID = user_id(1)
 _FIRST_ITEM_NUMBER = 2
 
+T = TypeVar("T")
+
 
 class Transactor(Protocol):
-    """Runs steps in one fenced transaction (`PersistClient`)."""
+    """Runs steps in one fenced transaction, and what only reads beside it (`PersistClient`)."""
 
     def transact(self, *steps: Step) -> None: ...
+
+    def query(self, body: Callable[[Connection], T]) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +302,10 @@ class DurableCatalog:
     def audit_events(self) -> tuple[AuditEvent, ...]:
         """All audit events, oldest first."""
         audit = self._tables.audit
-        events: list[AuditEvent] = []
-
-        def step(conn: Connection) -> None:
-            rows = conn.execute(sa.select(audit).order_by(audit.c.id))
-            events[:] = [AuditEvent(*row) for row in rows]
-
-        self._transactor.transact(step)
-        return tuple(events)
+        statement = sa.select(audit).order_by(audit.c.id)
+        return self._transactor.query(
+            lambda conn: tuple(AuditEvent(*row) for row in conn.execute(statement))
+        )
 
     def _advance_revision(
         self, conn: Connection, before: CatalogState, after: CatalogState, diff: CatalogDiff

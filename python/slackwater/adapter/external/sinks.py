@@ -141,7 +141,7 @@ class SinkRunner:
         )
         reached = running.sink.frontier
         # The export holds its input, also while it fails, one step behind what it has reported.
-        feed = CollectionFeed(self._env, source, as_of, None)
+        feed = CollectionFeed(self._env, source, None)
         while not running.stop.flag.is_set():
             reached = self._step(running.sink, feed, as_of, reached, running.stop)
             if self._is_awaited(item, running.sink):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from slackwater.adapter.reading.results import Result
@@ -9,15 +12,29 @@ from slackwater.adapter.time.watch import Cancellation
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
+_LOOK_S = 0.1
+
+
+@contextmanager
+def in_turn(cursor: Cursor, cancellation: Cancellation) -> Iterator[None]:
+    """Waits until no other statement fetches from the cursor. Raises SLACKWATER_CANCELED."""
+    while not cursor.turn.acquire(timeout=_LOOK_S):
+        cancellation.check()
+    try:
+        yield
+    finally:
+        cursor.turn.release()
+
 
 class Cursor(Protocol):
-    """An open cursor of a session.
+    """An open cursor of a session. `fetch` is called by one statement at a time (`in_turn`).
 
     `reads` are the collections that a subscription follows; a cursor over a query has none.
     """
 
     reads: tuple[GlobalId, ...]
     created_ms: int
+    turn: threading.Lock
 
     @property
     def desc(self) -> RelationDesc: ...
@@ -27,7 +44,8 @@ class Cursor(Protocol):
     ) -> Result:
         """Up to `count` rows (None: all that are ready), waiting for the first one.
 
-        Waits at most `timeout_ms`; None: until there is one, or the cursor is at its end.
+        Waits at most `timeout_ms`; None: until there is one, or the cursor is at its end. Raises
+        SLACKWATER_RESULT_SIZE when there is more to keep than the session allows.
         """
         ...
 

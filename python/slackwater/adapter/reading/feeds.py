@@ -47,16 +47,21 @@ class Feed(Protocol):
 class FeedHold:
     """The hold of a feed on what it reads, which moves forward with it.
 
-    Raises SLACKWATER_NO_VALID_TIMESTAMP when it cannot be read at `as_of` any more.
+    It begins at the first time at which all can be read, or `at` a time. Raises
+    SLACKWATER_NO_VALID_TIMESTAMP when it cannot be read then any more.
     """
 
     def __init__(
-        self, env: Environment, items: Sequence[CatalogItem], as_of: Timestamp, holder: Holder
+        self,
+        env: Environment,
+        items: Sequence[CatalogItem],
+        holder: Holder,
+        at: Timestamp | None = None,
     ) -> None:
         self._env = env
         self._hold: ReadHold | None = None
         if any(item.shard_id is not None for item in items):
-            self._hold = env.hold(items, holder, as_of)
+            self._hold = env.hold(items, holder, at)
 
     def release(self, time: Timestamp | None) -> None:
         """Moves the hold to `time`, or ends it; afterwards nothing has an effect."""
@@ -72,20 +77,18 @@ class FeedHold:
 class CollectionFeed:
     """The feed of a stored collection, read from its parts.
 
-    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR. Without a holder, somebody
+    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR. Without a hold, somebody
     else holds what it reads.
     """
 
-    def __init__(
-        self, env: Environment, item: CatalogItem, as_of: Timestamp, holder: Holder | None
-    ) -> None:
+    def __init__(self, env: Environment, item: CatalogItem, hold: FeedHold | None) -> None:
         if item.shard_id is None or item.desc is None:
             raise AssertionError(f"{item.id} is not stored")
         self._env = env
         self._item = item
         self._shard_id = item.shard_id
         self._desc = item.desc
-        self._hold = None if holder is None else FeedHold(env, [item], as_of, holder)
+        self._hold = hold
 
     @property
     def desc(self) -> RelationDesc:
@@ -120,8 +123,7 @@ class QueryFeed:
         namespace: Sequence[str],
         desc: RelationDesc,
         inputs: Sequence[GlobalId],
-        as_of: Timestamp,
-        holder: Holder,
+        hold: FeedHold,
     ) -> None:
         self._env = env
         self._text = text
@@ -129,7 +131,7 @@ class QueryFeed:
         self._namespace = tuple(namespace)
         self._desc = desc
         self._inputs = tuple(inputs)
-        self._hold = FeedHold(env, [env.item(each) for each in inputs], as_of, holder)
+        self._hold = hold
         self._known: tuple[Timestamp, pa.Table] | None = None
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time as clocks
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,8 @@ from slackwater.adapter.time.selection import (
 )
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import (
-    check_outside_block,
     check_read,
+    check_write_outside_block,
     in_block,
     read_time,
     record_read,
@@ -57,21 +58,27 @@ class OpenHold:
     """The holds of a running statement, and whether it has locked shards for a write.
 
     One hold is on all collections that are read at the statement's time, and one on each that is
-    read at a time of its own.
+    read at a time of its own. `heard_s` is when its application last spoke of a lock that waits for
+    its write, on the monotonic clock; None while there is none, or the coordinator works on it.
     """
 
     session: Session
     locked: bool
+    heard_s: float | None = None
     shared: ReadHold | None = None
     own: dict[GlobalId, ReadHold] = field(default_factory=dict)
 
 
 class Reads:
-    """Binds queries. Thread-safe; waits in the caller's thread."""
+    """Binds queries. Thread-safe; waits in the caller's thread.
 
-    def __init__(self, env: Environment, system: SystemTables) -> None:
+    `lease_ms`: after so long without a word from its application a write lock ends.
+    """
+
+    def __init__(self, env: Environment, system: SystemTables, lease_ms: int) -> None:
         self._env = env
         self._system = system
+        self._lease_ms = lease_ms
         self._lock = threading.Lock()
         self._open: dict[str, OpenHold] = {}
 
@@ -91,7 +98,7 @@ class Reads:
         what `refuse_older_plan` raises.
         """
         if write_target is not None:
-            check_outside_block(session.transaction, "A write that reads relations")
+            check_write_outside_block(session.transaction, "A write that reads relations")
         free = as_of is None and not any(relation.get("as_of") for relation in relations)
         for _ in range(ATTEMPTS - 1):
             try:
@@ -120,7 +127,9 @@ class Reads:
             self._hold(opened, items, own)
             inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
-            timestamp = self._statement_time(session, shared, common, write_target)
+            with session.lock:
+                # Two reads of a block, at once, must not choose a time each.
+                timestamp = self._statement_time(session, shared, common, write_target)
             times = [
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
@@ -136,11 +145,16 @@ class Reads:
             raise
         if not items:
             self.release(token)
-        return {
+        answer = {
             "timestamp": timestamp,
             "hold": token if items else None,
             "relations": answers,
         }
+        if not opened.locked:
+            return answer
+        with self._lock:
+            opened.heard_s = clocks.monotonic()
+        return {**answer, "lease_ms": self._lease_ms}
 
     def lock_for_write(self, session: Session, table: GlobalId) -> str:
         """A hold that reads nothing and keeps other writes away from `table`."""
@@ -152,24 +166,55 @@ class Reads:
         """Ends a hold and its write locks. Unknown holds are ignored."""
         with self._lock:
             opened = self._open.pop(token, None)
-        if opened is None:
-            return
+        if opened is not None:
+            self._end(token, opened)
+
+    def _end(self, token: str, opened: OpenHold) -> None:
         for hold in (*([] if opened.shared is None else [opened.shared]), *opened.own.values()):
             self._env.storage.release(hold)
         if opened.locked:
             self._env.committer.release(token)
         opened.session.holds.discard(token)
 
-    def is_open(self, token: str) -> bool:
-        """Whether the hold still keeps what it was given for."""
+    def renew(self, token: str) -> None:
+        """The application that has the lock lives. Unknown ones are ignored."""
         with self._lock:
-            return token in self._open
+            opened = self._open.get(token)
+            if opened is not None and opened.heard_s is not None:
+                opened.heard_s = clocks.monotonic()
+
+    def claim(self, token: str) -> bool:
+        """Keeps a lock for the write that has come; false if it is not there any more."""
+        with self._lock:
+            opened = self._open.get(token)
+            if opened is not None:
+                opened.heard_s = None
+            return opened is not None
+
+    def end_silent(self) -> tuple[str, ...]:
+        """Ends the locks whose applications were silent for a lease; gives their sessions.
+
+        What they have read stays readable no longer, either: their writes are refused.
+        """
+        before_s = clocks.monotonic() - self._lease_ms / 1000
+        with self._lock:
+            silent = {
+                token: opened
+                for token, opened in self._open.items()
+                if opened.heard_s is not None and opened.heard_s <= before_s
+            }
+            for token in silent:
+                del self._open[token]
+        for token, opened in silent.items():
+            self._end(token, opened)
+        return tuple(opened.session.session_id for opened in silent.values())
 
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
-        if session.block_hold is not None:
-            self._env.storage.release(session.block_hold)
-            session.block_hold = None
+        with session.lock:
+            hold, session.block_hold = session.block_hold, None
+        if hold is not None:
+            self._env.storage.release(hold)
 
     def determination(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from slackwater.repr.errors import user_error
 from slackwater.repr.relation import RelationDesc
 
 NO_COLUMNS = RelationDesc(())
@@ -25,6 +26,12 @@ class Result:
         with pa.ipc.new_stream(sink, self.desc.arrow_schema()) as writer:
             writer.write_table(self.table)
         return bytes(sink.getvalue())
+
+
+def check_size(size_bytes: int, limit_bytes: int) -> None:
+    """Raises SLACKWATER_RESULT_SIZE for what is larger than the limit."""
+    if size_bytes > limit_bytes:
+        raise user_error("SLACKWATER_RESULT_SIZE", limit=str(limit_bytes))
 
 
 def done() -> Result:

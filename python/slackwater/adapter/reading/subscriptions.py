@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timezone
-from decimal import Decimal
 
 import pyarrow as pa
 import sqlglot
@@ -16,9 +15,9 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.cursors import Cursor
-from slackwater.adapter.reading.feeds import CollectionFeed, Feed, QueryFeed
+from slackwater.adapter.reading.feeds import CollectionFeed, Feed, FeedHold, QueryFeed
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.reading.results import Result
+from slackwater.adapter.reading.results import Result, check_size
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
@@ -29,7 +28,7 @@ from slackwater.adapter.time.selection import (
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -57,8 +56,11 @@ class Subscription:
     position: Timestamp
     reads: tuple[GlobalId, ...]
     created_ms: int
+    limit_bytes: Callable[[], int]
+    turn: threading.Lock = field(default_factory=threading.Lock)
     started: bool = False
     ready: list[pa.Table] = field(default_factory=list)
+    refusal: SlackwaterError | None = None
 
     @property
     def desc(self) -> RelationDesc:
@@ -69,7 +71,12 @@ class Subscription:
         return self.position >= self.up_to and not self.ready
 
     def advance(self) -> None:
-        """Formats what has become complete since the last time."""
+        """Formats what has become complete since the last time.
+
+        Raises SLACKWATER_RESULT_SIZE, and from then on always: what did not fit is lost.
+        """
+        if self.refusal is not None:
+            raise self.refusal
         upper = Timestamp(min(self.feed.frontier().value, self.up_to))
         if not self.started and (upper > self.as_of or self.as_of >= self.up_to):
             self._start()
@@ -91,6 +98,11 @@ class Subscription:
     def _keep(self, rows: pa.Table) -> None:
         if rows.num_rows:
             self.ready.append(rows)
+        try:
+            check_size(sum(table.nbytes for table in self.ready), self.limit_bytes())
+        except SlackwaterError as error:
+            self.ready, self.refusal = [], error
+            raise
 
     def wait(self, timeout_s: float, cancellation: Cancellation) -> bool:
         """Waits until there are rows or the end is reached; False after `timeout_s`."""
@@ -129,6 +141,8 @@ class QueryCursor:
     desc: RelationDesc
     answer: Callable[[], pa.Table]
     created_ms: int
+    limit_bytes: Callable[[], int]
+    turn: threading.Lock = field(default_factory=threading.Lock)
     reads: tuple[GlobalId, ...] = ()
     rest: pa.Table | None = None
 
@@ -141,6 +155,7 @@ class QueryCursor:
     ) -> Result:
         cancellation.check()
         rows = self.answer() if self.rest is None else self.rest
+        check_size(rows.nbytes, self.limit_bytes())
         taken = rows if count is None else rows.slice(0, count)
         self.rest = rows.slice(taken.num_rows)
         return Result(self.desc, taken)
@@ -178,6 +193,7 @@ class Subscriptions:
                 subscription.wait(FETCH_WAIT_S, cancellation)
                 tables.extend(subscription.ready)
                 subscription.ready = []
+                check_size(sum(table.nbytes for table in tables), session.result_limit_bytes)
             return Result(subscription.desc, pa.concat_tables(tables))
         finally:
             subscription.close()
@@ -206,7 +222,9 @@ class Subscriptions:
             )
             return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
 
-        return QueryCursor(analysis.desc, answer, self._env.now())
+        return QueryCursor(
+            analysis.desc, answer, self._env.now(), lambda: session.result_limit_bytes
+        )
 
     def evaluate(self, as_of: st.AsOf) -> QueryWhen:
         """The time that an AS OF clause means. Raises SLACKWATER_INVALID_AS_OF."""
@@ -216,40 +234,46 @@ class Subscriptions:
     def _open(self, session: Session, context: Context, statement: st.Subscribe) -> Subscription:
         desc, items, text = self._target(context, statement)
         when = Immediately() if statement.as_of is None else self.evaluate(statement.as_of)
-        determination = self._reads.determination(session, items, when)
-        as_of = determination.timestamp
         up_to = (
             TIMESTAMP_MAX if statement.up_to is None else self._milliseconds(statement.up_to.text)
         )
-        check_bounds(as_of, up_to)
+        # Before the time is chosen: what it is chosen from must not move away.
+        hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
+        try:
+            self._env.persist.confirm_leadership()
+            as_of = self._reads.determination(session, items, when).timestamp
+            check_bounds(as_of, up_to)
+            hold.release(as_of)
+            spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
+        except BaseException:
+            hold.release(None)
+            raise
         if up_to == as_of:
             session.notify("AS OF and UP TO are the same time, so the answer is empty.")
-        holder = Holder(HoldKind.SUBSCRIPTION, session.session_id)
-        feed: Feed
-        if text is None:
-            feed = CollectionFeed(self._env, items[0], as_of, holder)
-        else:
-            feed = QueryFeed(
-                self._env,
-                text,
-                context.catalog,
-                context.namespace,
-                desc,
-                [item.id for item in items],
-                as_of,
-                holder,
-            )
-        spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
         return Subscription(
             env=self._env,
-            feed=feed,
+            feed=self._feed(context, desc, items, text, hold),
             output=SubscribeFormat(spec, desc),
             as_of=as_of,
             up_to=up_to,
             position=as_of,
             reads=tuple(item.id for item in items),
             created_ms=self._env.now(),
+            limit_bytes=lambda: session.result_limit_bytes,
         )
+
+    def _feed(
+        self,
+        context: Context,
+        desc: RelationDesc,
+        items: Sequence[CatalogItem],
+        text: str | None,
+        hold: FeedHold,
+    ) -> Feed:
+        if text is None:
+            return CollectionFeed(self._env, items[0], hold)
+        inputs = [item.id for item in items]
+        return QueryFeed(self._env, text, context.catalog, context.namespace, desc, inputs, hold)
 
     def _target(
         self, context: Context, statement: st.Subscribe
@@ -290,13 +314,7 @@ class Subscriptions:
         stripped = expression.strip()
         if stripped.isdecimal():
             return _checked(int(stripped), expression)
-        analysis = self._env.engine.analyze(
-            f"SELECT ({expression}) AS t", "slackwater", ("default",)
-        )
-        if analysis.nondeterministic or analysis.uses_mz_now or analysis.relations:
-            raise _invalid(expression, "it is not constant")
-        value = self._env.engine.collect(f"SELECT ({expression}) AS t")["t"][0].as_py()
-        return _checked(_to_milliseconds(value, expression), expression)
+        return _checked(self._env.engine.milliseconds(expression), expression)
 
 
 def _spec(
@@ -348,37 +366,6 @@ def _order(text: str) -> tuple[OrderColumn, ...]:
             )
         )
     return tuple(columns)
-
-
-def _to_milliseconds(value: object, expression: str) -> int:
-    match value:
-        case None:
-            raise _invalid(expression, "it is NULL")
-        case bool():
-            raise _invalid(expression, "it is a BOOLEAN")
-        case int():
-            return value
-        case float() | Decimal():
-            if value != int(value):
-                raise _invalid(expression, "it is not whole")
-            return int(value)
-        case datetime():
-            instant = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-            return int(instant.timestamp() * 1000)
-        case date():
-            return (
-                int(datetime(value.year, value.month, value.day, tzinfo=timezone.utc).timestamp())
-                * 1000
-            )
-        case str():
-            if value.strip().isdecimal():
-                return int(value)
-            try:
-                return _to_milliseconds(datetime.fromisoformat(value.strip()), expression)
-            except ValueError:
-                raise _invalid(expression, "it is not a time") from None
-        case _:
-            raise _invalid(expression, f"it is a {type(value).__name__}")
 
 
 def _checked(value: int, expression: str) -> Timestamp:

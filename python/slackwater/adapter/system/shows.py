@@ -66,8 +66,14 @@ class Shows:
                 return strings("name", "setting", "description")
 
     def show(self, session: Session, context: Context, statement: ShowStatement) -> Result:
-        """The rows, ordered by name. Raises for unknown schemas, objects and variables."""
+        """The rows, ordered by name.
+
+        Raises for unknown schemas, objects and variables, and `Fenced` when another application
+        leads, which may know more of the catalog.
+        """
         columns = self.columns(statement)
+        if isinstance(statement, st.Show | st.ShowCreate):
+            self._env.persist.confirm_leadership()
         match statement:
             case st.Show():
                 return rows(columns, self._listing(session, context, statement))
@@ -90,7 +96,7 @@ class Shows:
     def _value(session: Session, variable: variables.Variable) -> str:
         if variable.name == "mz_version":
             return f"v{VERSION} (slackwater)"
-        return session.values.get(variable.name, variable.default)
+        return session.variable(variable.name)
 
     def _listing(
         self, session: Session, context: Context, statement: st.Show

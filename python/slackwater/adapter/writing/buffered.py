@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from slackwater.adapter.writing.group_commit import Rows
 from slackwater.repr.ids import GlobalId
 
@@ -17,3 +19,8 @@ class BufferedWrite:
     rows: Rows
     inserted: int
     deleted: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory; rows in files take nothing."""
+        return self.rows.nbytes if isinstance(self.rows, pa.Table) else 0

@@ -66,18 +66,28 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """`wait_ms`: how long a request waits for locks of others before it fails."""
+    """`wait_ms`: how long a request waits for locks of others before it fails.
+
+    `max_waiting` and `max_waiting_bytes` bound what waits at once, beyond which it is refused.
+    """
 
     tick_ms: int = 1000
     max_ahead_ms: int = 1000
     wait_ms: int = 60_000
     max_attempts: int = 100
+    max_waiting: int = 10_000
+    max_waiting_bytes: int = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingWrite:
     write: Write
     future: Future[WriteResult]
+
+    @property
+    def size_bytes(self) -> int:
+        """What its rows take in memory."""
+        return sum(r.nbytes for r in self.write.appends.values() if isinstance(r, pa.Table))
 
 
 def count_changes(updates: pa.Table) -> tuple[int, int]:
@@ -124,14 +134,14 @@ def merged_parts(
             elif rows.num_rows:
                 tables.setdefault(shard_id, []).append(rows)
     for shard_id, pieces in tables.items():
-        for table in _concatenated(pieces):
+        for table in concatenated(pieces):
             made = new_parts(shard_id, at_time(table, timestamp))
             parts[shard_id] = parts.get(shard_id, ()) + made
     return {shard_id: made for shard_id, made in parts.items() if made}
 
 
-def _concatenated(pieces: Sequence[pa.Table]) -> list[pa.Table]:
-    # A column may have been added between two writes of one batch: such pieces stay apart.
+def concatenated(pieces: Sequence[pa.Table]) -> list[pa.Table]:
+    """The rows of all pieces; those before and after a column was added stay apart."""
     groups: list[list[pa.Table]] = []
     for piece in pieces:
         if groups and groups[-1][0].schema.equals(piece.schema):
@@ -159,6 +169,7 @@ class _Shared:
     by_write_id: dict[str, int] = field(default_factory=dict)
     in_flight: dict[str, Future[WriteResult]] = field(default_factory=dict)
     flushes: list[Future[Timestamp]] = field(default_factory=list)
+    waiting_bytes: int = 0
     dead: Exception | None = None
     stopping: bool = False
 
@@ -208,8 +219,9 @@ class GroupCommitter:
     def submit(self, write: Write) -> Future[WriteResult]:
         """Queues `write`. The future is done when the write is durable and readable, or failed.
 
-        It fails with SLACKWATER_LOCK_TIMEOUT, SLACKWATER_FENCED, SLACKWATER_METASTORE_UNAVAILABLE
-        or whatever a step of the write raised. It cannot be cancelled; see `withdraw`.
+        It fails with SLACKWATER_LOCK_TIMEOUT, SLACKWATER_FENCED, SLACKWATER_METASTORE_UNAVAILABLE,
+        SLACKWATER_TOO_MANY_REQUESTS or whatever a step of the write raised. It cannot be cancelled;
+        see `withdraw`.
         """
         future: Future[WriteResult] = Future()
         future.set_running_or_notify_cancel()
@@ -222,10 +234,15 @@ class GroupCommitter:
             if (ended := self._ended()) is not None:
                 future.set_exception(ended)
                 return future
+            entry = _PendingWrite(write, future)
+            if (full := self._full(entry.size_bytes)) is not None:
+                future.set_exception(full)
+                return future
             token = shared.queue.offer_write(
                 frozenset(write.appends), write.owner, _monotonic_ms() + self._settings.wait_ms
             )
-            shared.writes[token] = _PendingWrite(write, future)
+            shared.writes[token] = entry
+            shared.waiting_bytes += entry.size_bytes
             shared.by_write_id[write.write_id] = token
             self._changed.notify_all()
         return future
@@ -243,19 +260,33 @@ class GroupCommitter:
             self._changed.notify_all()
             return True
 
+    def written(self, write_id: str) -> WriteResult | None:
+        """What the write did, if it was committed; then it is readable when this returns.
+
+        None: it has not been committed, and what nobody submits again never will be, unless it is
+        on its way now. Raises SLACKWATER_METASTORE_UNAVAILABLE.
+        """
+        earlier = self._log.written(write_id)
+        if earlier is not None:
+            # The commit may have lost its answer, and then nobody has said yet that it is readable.
+            self._oracle.apply_write(earlier.timestamp)
+        return earlier
+
     def lock(self, shard_ids: frozenset[int], owner: str, wait_ms: int | None = None) -> None:
         """Waits until no other owner's write to `shard_ids` can commit before `release(owner)`.
 
         All of them at once, first come, first served. When this returns, every earlier write to
         them is readable. The owner's own writes must stay within `shard_ids` and pass. Raises
-        SLACKWATER_LOCK_TIMEOUT after `wait_ms`, SLACKWATER_FENCED, and FatalError if the owner
-        has a lock already.
+        SLACKWATER_LOCK_TIMEOUT after `wait_ms`, SLACKWATER_FENCED, SLACKWATER_TOO_MANY_REQUESTS,
+        and FatalError if the owner has a lock already.
         """
         granted: Future[None] = Future()
         wait = self._settings.wait_ms if wait_ms is None else wait_ms
         with self._changed:
             if (ended := self._ended()) is not None:
                 raise ended
+            if (full := self._full(0)) is not None:
+                raise full
             token = self._shared.queue.offer_lock(shard_ids, owner, _monotonic_ms() + wait)
             self._shared.locks[token] = granted
             self._grant()
@@ -265,7 +296,8 @@ class GroupCommitter:
     def release(self, owner: str) -> None:
         """Ends the lock of `owner`, or its wait for one. Without either, does nothing."""
         with self._changed:
-            self._shared.queue.release(owner)
+            for token in self._shared.queue.release(owner):
+                self._shared.locks.pop(token).set_exception(user_error("SLACKWATER_CANCELED"))
             self._grant()
             self._changed.notify_all()
 
@@ -324,7 +356,7 @@ class GroupCommitter:
                 now = _monotonic_ms()
                 self._expire(now)
                 self._grant()
-                due = self._shared.flushes or self._shared.queue.ready_writes()
+                due = self._shared.flushes or self._shared.queue.has_ready_writes()
                 if due or now >= tick_at:
                     return True
                 deadline = self._shared.queue.next_deadline_ms()
@@ -346,7 +378,7 @@ class GroupCommitter:
         fresh = []
         try:
             for entry in entries:
-                earlier = self._log.written(entry.write.write_id)
+                earlier = self.written(entry.write.write_id)
                 if earlier is None:
                     fresh.append(entry)
                 else:
@@ -403,17 +435,26 @@ class GroupCommitter:
             return user_error("SLACKWATER_STATEMENT_INTERRUPTED")
         return None
 
+    def _full(self, size_bytes: int) -> SlackwaterError | None:
+        """Why nothing of that size can wait any more, if so. What finds nobody waiting may wait."""
+        shared, settings = self._shared, self._settings
+        if len(shared.queue) >= settings.max_waiting:
+            limit = f"{settings.max_waiting} writes"
+        elif shared.writes and shared.waiting_bytes + size_bytes > settings.max_waiting_bytes:
+            limit = f"{settings.max_waiting_bytes} bytes"
+        else:
+            return None
+        return user_error("SLACKWATER_TOO_MANY_REQUESTS", what="The queue of writes", limit=limit)
+
     def _forget_write(self, token: int) -> _PendingWrite:
         entry = self._shared.writes.pop(token)
+        self._shared.waiting_bytes -= entry.size_bytes
         del self._shared.by_write_id[entry.write.write_id]
         return entry
 
     def _grant(self) -> None:
         for token in self._shared.queue.grant_locks():
             self._shared.locks.pop(token).set_result(None)
-        waiting = self._shared.queue.waiting_tokens()
-        for token in [t for t in self._shared.locks if t not in waiting]:
-            self._shared.locks.pop(token).set_exception(user_error("SLACKWATER_CANCELED"))
 
     def _expire(self, now_ms: int) -> None:
         for token in self._shared.queue.expire(now_ms):
@@ -442,6 +483,7 @@ class GroupCommitter:
             pending = [e.future for e in self._shared.writes.values()]
             flushes, locks = self._shared.flushes, self._shared.locks
             self._shared.writes, self._shared.by_write_id = {}, {}
+            self._shared.waiting_bytes = 0
             self._shared.flushes, self._shared.locks = [], {}
         _fail([*pending, *flushes, *locks.values()], error)
 

@@ -8,11 +8,15 @@ commits until the release. Writes do not wait for each other: their diffs commut
 No deadlock: a lock is all or nothing, an owner has at most one, and the owner's writes stay within
 it and never wait. Fair: whoever is ahead of a lock drains, whoever is behind waits.
 
+What a request waits for is looked at when it comes, and again when a lock ends: so the cost of a
+request depends on its shards and on the locks that wait, not on the number of waiting writes.
+
 Source: spec coordinator 3.3 (all-or-nothing, here without the retry that optimism needs).
 """
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 
 from slackwater.repr.errors import FatalError
@@ -33,10 +37,22 @@ class WriteQueue:
     """Decides only; knows no threads, no clock and no data. Callers serialise their calls."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, Request] = {}
+        self._ready: dict[int, Request] = {}
+        self._blocked: dict[int, Request] = {}
+        self._locks: dict[int, Request] = {}
+        self._line: dict[int, dict[int, None]] = {}
+        """By shard the tokens of all that wait for it, in order."""
+        self._wanted: dict[int, int] = {}
+        """How many locks wait for a shard."""
         self._held: dict[str, frozenset[int]] = {}
+        self._holder: dict[int, str] = {}
         self._in_flight: frozenset[int] = frozenset()
+        self._deadlines: list[tuple[int, int]] = []
         self._next_token = 0
+
+    def __len__(self) -> int:
+        """How many requests wait."""
+        return len(self._ready) + len(self._blocked) + len(self._locks)
 
     def offer_write(self, shard_ids: frozenset[int], owner: str | None, deadline_ms: int) -> int:
         """Queues a write and returns its token.
@@ -47,58 +63,86 @@ class WriteQueue:
         held = self._held.get(owner) if owner is not None else None
         if held is not None and not shard_ids <= held:
             raise FatalError(f"{owner} writes {sorted(shard_ids - held)} outside of its lock")
-        return self._enqueue(shard_ids, owner, is_lock=False, deadline_ms=deadline_ms)
+        request = self._request(shard_ids, owner, is_lock=False, deadline_ms=deadline_ms)
+        # All locks that wait are ahead of it.
+        behind = held is None and any(shard in self._wanted for shard in shard_ids)
+        waiting = self._blocked if behind or self._held_by_others(request) else self._ready
+        waiting[request.token] = request
+        return request.token
 
     def offer_lock(self, shard_ids: frozenset[int], owner: str, deadline_ms: int) -> int:
         """Queues a lock and returns its token. Raises FatalError if `owner` has one already."""
-        waits = any(r.is_lock and r.owner == owner for r in self._waiting.values())
-        if owner in self._held or waits:
+        if owner in self._held or any(r.owner == owner for r in self._locks.values()):
             raise FatalError(f"{owner} asks for a second write lock")
-        return self._enqueue(shard_ids, owner, is_lock=True, deadline_ms=deadline_ms)
+        request = self._request(shard_ids, owner, is_lock=True, deadline_ms=deadline_ms)
+        self._locks[request.token] = request
+        for shard in shard_ids:
+            self._wanted[shard] = self._wanted.get(shard, 0) + 1
+        return request.token
 
-    def _enqueue(
+    def _request(
         self, shard_ids: frozenset[int], owner: str | None, *, is_lock: bool, deadline_ms: int
-    ) -> int:
+    ) -> Request:
         token = self._next_token
         self._next_token += 1
-        self._waiting[token] = Request(token, shard_ids, owner, is_lock, deadline_ms)
-        return token
+        for shard in shard_ids:
+            self._line.setdefault(shard, {})[token] = None
+        heapq.heappush(self._deadlines, (deadline_ms, token))
+        return Request(token, shard_ids, owner, is_lock, deadline_ms)
 
-    def release(self, owner: str) -> None:
-        """Ends `owner`'s lock, or its wait for one. Without either, does nothing."""
-        self._held.pop(owner, None)
-        for request in [r for r in self._waiting.values() if r.is_lock and r.owner == owner]:
-            del self._waiting[request.token]
+    def release(self, owner: str) -> tuple[int, ...]:
+        """Ends `owner`'s lock, or its wait for one: then returns that request's token."""
+        shards = self._held.pop(owner, None)
+        for shard in shards or ():
+            del self._holder[shard]
+        waited = [r for r in self._locks.values() if r.owner == owner]
+        for request in waited:
+            self._remove(request)
+        if shards is not None or waited:
+            self._look_again()
+        return tuple(request.token for request in waited)
 
     def withdraw(self, token: int) -> bool:
         """Takes a request out of the queue; false if it is not waiting any more."""
-        return self._waiting.pop(token, None) is not None
+        request = self._find(token)
+        if request is None:
+            return False
+        self._remove(request)
+        if request.is_lock:
+            self._look_again()
+        return True
 
     def grant_locks(self) -> tuple[int, ...]:
         """Grants every lock that can be, and returns their tokens."""
         granted = []
-        ahead: set[int] = set()
-        for request in list(self._waiting.values()):
-            if request.is_lock and not (
-                request.shard_ids & ahead
-                or request.shard_ids & self._in_flight
-                or self._held_by_others(request)
+        for request in list(self._locks.values()):
+            if (
+                all(next(iter(self._line[shard])) == request.token for shard in request.shard_ids)
+                and not request.shard_ids & self._in_flight
+                and not self._held_by_others(request)
             ):
-                del self._waiting[request.token]
-                self._held[str(request.owner)] = request.shard_ids
+                self._remove(request)
+                owner = str(request.owner)
+                self._held[owner] = request.shard_ids
+                self._holder |= dict.fromkeys(request.shard_ids, owner)
                 granted.append(request.token)
-            else:
-                ahead |= request.shard_ids
+        if granted:
+            self._look_again()
         return tuple(granted)
 
     def ready_writes(self) -> tuple[int, ...]:
         """Tokens of the writes that may be taken now, in order."""
-        return tuple(r.token for r in self._waiting.values() if self._may_write(r))
+        return tuple(sorted(self._ready))
+
+    def has_ready_writes(self) -> bool:
+        return bool(self._ready)
 
     def take_writes(self) -> tuple[int, ...]:
         """Takes the writes that may go: they are in flight until `finish_writes`."""
         tokens = self.ready_writes()
-        taken = [self._waiting.pop(token) for token in tokens]
+        taken = [self._ready[token] for token in tokens]
+        for request in taken:
+            self._remove(request)
         self._in_flight = self._in_flight.union(*(r.shard_ids for r in taken))
         return tokens
 
@@ -108,44 +152,64 @@ class WriteQueue:
 
     def expire(self, now_ms: int) -> tuple[int, ...]:
         """Takes out the requests that a lock has kept waiting past their deadline."""
-        ready = set(self.ready_writes())
-        late = [
-            r.token
-            for r in self._waiting.values()
-            if r.deadline_ms <= now_ms and r.token not in ready
-        ]
-        for token in late:
-            del self._waiting[token]
-        return tuple(late)
+        late = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, token = heapq.heappop(self._deadlines)
+            # A write that may go will go: nothing that comes later gets before it.
+            if token not in self._ready and (request := self._find(token)) is not None:
+                late.append(request)
+        for request in late:
+            self._remove(request)
+        if any(request.is_lock for request in late):
+            self._look_again()
+        return tuple(sorted(request.token for request in late))
 
     def next_deadline_ms(self) -> int | None:
-        return min((r.deadline_ms for r in self._waiting.values()), default=None)
-
-    def waiting_tokens(self) -> frozenset[int]:
-        return frozenset(self._waiting)
+        """The next time at which something may expire."""
+        while self._deadlines and self._find(self._deadlines[0][1]) is None:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
 
     def drain(self) -> tuple[int, ...]:
         """Empties the queue and forgets all locks; the tokens of what was waiting."""
-        tokens = tuple(self._waiting)
-        self._waiting.clear()
+        tokens = tuple(sorted([*self._ready, *self._blocked, *self._locks]))
+        for found in (self._ready, self._blocked, self._locks, self._line, self._wanted):
+            found.clear()
         self._held.clear()
+        self._holder.clear()
+        self._deadlines.clear()
         return tokens
 
-    def _may_write(self, request: Request) -> bool:
-        if request.is_lock:
-            return False
-        if request.owner is not None and request.owner in self._held:
-            return True
-        return not self._held_by_others(request) and not self._behind_a_lock(request)
+    def _find(self, token: int) -> Request | None:
+        return self._ready.get(token) or self._blocked.get(token) or self._locks.get(token)
+
+    def _remove(self, request: Request) -> None:
+        for waiting in (self._ready, self._blocked, self._locks):
+            waiting.pop(request.token, None)
+        for shard in request.shard_ids:
+            line = self._line[shard]
+            del line[request.token]
+            if not line:
+                del self._line[shard]
+            if request.is_lock:
+                self._wanted[shard] -= 1
+                if not self._wanted[shard]:
+                    del self._wanted[shard]
+
+    def _look_again(self) -> None:
+        """Once a lock has come or gone, a write may go that could not."""
+        ahead: dict[int, int] = {}
+        for token, lock in self._locks.items():
+            for shard in lock.shard_ids:
+                ahead.setdefault(shard, token)
+        for request in list(self._blocked.values()):
+            holds = request.owner is not None and request.owner in self._held
+            behind = any(ahead.get(s, request.token) < request.token for s in request.shard_ids)
+            if holds or not (behind or self._held_by_others(request)):
+                del self._blocked[request.token]
+                self._ready[request.token] = request
 
     def _held_by_others(self, request: Request) -> bool:
         return any(
-            owner != request.owner and request.shard_ids & held
-            for owner, held in self._held.items()
-        )
-
-    def _behind_a_lock(self, request: Request) -> bool:
-        return any(
-            r.is_lock and r.token < request.token and r.shard_ids & request.shard_ids
-            for r in self._waiting.values()
+            self._holder.get(shard, request.owner) != request.owner for shard in request.shard_ids
         )

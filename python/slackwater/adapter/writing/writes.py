@@ -18,9 +18,17 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Session
-from slackwater.adapter.transactions import add_write, check_outside_block, in_block
+from slackwater.adapter.transactions import add_write, check_write_outside_block, in_block
 from slackwater.adapter.writing.buffered import BufferedWrite
-from slackwater.adapter.writing.group_commit import PartsAt, Rows, Write, at_time, count_changes
+from slackwater.adapter.writing.group_commit import (
+    PartsAt,
+    Rows,
+    Write,
+    at_time,
+    concatenated,
+    count_changes,
+)
+from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, Uniform
@@ -28,6 +36,7 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage.controller.holds import Holder, HoldKind
 
 
 class Writes:
@@ -45,46 +54,73 @@ class Writes:
         """The write of protocol section 2: answers once it is durable and applied.
 
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
-        SLACKWATER_FOREIGN_FILE,
-        SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED, and what the state of
-        the session's transaction forbids. Repeating a `write_id` has one effect.
+        SLACKWATER_FOREIGN_FILE, SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED,
+        SLACKWATER_LOCK_LOST, and what the state of the session's transaction forbids. Repeating a
+        `write_id` has one effect.
         """
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
         try:
-            if hold is not None and not self._reads.is_open(hold):
-                return self._of_an_earlier_coordinator(write_id)
+            if hold is not None and not self._reads.claim(hold):
+                return self._without_lock(write_id)
             item = self._table(GlobalId(body["table"]))
+            mode: str = body["mode"]
+            if hold is not None or mode != "append":
+                check_write_outside_block(
+                    session.transaction, "A write that reads or replaces rows"
+                )
+            if mode == "overwrite":
+                hold = hold or self._reads.lock_for_write(session, item.id)
+                return _answer(self._replace(session, item, body, hold))
             buffered = self._buffered(item, body)
-            if in_block(session.transaction):
-                if hold is not None or body["mode"] != "append":
-                    check_outside_block(session.transaction, "A write that reads or replaces rows")
-                session.transaction = add_write(session.transaction, buffered)
+            if mode == "append" and self._is_buffered_in_block(session, buffered):
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
-            if body["mode"] == "overwrite" and hold is None:
-                hold = self._reads.lock_for_write(session, item.id)
             return _answer(self.commit((buffered,), write_id, hold))
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
+    def _replace(
+        self, session: Session, item: CatalogItem, body: Mapping[str, Any], owner: str
+    ) -> WriteResult:
+        """Puts the rows in the place of all that the table has.
+
+        What it has is found out here, in the thread of the statement: its lock keeps everybody from
+        changing it, and its hold keeps the files.
+        """
+        held = self._env.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
+        try:
+            added = self._buffered(item, body)
+            shard_id = self._shard(item)
+            removed = self._env.persist.negation(shard_id, self._env.persist.upper(shard_id))
+            taken = BufferedWrite(item.id, item.full_name, removed.at, 0, 0)
+            return self.commit((taken, added), body["write_id"], owner)
+        finally:
+            self._env.storage.release(held)
+
+    @staticmethod
+    def _is_buffered_in_block(session: Session, write: BufferedWrite) -> bool:
+        """Keeps the write for COMMIT, if a block is open."""
+        with session.lock:
+            if not in_block(session.transaction):
+                return False
+            session.transaction = add_write(session.transaction, write, write.size_bytes)
+            return True
+
     def commit(
         self, writes: Sequence[BufferedWrite], write_id: str, owner: str | None
     ) -> WriteResult:
         """Commits all `writes` at one timestamp."""
-        appends: dict[int, Rows] = {}
+        appends: dict[int, list[Rows]] = {}
         for write in writes:
             item = self._env.state.items.get(write.table)
             if item is None or item.shard_id is None:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=write.name)
-            before = appends.get(item.shard_id)
-            appends[item.shard_id] = (
-                write.rows if before is None else self._both(item.shard_id, before, write.rows)
-            )
+            appends.setdefault(item.shard_id, []).append(write.rows)
         future = self._env.committer.submit(
             Write(
                 write_id=write_id,
-                appends=appends,
+                appends={shard: self._together(shard, each) for shard, each in appends.items()},
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
                 owner=owner,
@@ -92,11 +128,18 @@ class Writes:
         )
         return future.result()
 
-    def _both(self, shard_id: int, first: Rows, second: Rows) -> Rows:
-        if isinstance(first, pa.Table) and isinstance(second, pa.Table):
-            return pa.concat_tables([first, second])
-        each = [self._parts(shard_id, rows) for rows in (first, second)]
-        return lambda time: tuple(part for parts_at in each for part in parts_at(time))
+    def _together(self, shard_id: int, rows: Sequence[Rows]) -> Rows:
+        """All that is written to one shard.
+
+        Together the statements of a block may be too much for the committing thread to write.
+        """
+        tables = [each for each in rows if isinstance(each, pa.Table)]
+        others = [each for each in rows if not isinstance(each, pa.Table)]
+        wholes = concatenated(tables)
+        if len(wholes) == 1 and not others:
+            return written_ahead(self._env.persist, shard_id, wholes[0])
+        others.extend(self._parts(shard_id, whole) for whole in wholes)
+        return lambda time: tuple(part for parts_at in others for part in parts_at(time))
 
     def _parts(self, shard_id: int, rows: Rows) -> PartsAt:
         if not isinstance(rows, pa.Table):
@@ -105,11 +148,11 @@ class Writes:
             return lambda _: ()
         return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
 
-    def _of_an_earlier_coordinator(self, write_id: str) -> dict[str, int]:
+    def _without_lock(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
-        earlier = self._env.persist.written(write_id)
+        earlier = self._env.committer.written(write_id)
         if earlier is None:
-            raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="What this statement read")
+            raise user_error("SLACKWATER_LOCK_LOST")
         return _answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
@@ -154,14 +197,13 @@ class Writes:
         inserted, deleted = count_changes(rows)
         inserted += sum(count for _, diff, count in files if diff > 0)
         deleted += sum(count for _, diff, count in files if diff < 0)
-        if not files and mode != "overwrite":
+        if not files:
             return BufferedWrite(item.id, item.full_name, rows, inserted, deleted)
         inline = self._parts(shard_id, rows)
 
         def parts_at(time: Timestamp) -> tuple[NewPart, ...]:
-            removed = self._env.persist.negation(shard_id, time) if mode == "overwrite" else ()
             added = (_uniform(body, diff, count, time) for body, diff, count in files)
-            return (*removed, *inline(time), *added)
+            return (*inline(time), *added)
 
         return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
 

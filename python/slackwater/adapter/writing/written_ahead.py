@@ -1,4 +1,4 @@
-"""Large writes of sources: their files are written before the commit, in the source's own thread.
+"""Large writes of sources and of blocks: their files are written before the commit, elsewhere.
 
 The committing thread then only registers them, so that no other write waits for a large one.
 
@@ -19,6 +19,7 @@ from slackwater.persist.parts import NewPart, Uniform
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN
 
+_TIME_BYTES = 8
 _INSERTS = {"min": 1, "max": 1}
 
 
@@ -29,7 +30,8 @@ def written_ahead(persist: PersistClient, shard_id: int, rows: pa.Table) -> Rows
     fails, it is a file that no part names. Raises SLACKWATER_METASTORE_UNAVAILABLE and `Fenced`
     before it writes one, SLACKWATER_NO_SPACE and what else a file may.
     """
-    if rows.nbytes <= INLINE_LIMIT_BYTES or pc.min_max(rows[DIFF_COLUMN]).as_py() != _INSERTS:
+    size_bytes = rows.nbytes + _TIME_BYTES * rows.num_rows
+    if size_bytes <= INLINE_LIMIT_BYTES or pc.min_max(rows[DIFF_COLUMN]).as_py() != _INSERTS:
         return rows
     # While the metastore is away, the attempts must not leave a file each.
     persist.confirm_leadership()

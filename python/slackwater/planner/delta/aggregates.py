@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from slackwater.planner.plan.fragments import cast
 from slackwater.planner.plan.nodes import Accumulator, CountRows, SumValues, column
 from slackwater.planner.plan.scope import NotPlanned
 from slackwater.repr.relation import Column, sql_type
@@ -221,7 +222,7 @@ def _divide(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 def _cast(value: exp.Expr, kind: str) -> exp.Expr:
-    return exp.cast(value.copy(), exp.DataType.build(kind, dialect="spark"), copy=False)
+    return cast(value.copy(), kind)
 
 
 def _number(value: int) -> exp.Expr:

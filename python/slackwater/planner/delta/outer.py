@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from slackwater.planner.plan.fragments import cast
 from slackwater.planner.plan.nodes import (
     Filter,
     Join,
@@ -157,5 +158,4 @@ def _first(count: int) -> list[exp.Expr]:
 
 
 def _nulls(desc: RelationDesc) -> list[exp.Expr]:
-    kinds = [exp.DataType.build(sql_type(c.spark_type), dialect="spark") for c in desc.columns]
-    return [exp.cast(exp.Null(), kind, copy=False) for kind in kinds]
+    return [cast(exp.Null(), sql_type(c.spark_type)) for c in desc.columns]

@@ -145,9 +145,9 @@ class _Rules:
     def delta(self, node: Plan) -> exp.Query | None:
         """The node's updates in the interval; None: certainly none."""
         match node:
-            case Collection(global_id, names, _):
+            case Collection(global_id):
                 changed = global_id in self._inputs.changed
-                return self._collection_delta(global_id, names) if changed else None
+                return self._collection_delta(node) if changed else None
             case Aggregate():
                 return self._state_view(node, False)
             case Constant():
@@ -169,8 +169,8 @@ class _Rules:
         if self._interval.first:
             return None
         match node:
-            case Collection(global_id, names, _):
-                return self._collection_old(global_id, names)
+            case Collection():
+                return self._collection_old(node)
             case Aggregate():
                 return self._state_view(node, True)
             case Constant():
@@ -191,28 +191,28 @@ class _Rules:
 
     # Leaves
 
-    def _collection_delta(self, global_id: GlobalId, names: Sequence[str]) -> exp.Select:
+    def _collection_delta(self, node: Collection) -> exp.Select:
         """In the first interval, without the rows that were gone before it.
 
         An expression that fails on such a row must not fail now.
         """
-        view = self._view(global_id, names, False)
-        if not self._interval.first or global_id not in self._inputs.retracted:
+        view = self._view(node.global_id, node.columns, False)
+        if not self._interval.first or node.global_id not in self._inputs.retracted:
             return view
-        columns: list[exp.Expr] = [*(column(i) for i in range(len(names))), time()]
+        columns, keys = render.by_value(node.desc)
         total = named(exp.Sum(this=diff()), DIFF_COLUMN)
-        grouped = select([*columns, total], sub(view, "t"))
-        return _nonzero(render.group_by(grouped, [c.copy() for c in columns]))
+        grouped = select([*columns, time(), total], sub(view, "t"))
+        return _nonzero(render.group_by(grouped, [*keys, time()]))
 
-    def _collection_old(self, global_id: GlobalId, names: Sequence[str]) -> exp.Select:
-        view = self._view(global_id, names, True)
+    def _collection_old(self, node: Collection) -> exp.Select:
+        view = self._view(node.global_id, node.columns, True)
         if not self._inputs.wary:
             return view
-        columns = [column(i) for i in range(len(names))]
+        columns, keys = render.by_value(node.desc)
         before = named(cast(number(0), "BIGINT"), TIME_COLUMN)
         total = named(exp.Sum(this=diff()), DIFF_COLUMN)
         grouped = select([*columns, before, total], sub(view, "t"))
-        return _nonzero(render.group_by(grouped, [c.copy() for c in columns]))
+        return _nonzero(render.group_by(grouped, keys))
 
     def _view(self, leaf: Leaf, names: Sequence[str], old: bool) -> exp.Select:
         view = UpdatesView(leaf, old)
@@ -259,15 +259,15 @@ class _Rules:
         if not queries:
             return None
         both = sub(render.union_all(queries), "t")
-        values = _columns(node.desc)
+        values, keys = render.by_value(node.desc)
         total = named(exp.Sum(this=diff()), DIFF_COLUMN)
         if timed:
-            values.append(time())
-            query = select([*values, total], both)
+            keys.append(time())
+            query = select([*values, time(), total], both)
         else:
             before = cast(number(0), "BIGINT")
             query = select([*values, named(before, TIME_COLUMN), total], both)
-        return _nonzero(render.group_by(query, [v.copy() for v in values]))
+        return _nonzero(render.group_by(query, keys))
 
     def _join_delta(self, node: Join) -> exp.Query | None:
         """The sum over the changed inputs: new left of the changed one, old right of it."""
@@ -477,16 +477,20 @@ class _Rules:
             ],
             sub(query, "t"),
         )
+        values, keys = render.by_value(desc)
         total = named(exp.Sum(this=diff()), DIFF_COLUMN)
         grouped = select(
             [
-                *(exp.alias_(column(i), c.name, quoted=True) for i, c in enumerate(desc.columns)),
+                *(
+                    exp.alias_(value.unalias(), c.name, quoted=True)
+                    for value, c in zip(values, desc.columns, strict=True)
+                ),
                 time(),
                 total,
             ],
             sub(typed, "t"),
         )
-        grouped = render.group_by(grouped, [*(column(i) for i in range(width)), time()])
+        grouped = render.group_by(grouped, [*keys, time()])
         text = _nonzero(grouped).sql(dialect=render.DIALECT)
         return UpdatesQuery(text, frozenset(self._reads))
 
@@ -524,12 +528,10 @@ class _Rules:
 
     def _snapshot(self, node: Collection) -> exp.Select:
         """The collection's rows, each as often as it occurs, under its own column names."""
-        columns = _columns(node.desc)
+        columns, keys = render.by_value(node.desc)
         updates = self._view(node.global_id, node.columns, False)
         total = named(exp.Sum(this=diff()), "__n")
-        counted = render.group_by(
-            select([*columns, total], sub(updates, "t")), [c.copy() for c in columns]
-        )
+        counted = render.group_by(select([*columns, total], sub(updates, "t")), keys)
         counted = _nonzero(counted)
         times = exp.Anonymous(
             this="sequence", expressions=[cast(number(1), "BIGINT"), exp.column("__n")]

@@ -6,6 +6,7 @@ refused, because a setting without effect would be a lie. Source: spec coordinat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -69,6 +70,18 @@ def _timeout(text: str) -> Assigned:
     return Assigned(f"{parse_duration(digits + 'ms' if bare else text)} ms")
 
 
+_UNITS = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
+
+
+def _size(text: str) -> Assigned:
+    """Bytes, or a number with a unit."""
+    found = re.fullmatch(r"([0-9]{1,12}) ?([a-z]*)", text.strip().lower())
+    unit = None if found is None else _UNITS.get(found[2])
+    if found is None or unit is None or int(found[1]) == 0:
+        raise ValueError("a size is a number of bytes, or a number with B, kB, MB, GB, as in 64MB")
+    return Assigned(f"{int(found[1]) * unit} B")
+
+
 def _boolean(text: str) -> Assigned:
     word = text.strip().lower()
     if word in ("on", "true", "yes", "1"):
@@ -91,6 +104,12 @@ VARIABLES: Mapping[str, Variable] = {
             "off",
             _boolean,
             "Whether every read says in a notice at which time it reads",
+        ),
+        Variable(
+            "max_query_result_size",
+            f"{256 * 1024**2} B",
+            _size,
+            "The most that a SUBSCRIBE, a FETCH, or the rows that a cursor keeps may have",
         ),
         Variable("mz_version", "", _fixed, "The version of Slackwater", read_only=True),
         Variable(
@@ -130,7 +149,6 @@ KNOWN_NAMES: frozenset[str] = frozenset(VARIABLES) | frozenset(
         "auto_route_catalog_queries",
         "enable_session_rbac_checks",
         "statement_logging_sample_rate",
-        "max_query_result_size",
         "welcome_message",
         "is_superuser",
         "max_identifier_length",
@@ -183,3 +201,8 @@ def assign(name: str, value: str | None) -> Assigned:
 def milliseconds(value: str) -> int:
     """The canonical value of a timeout as a number."""
     return parse_duration(value)
+
+
+def size_bytes(value: str) -> int:
+    """The canonical value of a size as a number."""
+    return int(value.removesuffix(" B"))

@@ -39,7 +39,7 @@ from slackwater.planner.plan.resolution import Resolve, ResolvedRelation, Resolv
 from slackwater.planner.plan.scope import NotPlanned, Scope, Source
 from slackwater.planner.plan.size import largest_query
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.relation import Column, RelationDesc, arrow_type
+from slackwater.repr.relation import Column, RelationDesc, arrow_type, sql_type
 
 MOST_READS = 150
 """Planning a tick's query that reads its leaves more often takes longer than recomputing."""
@@ -161,8 +161,8 @@ class _Builder:
         plans = (left.plan, right.plan)
         desc = positional(self._types(render.union_types([plan.desc for plan in plans])))
         width = len(desc.columns)
-        kinds = [exp.DataType.build(c.sql_type, dialect="spark") for c in desc.columns]
-        values = [exp.cast(column(i), kind, copy=False) for i, kind in enumerate(kinds)]
+        kinds = [sql_type(c.spark_type) for c in desc.columns]
+        values = [render.cast(column(i), kind) for i, kind in enumerate(kinds)]
         ours, theirs = (self.distinct(self.project(plan, values)) for plan in plans)
         same = [exp.NullSafeEQ(this=column(i), expression=column(width + i)) for i in range(width)]
         if isinstance(node, exp.Except):
@@ -219,12 +219,13 @@ class _Builder:
     def _where(self, plan: Plan, scope: Scope, where: exp.Expr, place: _Place) -> Plan:
         plain: list[exp.Expr] = []
         semi: list[tuple[exp.Expr, Plan]] = []
-        partners: list[exp.Expr] = []
+        partners: list[tuple[exp.Exists | exp.In, bool]] = []
         for part in _conjuncts(where):
-            if isinstance(part, exp.In) and part.args.get("query") is not None:
+            test = _test_on_query(part)
+            if isinstance(part, exp.In) and test is not None:
                 semi.append(self._membership(part, scope, place))
-            elif isinstance(_positive(part), exp.Exists | exp.In):
-                partners.append(part)
+            elif test is not None:
+                partners.append((test, test is part))
             else:
                 _refuse_nested(part)
                 plain.append(scope.resolve(part))
@@ -233,8 +234,8 @@ class _Builder:
         elif plain:
             plan = Filter(plan, exp.and_(*plain))
         plan = self._semi(plan, semi) if semi else plan
-        for part in partners:
-            plan = self._partnered(plan, scope, part, place)
+        for test, kept in partners:
+            plan = self._partnered(plan, scope, test, kept, place)
         return plan
 
     def _membership(self, part: exp.In, scope: Scope, place: _Place) -> tuple[exp.Expr, Plan]:
@@ -245,14 +246,15 @@ class _Builder:
             raise NotPlanned("IN over several columns", "Join with SELECT DISTINCT.")
         return scope.resolve(part.this), self.distinct(inner.plan)
 
-    def _partnered(self, plan: Plan, scope: Scope, part: exp.Expr, place: _Place) -> Plan:
-        """The rows of `plan` that EXISTS, NOT EXISTS or NOT IN keeps."""
-        test = _positive(part)
+    def _partnered(
+        self, plan: Plan, scope: Scope, test: exp.Exists | exp.In, kept: bool, place: _Place
+    ) -> Plan:
+        """The rows of `plan` that EXISTS keeps, or (not `kept`) NOT EXISTS or NOT IN."""
         if isinstance(test, exp.In):
             value, rows = self._membership(test, scope, place)
             return outer.not_in(plan, value, rows, self)
         right, conditions = self._correlated(test.this, scope, place)
-        keep = outer.semi if test is part.unnest() else outer.anti
+        keep = outer.semi if kept else outer.anti
         return keep(plan, right, conditions, self)
 
     def _correlated(
@@ -339,6 +341,10 @@ class _Builder:
         for key in key_types.columns:
             if '"map"' in key.type_json:
                 raise NotPlanned("grouping by a MAP", "Group by map_entries(...) of it, sorted.")
+            if "collate" in key.type_json:
+                raise NotPlanned("grouping by a collation", "Group by lower(...) of it.")
+            if '"void"' in key.type_json:
+                raise NotPlanned("grouping by NULL", "Leave it out.")
         items = tuple(accumulators.items)
         kept = (*key_types.columns, *render.accumulator_columns(len(keys), items))
         results = self._typed(plan, calls).columns
@@ -617,15 +623,15 @@ def _using(name: str, left: Scope, right: Scope) -> exp.Expr:
     return exp.EQ(this=column(of_left[0]), expression=column(of_right[0] + left.width))
 
 
-def _positive(condition: exp.Expr) -> exp.Expr:
-    """A test on a subquery without the NOT in front of it; any other expression is returned."""
+def _test_on_query(condition: exp.Expr) -> exp.Exists | exp.In | None:
+    """EXISTS or IN of a subquery without the NOT in front of it; None: it is something else."""
     inner = condition.unnest()
     tested = inner.this.unnest() if isinstance(inner, exp.Not) else inner
-    if isinstance(tested, exp.Exists) or (
-        isinstance(tested, exp.In) and tested.args.get("query") is not None
-    ):
+    if isinstance(tested, exp.Exists) and isinstance(tested.this, exp.Query):
         return tested
-    return condition
+    if isinstance(tested, exp.In) and tested.args.get("query") is not None:
+        return tested
+    return None
 
 
 def _is_plain(query: exp.Select) -> bool:
@@ -652,6 +658,16 @@ def _refuse_nested(expression: exp.Expr) -> None:
         raise NotPlanned("a subquery in an expression", "Join with the subquery instead.")
     if expression.find(exp.Star) is not None and expression.find(exp.Count) is None:
         raise NotPlanned("* in an expression", "List the columns.")
+    if any(not _is_compared(row) for row in expression.find_all(exp.Tuple)):
+        # Its fields have the names of the columns, which references by position have not.
+        raise NotPlanned("a row as a value", "Use named_struct(...).")
+
+
+def _is_compared(row: exp.Tuple) -> bool:
+    parent = row.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return isinstance(parent, exp.Predicate)
 
 
 def _refuse_shadowed(having: exp.Expr, items: Sequence[_Item], scope: Scope) -> None:
@@ -688,7 +704,7 @@ def _keys(group: exp.Group | None, items: Sequence[_Item], scope: Scope) -> list
 def _key(written: exp.Expr, items: Sequence[_Item], scope: Scope) -> exp.Expr:
     if isinstance(written, exp.GroupingSets | exp.Cube | exp.Rollup | exp.Tuple):
         raise NotPlanned("GROUPING SETS, CUBE or ROLLUP", "Use one view for each grouping.")
-    if isinstance(written, exp.Literal) and not written.is_string:
+    if isinstance(written, exp.Literal) and written.is_int:
         return scope.resolve(items[int(written.name) - 1].value)
     _refuse_nested(written)
     aliases: dict[str, exp.Expr] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
@@ -10,9 +11,17 @@ from slackwater.planner.plan.nodes import (
     Accumulator,
     CountRows,
     SumValues,
+    column,
     column_name,
 )
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, Column, RelationDesc, sql_type
+from slackwater.repr.relation import (
+    DIFF_COLUMN,
+    TIME_COLUMN,
+    Column,
+    JsonType,
+    RelationDesc,
+    sql_type,
+)
 
 DIALECT = "spark"
 
@@ -39,7 +48,10 @@ def quoted(name: str) -> exp.Column:
 
 
 def cast(value: exp.Expr, kind: str) -> exp.Expr:
-    return exp.cast(value, exp.DataType.build(kind, dialect=DIALECT), copy=False)
+    """`value` as the type that Spark calls `kind`."""
+    # As text: sqlglot would take TIME for TIMESTAMP, leave a collation out, and not know VOID.
+    typed = exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=kind)
+    return exp.cast(value, typed, copy=False)
 
 
 def number(value: int) -> exp.Expr:
@@ -73,6 +85,62 @@ def group_by(query: exp.Select, keys: Sequence[exp.Expr]) -> exp.Select:
     if keys:
         query.set("group", exp.Group(expressions=list(keys)))
     return query
+
+
+def by_value(desc: RelationDesc) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """The columns of `desc` as a query that groups by all of them selects them, and its keys.
+
+    A MAP is no key: where Spark sorts one to compare it, a NULL in it becomes a 0, and a struct
+    around it cannot be cast. Its entries in order are the key, and the column is taken from a row.
+    """
+    chosen: list[exp.Expr] = []
+    keys: list[exp.Expr] = []
+    for i, each in enumerate(desc.columns):
+        plain = '"map"' not in each.type_json
+        taken = exp.Anonymous(this="any_value", expressions=[column(i)])
+        chosen.append(column(i) if plain else named(taken, column_name(i)))
+        keys.append(column(i) if plain else _comparable(column(i), each.spark_type, 0))
+    return chosen, keys
+
+
+def _comparable(value: exp.Expr, kind: JsonType, depth: int) -> exp.Expr:
+    """A value that is equal where `value` is, and has no MAP in it."""
+    if isinstance(kind, str) or '"map"' not in json.dumps(kind):
+        return value
+
+    def each(items: exp.Expr, make: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+        name = f"__x{depth}"
+        item = exp.Lambda(this=make(exp.column(name)), expressions=[exp.to_identifier(name)])
+        return _call("transform", items, item)
+
+    def field(of: exp.Expr, name: str) -> exp.Expr:
+        return exp.Dot(this=of.copy(), expression=exp.to_identifier(name, quoted=True))
+
+    match kind["type"]:
+        case "map":
+            entries = each(
+                _call("map_entries", value),
+                lambda entry: _call(
+                    "struct",
+                    _comparable(field(entry, "key"), kind["keyType"], depth + 1),
+                    _comparable(field(entry, "value"), kind["valueType"], depth + 1),
+                ),
+            )
+            return _call("array_sort", entries)
+        case "array":
+            return each(value, lambda item: _comparable(item, kind["elementType"], depth + 1))
+        case "struct":
+            fields = [
+                _comparable(field(value, f["name"]), f["type"], depth) for f in kind["fields"]
+            ]
+            absent = exp.Is(this=value.copy(), expression=exp.Null())
+            return exp.case().when(absent, exp.Null()).else_(_call("struct", *fields))
+        case _:
+            return value
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def null_row(desc: RelationDesc) -> exp.Select:

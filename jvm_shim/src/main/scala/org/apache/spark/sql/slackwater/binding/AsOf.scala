@@ -56,8 +56,12 @@ object AsOf {
     result
   }
 
-  private def constant(time: Expression): Any = {
+  /** Raises SLACKWATER_INVALID_AS_OF where the expression, resolved or not, has a subquery. */
+  def refuseSubquery(time: Expression): Unit =
     if (SubqueryExpression.hasSubquery(time)) fail(time, "a subquery is not a constant")
+
+  private def constant(time: Expression): Any = {
+    refuseSubquery(time)
     if (time.references.nonEmpty) fail(time, "a column is not a constant")
     val plain = ReplaceExpressions(Project(Seq(Alias(time, "t")()), OneRowRelation())) match {
       case Project(Seq(Alias(expression, _)), _) => expression

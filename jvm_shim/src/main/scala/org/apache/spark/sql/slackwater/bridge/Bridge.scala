@@ -6,12 +6,14 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
+import org.apache.spark.sql.slackwater.binding.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
 import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 
@@ -34,6 +36,24 @@ object Bridge {
       val plan = analyzed(session, text, catalog, namespace).queryExecution.analyzed
       Json.mapper.writeValueAsString(Analysis.describe(session, plan))
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** The moment that an expression of `AS OF` or `UP TO` means, in milliseconds since the epoch.
+    *
+    * It reads nothing: a subquery is refused before any name in it is looked up, since this session
+    * has the coordinator's rights and not the user's. Raises SLACKWATER_INVALID_AS_OF.
+    */
+  def milliseconds(expression: String): Long = {
+    val session = own()
+    session.withActive {
+      val time = session.sessionState.sqlParser.parseExpression(expression)
+      AsOf.refuseSubquery(time)
+      val plan = AsOf(OneRowRelation(), time, atLeast = false)
+      session.sessionState.executePlan(plan).analyzed match {
+        case AsOf(_, resolved, _) => AsOf.evaluate(resolved)
+        case other => throw new IllegalStateException(s"AS OF became ${other.nodeName}")
+      }
+    }
+  }
 
   /** Makes a temporary view over the updates of a binding's relation. */
   def register(viewName: String, schemaJson: String, relationJson: String): Unit = {

@@ -6,11 +6,13 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 
+import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
   AttributeReference,
   AttributeSet,
+  Expression,
   Literal,
   SubqueryExpression,
   UnsafeRow
@@ -21,7 +23,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{InlineRows, LocalRows, PartScan, SlotRows, Sources}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{StructField, StructType}
 
 /** One named relation of updates that a small query reads. */
 private[slackwater] final case class SmallInput(
@@ -134,8 +136,16 @@ private[slackwater] final class SmallQueries(
       slots: Map[String, () => Iterator[InternalRow]]
   ): SmallAnswer =
     query.compiled match {
-      case Some(ready) => SmallAnswer.Rows(ready.run(slots), ready.schema)
-      case None        =>
+      case Some(ready) =>
+        try SmallAnswer.Rows(ready.run(slots), ready.schema)
+        catch {
+          // One task holds the memory of all operators at once; a job has a task for each stage.
+          case _: SparkOutOfMemoryError =>
+            val asJob = query.copy(compiled = None)
+            prepared.synchronized(prepared.put(keyOf(text, inputs), asJob))
+            answer(text, inputs, asJob, slots)
+        }
+      case None =>
         val filled = over(text, inputs, query.kept) { (in, output) =>
           InlineRows(in.name, output, slots(in.name)().toIndexedSeq)
         }
@@ -144,8 +154,11 @@ private[slackwater] final class SmallQueries(
         SmallAnswer.Rows(rows.toSeq, plan.schema)
     }
 
+  private def keyOf(text: String, inputs: Seq[SmallInput]): Key =
+    Key(text, inputs.map(in => (in.name, in.schemaJson)))
+
   private def prepare(text: String, inputs: Seq[SmallInput]): Prepared = {
-    val key = Key(text, inputs.map(in => (in.name, in.schemaJson)))
+    val key = keyOf(text, inputs)
     prepared.synchronized(Option(prepared.get(key))).getOrElse {
       val leaf = (in: SmallInput, output: Seq[AttributeReference]) => SlotRows(in.name, output)
       val whole = inputs.map(in => in.name -> in.schema).toMap
@@ -246,10 +259,16 @@ private object SmallQueries {
     else {
       val byName = output.map(a => a.name -> a).toMap
       Project(
-        schema.map(f => byName.getOrElse(f.name, Alias(Literal(null, f.dataType), f.name)())),
+        schema.map(f => byName.getOrElse(f.name, Alias(unread(f), f.name)())),
         plan
       )
     }
+
+  /** In the place of a column that nobody reads. Not read, because the optimizer knew the answer
+    * from the column's nullability: what stands there must not say otherwise.
+    */
+  private def unread(field: StructField): Expression =
+    if (field.nullable) Literal(null, field.dataType) else Literal.default(field.dataType)
 
   def input(node: JsonNode): SmallInput = SmallInput(
     node.get("name").asText,

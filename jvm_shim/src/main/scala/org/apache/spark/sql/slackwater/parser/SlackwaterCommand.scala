@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.parser
 
+import java.util.UUID
+
 import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.{Row, SparkSession}
@@ -18,7 +20,9 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
   override def run(session: SparkSession): Seq[Row] = {
     val body = Sessions.request(session)
     body.put("text", text)
-    body.put("execution", java.util.UUID.randomUUID.toString)
+    body.put("execution", UUID.randomUUID.toString)
+    // By it a COMMIT whose answer was lost can be asked for again.
+    body.put("write_id", UUID.randomUUID.toString)
     rows(Sessions.coordinator(session).execute(body))
   }
 

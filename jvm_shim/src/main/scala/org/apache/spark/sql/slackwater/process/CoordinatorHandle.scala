@@ -6,10 +6,18 @@ import java.net.http.{HttpClient, HttpConnectTimeoutException, HttpRequest, Http
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Paths
 import java.time.Duration
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{
+  CompletableFuture,
+  ConcurrentHashMap,
+  ExecutionException,
+  TimeUnit,
+  TimeoutException
+}
 
+import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
@@ -31,7 +39,9 @@ import org.apache.spark.sql.slackwater.protocol.{
 final class CoordinatorHandle private (
     override val location: String,
     metastore: Option[String],
+    secrets: Map[String, String],
     python: Option[String],
+    lease: Option[String],
     context: SparkContext
 ) extends Coordinator
     with Logging {
@@ -54,16 +64,20 @@ final class CoordinatorHandle private (
   }
 
   @volatile private var endpoint: Option[Endpoint] = None
-  private var closed = false
+  @volatile private var closed = false
   private var shared = false
   private val sessions = ConcurrentHashMap.newKeySet[String]()
   // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
   private val openBlocks = ConcurrentHashMap.newKeySet[String]()
+  private val locks = new WriteLocks(renew)
 
   override def call(path: String, body: ObjectNode): JsonNode = {
+    locks.called(path, body)
     val response = send(path, body)
     if (response.statusCode != 200) throw error(response, body)
-    answer(response)
+    val found = answer(response)
+    locks.answered(found)
+    found
   }
 
   override def find(path: String, body: ObjectNode): Option[JsonNode] = {
@@ -84,6 +98,13 @@ final class CoordinatorHandle private (
     response.body
   }
 
+  private def renew(holds: Seq[String]): Unit = endpoint.filter(_.isAlive).foreach { at =>
+    val body = Json.obj()
+    val names = body.putArray("holds")
+    holds.foreach(names.add)
+    Try(http.send(request(at, "/v1/renew", body, Some(closeLimit)), discarding))
+  }
+
   /** Notes a session that calls; whether it is new. */
   private[slackwater] def openSession(id: String): Boolean = sessions.add(id)
 
@@ -101,6 +122,7 @@ final class CoordinatorHandle private (
   /** Lets the coordinator end. The application is over. */
   private[slackwater] def close(): Unit = synchronized {
     closed = true
+    locks.close()
     // A coordinator of another application goes on, and must not keep what these sessions hold.
     if (endpoint.exists(_.process.isEmpty)) sessions.asScala.toSeq.foreach(closeSession)
     endpoint.foreach { at =>
@@ -119,26 +141,34 @@ final class CoordinatorHandle private (
   private def send(path: String, body: ObjectNode): HttpResponse[Array[Byte]] = {
     var response: Option[HttpResponse[Array[Byte]]] = None
     var attempt = 0
+    // From then on it may have had its effect, whoever is asked again.
+    var sent = false
     while (response.isEmpty) {
       attempt += 1
-      val at = running()
+      val at =
+        try running()
+        catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
-        val found = http.send(request(at, path, body, None), receiving)
+        val found = exchange(at, request(at, path, body, None))
         noteBlock(body, found)
+        // Another application leads now; the next statement joins it.
+        if (stated(found).exists(_.path("condition").asText == "SLACKWATER_FENCED")) lost(at)
         // Somebody else listens there now, and has not looked at the call.
         if (found.statusCode == 401 && attempt < attempts) lost(at) else response = Some(found)
       } catch {
         case _: ConnectException | _: HttpConnectTimeoutException =>
           lost(at)
-          if (attempt == attempts) throw unavailable("nobody listens at its address")
+          if (attempt == attempts) {
+            throw if (sent && commits(body)) interrupted(body)
+            else unavailable("nobody listens at its address")
+          }
         case failure: IOException =>
           settle(at)
-          if (!repeatable(path) && !rollsBack(body)) {
-            // Whatever came of a COMMIT, the block is over.
-            if (commits(body)) openBlocks.remove(body.path("session").asText)
-            throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
+          sent = true
+          if (!repeatable(path) && !rollsBack(body) && !commits(body)) throw interrupted(body)
+          if (attempt == attempts) {
+            throw if (commits(body)) interrupted(body) else unavailable(describe(failure))
           }
-          if (attempt == attempts) throw unavailable(describe(failure))
         case _: InterruptedException =>
           cancel(at, body)
           Thread.currentThread().interrupt()
@@ -148,15 +178,60 @@ final class CoordinatorHandle private (
     response.get
   }
 
+  /** Sends a call and waits for its answer, for as long as whoever was asked leads. */
+  private def exchange(at: Endpoint, message: HttpRequest): HttpResponse[Array[Byte]] = {
+    val answer = http.sendAsync(message, receiving)
+    try awaited(at, answer)
+    catch { case failed: ExecutionException => throw failed.getCause }
+    finally {
+      val _ = answer.cancel(true)
+    }
+  }
+
+  /** A statement may take as long as it likes, and a coordinator that hangs has its port open: so a
+    * silent one is asked whether it lives, and if it does not say so, its lease decides.
+    */
+  @tailrec
+  private def awaited[A](at: Endpoint, answer: CompletableFuture[A]): A = {
+    val found =
+      try Some(answer.get(silence.toMillis, TimeUnit.MILLISECONDS))
+      catch { case _: TimeoutException => None }
+    found match {
+      case Some(value)                    => value
+      case None if lives(at) || leads(at) => awaited(at, answer)
+      case None                           => throw new IOException("another application leads now")
+    }
+  }
+
+  private def lives(at: Endpoint): Boolean =
+    endpoint.contains(at) && at.isAlive &&
+      Try(http.send(request(at, "/v1/status", Json.obj(), Some(silence)), discarding))
+        .fold(_ => false, _.statusCode == 200)
+
+  /** Whether a silent coordinator still leads; replaces it, or joins who has, when it does not.
+    * Raises what the process raises that finds it out.
+    */
+  private def leads(at: Endpoint): Boolean = synchronized {
+    if (closed || !endpoint.contains(at)) false
+    else {
+      val found = launch().start()
+      if (found.epoch != at.epoch) {
+        at.discard()
+        follow(found)
+      }
+      found.epoch == at.epoch
+    }
+  }
+
   private def request(
       at: Endpoint,
       path: String,
       body: ObjectNode,
       limit: Option[Duration]
   ): HttpRequest = {
-    val session = body.path("session").asText
-    if (openBlocks.contains(session)) body.put("transaction", "open")
-    else body.remove("transaction")
+    // A COMMIT that is asked for again is still about the block that was open then.
+    if (openBlocks.contains(body.path("session").asText)) body.put("transaction", "open")
+    else if (!commits(body)) body.remove("transaction")
     val builder = HttpRequest
       .newBuilder(URI.create(at.address + path))
       .header("Authorization", s"Bearer ${at.token}")
@@ -184,10 +259,15 @@ final class CoordinatorHandle private (
         shared = true
       }
       val started = launch().start()
-      endpoint = Some(started)
-      if (started.process.isEmpty) attend(started)
+      follow(started)
       started
     }
+  }
+
+  private def follow(started: Endpoint): Unit = {
+    endpoint = Some(started)
+    locks.clear()
+    if (started.process.isEmpty) attend(started)
   }
 
   /** Keeps a call open at a leader that is not ours: when it breaks, this application is gone, and
@@ -202,8 +282,9 @@ final class CoordinatorHandle private (
   private def launch(): Launch = Launch(
     location,
     metastore,
-    ObjectStore.prepare(context, location),
+    ObjectStore.prepare(context, location) ++ secrets,
     python,
+    lease,
     applicationId,
     gateway.getListeningPort,
     gateway.secret,
@@ -229,15 +310,23 @@ final class CoordinatorHandle private (
       http.sendAsync(request(at, "/v1/cancel", order, Some(closeLimit)), discarding)
     }
 
-  private def error(response: HttpResponse[Array[Byte]], body: ObjectNode): Throwable = {
-    val found = Try(Json.mapper.readTree(response.body).path("error")).toOption.filter(_.isObject)
-    found match {
-      case Some(stated) =>
-        // Another application leads now; the next statement joins it.
-        if (stated.path("condition").asText == "SLACKWATER_FENCED") endpoint.foreach(lost)
-        Errors.of(stated, Option(body.get("text")).map(_.asText))
-      case None => unavailable(s"it answered with status ${response.statusCode}")
+  private def error(response: HttpResponse[Array[Byte]], body: ObjectNode): Throwable =
+    stated(response) match {
+      case Some(error) => Errors.of(error, Option(body.get("text")).map(_.asText))
+      case None        => unavailable(s"it answered with status ${response.statusCode}")
     }
+
+  /** The error that the coordinator states in its answer. */
+  private def stated(response: HttpResponse[Array[Byte]]): Option[JsonNode] =
+    Option
+      .unless(response.statusCode == 200)(response.body)
+      .flatMap(text => Try(Json.mapper.readTree(text).path("error")).toOption)
+      .filter(_.isObject)
+
+  /** Nobody knows what came of it. Whatever came of a COMMIT, the block is over. */
+  private def interrupted(body: ObjectNode): Throwable = {
+    if (commits(body)) openBlocks.remove(body.path("session").asText)
+    Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
   }
 
   private def unavailable(reason: String): SlackwaterAnalysisException =
@@ -250,10 +339,13 @@ final class CoordinatorHandle private (
 object CoordinatorHandle extends Logging {
   private val attempts = 4
   private val closeLimit = Duration.ofSeconds(2)
+
+  /** After so long without an answer it is asked whether the coordinator lives. */
+  private val silence = Duration.ofSeconds(2)
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 
-  /** Rolling back twice is rolling back once. */
+  /** Rolling back twice is rolling back once. A COMMIT has an id, by which it is known again. */
   private def rollsBack(body: ObjectNode): Boolean = Set("ROLLBACK", "ABORT")(firstWord(body))
 
   private def commits(body: ObjectNode): Boolean = firstWord(body) == "COMMIT"
@@ -279,8 +371,12 @@ object CoordinatorHandle extends Logging {
   // One coordinator for each environment in a driver, whatever class or session asks first.
   private val handles = new ConcurrentHashMap[Key, CoordinatorHandle]()
 
-  /** The handle for the environment that `setting` names. */
-  def of(context: SparkContext, setting: String => Option[String]): CoordinatorHandle = {
+  /** The handle for the environment of the application.
+    *
+    * What a session sets does not count: who may only run SQL would name a program to be run.
+    */
+  def of(context: SparkContext): CoordinatorHandle = {
+    val setting = context.getConf.getOption(_)
     val location = absolute(
       setting("spark.slackwater.location").getOrElse("slackwater-environment")
     )
@@ -290,10 +386,24 @@ object CoordinatorHandle extends Logging {
       key,
       _ => {
         endWith(context)
-        new CoordinatorHandle(location, metastore, setting("spark.slackwater.python"), context)
+        new CoordinatorHandle(
+          location,
+          metastore,
+          metastorePassword(setting),
+          setting("spark.slackwater.python"),
+          setting("spark.slackwater.lease"),
+          context
+        )
       }
     )
   }
+
+  /** Spark hides the values of keys with this word, in its UI and in the event log. */
+  private def metastorePassword(setting: String => Option[String]): Map[String, String] =
+    Seq(
+      "spark.slackwater.metastore.password" -> "SLACKWATER_METASTORE_PASSWORD",
+      "spark.slackwater.metastore.passwordFile" -> "SLACKWATER_METASTORE_PASSWORD_FILE"
+    ).flatMap { case (key, variable) => setting(key).map(variable -> _) }.toMap
 
   private def absolute(location: String): String =
     if (location.matches("[A-Za-z][A-Za-z0-9+.-]+:.*")) location

@@ -25,6 +25,9 @@ final case class Endpoint(
 
   /** Ends the coordinator: it stops when its standard input does. */
   def close(): Unit = process.foreach(running => Try(running.getOutputStream.close()))
+
+  /** Ends a coordinator that hangs, and that another one has replaced. */
+  def discard(): Unit = process.foreach(_.destroyForcibly())
 }
 
 /** How to run the coordinator's process.
@@ -33,12 +36,15 @@ final case class Endpoint(
   *   variables that say how the location's store is reached; they may be secrets
   * @param python
   *   `spark.slackwater.python`; without it, the usual places are searched
+  * @param lease
+  *   `spark.slackwater.lease`: for how long the leader may be silent
   */
 final case class Launch(
     location: String,
     metastore: Option[String],
     store: Map[String, String],
     python: Option[String],
+    lease: Option[String],
     applicationId: String,
     gatewayPort: Int,
     gatewaySecret: String,
@@ -101,6 +107,7 @@ final case class Launch(
     environment.put("SLACKWATER_LOCATION", location)
     metastore.foreach(environment.put("SLACKWATER_METASTORE", _))
     store.foreach { case (name, value) => environment.put(name, value) }
+    lease.foreach(environment.put("SLACKWATER_LEASE", _))
     environment.put("SLACKWATER_APPLICATION", applicationId)
     environment.put("PYSPARK_GATEWAY_PORT", gatewayPort.toString)
     environment.put("PYSPARK_GATEWAY_SECRET", gatewaySecret)

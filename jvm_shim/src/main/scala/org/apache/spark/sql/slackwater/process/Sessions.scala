@@ -41,7 +41,7 @@ object Sessions {
 
   /** The coordinator of the session's environment. Nothing is started before its first call. */
   def coordinator(session: SparkSession): Coordinator = {
-    val handle = CoordinatorHandle.of(of(session).sparkContext, setting(session, _))
+    val handle = CoordinatorHandle.of(of(session).sparkContext)
     watch(of(session), handle)
     handle
   }
@@ -66,9 +66,6 @@ object Sessions {
 
   private def catalogs(session: SparkSession): CatalogManager =
     of(session).sessionState.catalogManager
-
-  private def setting(session: SparkSession, key: String): Option[String] =
-    Option(conf(session).getConfString(key, null))
 
   /** Spark tells nobody that a session has ended: it has when nothing refers to it any more. */
   private def watch(session: classic.SparkSession, handle: CoordinatorHandle): Unit = {

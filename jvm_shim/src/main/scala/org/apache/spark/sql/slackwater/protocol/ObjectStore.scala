@@ -38,30 +38,49 @@ private[slackwater] object ObjectStore {
     else text.replaceFirst("^s3a://", "s3://")
   }
 
-  /** Prepares the application for the location; returns variables for the coordinator's process.
+  /** Checks that Spark can reach the location; returns variables for the coordinator's process.
     *
     * Raises `SLACKWATER_S3_SUPPORT_MISSING` when Spark was started without what S3 needs.
     */
   def prepare(context: SparkContext, location: String): Map[String, String] =
-    if (!location.matches("(?s)s3a?://.*")) Map.empty
+    if (!isStore(location)) Map.empty
     else {
       val hadoop = context.hadoopConfiguration
-      val found = settings.flatMap(setting => value(hadoop, setting).map(setting -> _))
-      found.foreach { case (setting, value) => hadoop.set(setting.key, value) }
-      val ownStore = found.exists(_._1.key == "fs.s3a.endpoint")
-      // Buckets as names of hosts need a DNS that such stores rarely have. PyArrow does the same.
-      if (ownStore && !context.getConf.contains(s"spark.hadoop.$pathStyle"))
-        hadoop.setBoolean(pathStyle, true)
-      check(hadoop, location)
-      found.map { case (setting, value) => setting.variables.head -> value }.toMap
+      val configured = new Configuration(hadoop)
+      options(context, location).foreach { case (key, value) => configured.set(key, value) }
+      check(configured, location)
+      settings.flatMap(setting => value(hadoop, setting).map(setting.variables.head -> _)).toMap
     }
 
-  private def value(hadoop: Configuration, setting: Setting): Option[String] = {
+  /** What Hadoop has to be told besides its configuration to read and write `uri`.
+    *
+    * It goes with each of our own scans and writes. In the application's configuration it would
+    * open the store to everything else that runs there.
+    */
+  def options(context: SparkContext, uri: String): Map[String, String] =
+    if (!isStore(uri)) Map.empty
+    else {
+      val hadoop = context.hadoopConfiguration
+      val told = settings.filter(own(hadoop, _).isEmpty)
+      val found = told.flatMap(setting => value(hadoop, setting).map(setting.key -> _)).toMap
+      // Buckets as names of hosts need a DNS that such stores rarely have. PyArrow does the same.
+      val ownStore = value(hadoop, settings.head).isDefined
+      if (ownStore && !context.getConf.contains(s"spark.hadoop.$pathStyle"))
+        found + (pathStyle -> "true")
+      else found
+    }
+
+  private def isStore(uri: String): Boolean = uri.matches("(?s)s3a?://.*")
+
+  private def own(hadoop: Configuration, setting: Setting): Option[String] = {
     val configured =
       if (setting.secret) Option(hadoop.getPassword(setting.key)).map(new String(_))
       else Option(hadoop.getTrimmed(setting.key))
-    configured.filter(_.nonEmpty).orElse(setting.variables.flatMap(sys.env.get).find(_.nonEmpty))
+    configured.filter(_.nonEmpty)
   }
+
+  private def value(hadoop: Configuration, setting: Setting): Option[String] =
+    own(hadoop, setting).orElse(setting.variables.flatMap(sys.env.get).find(_.nonEmpty))
 
   /** Hadoop's file system for S3 is no part of Spark. What is wrong with the URI, Python says. */
   private def check(hadoop: Configuration, location: String): Unit =

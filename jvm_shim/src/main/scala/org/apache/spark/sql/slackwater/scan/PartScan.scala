@@ -250,10 +250,13 @@ private[slackwater] final class Sources(
   private def scan(files: Seq[PartFile], data: StructType, constants: StructType): LogicalPlan = {
     val index = new PartIndex(files, constants, parts.hold)
     val relation =
-      HadoopFsRelation(index, constants, data, None, new PartFormat(label), Sources.options)(
-        session
-      )
+      HadoopFsRelation(index, constants, data, None, new PartFormat(label), options(files))(session)
     LogicalRelation(relation)
+  }
+
+  private def options(files: Seq[PartFile]): Map[String, String] = {
+    val uri = ObjectStore.uri(files.head.status.getPath)
+    Sources.options ++ ObjectStore.options(session.sparkContext, uri)
   }
 
   /** Rows that the binding carried; nothing where there are none, unless they are `needed`. */

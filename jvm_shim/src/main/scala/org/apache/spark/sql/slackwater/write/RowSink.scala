@@ -176,6 +176,9 @@ private[slackwater] object RowSink {
     conf.set(SQLConf.PARQUET_OUTPUT_TIMESTAMP_TYPE.key, "TIMESTAMP_MICROS")
     conf.set(SQLConf.PARQUET_WRITE_LEGACY_FORMAT.key, "false")
     conf.set("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    ObjectStore.options(session.sparkContext, directory).foreach { case (key, value) =>
+      conf.set(key, value)
+    }
     val options = Map("compression" -> "snappy")
     val factory = new ParquetFileFormat().prepareWrite(session, job, options, schema)
     val shipped = new SerializableConfiguration(job.getConfiguration)

@@ -1,0 +1,70 @@
+"""What takes back the contents of a shard, found out before it is known at which time it will."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.persist.blobs import INLINE_LIMIT_BYTES, Blobs, new_parts, uniform_file
+from slackwater.persist.consolidate import consolidate
+from slackwater.persist.parts import FileBody, NewPart, Part, Uniform
+from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """Retracts what was present; `at` makes the parts, and reads nothing for it.
+
+    `files` are uniform, with the diffs that take back theirs and with any time, and how many rows
+    they have; `rows` are few, and end with ``__diff``.
+    """
+
+    files: tuple[tuple[FileBody, Uniform, int], ...]
+    rows: pa.Table
+    blobs: Blobs
+    directory: str
+
+    def at(self, time: Timestamp) -> tuple[NewPart, ...]:
+        """The parts at `time`. Raises what `new_parts` does."""
+        made = []
+        for body, uniform, rows in self.files:
+            stamped = replace(body, uniform=Uniform(time, uniform.diff))
+            made.append(NewPart(stamped, rows, time, time, uniform.diff < 0))
+        times = pa.repeat(pa.scalar(int(time), pa.int64()), self.rows.num_rows)
+        updates = self.rows.add_column(
+            self.rows.num_columns - 1, pa.field(TIME_COLUMN, pa.int64(), False), times
+        )
+        return (*made, *new_parts(self.blobs, updates, self.directory))
+
+
+def negation_of(
+    parts: Sequence[Part], read: Callable[[Sequence[Part]], pa.Table], blobs: Blobs, directory: str
+) -> Negation:
+    """What takes back all updates in `parts`.
+
+    Uniform files are negated over the same file, which is not read. The rest is, by `read`; if it
+    is much, its negation is in new files when this returns. Raises what `uniform_file` raises.
+    """
+    files = []
+    rest = []
+    for part in parts:
+        match part.body:
+            case FileBody(uniform=Uniform(time, diff)):
+                files.append((part.body, Uniform(time, -diff), part.rows))
+            case _:
+                rest.append(part)
+    rows = consolidate(read(rest).drop_columns([TIME_COLUMN]))
+    position = rows.num_columns - 1
+    diffs = pc.negate(rows.column(DIFF_COLUMN))
+    rows = rows.set_column(position, rows.schema.field(position), diffs)
+    if rows.nbytes <= INLINE_LIMIT_BYTES:
+        return Negation(tuple(files), rows, blobs, directory)
+    for diff in pc.unique(diffs).to_pylist():
+        chosen = rows.filter(pc.equal(rows[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
+        uniform = Uniform(TIMESTAMP_MIN, diff)
+        files.append((uniform_file(blobs, chosen, directory, uniform), uniform, chosen.num_rows))
+    return Negation(tuple(files), rows.slice(0, 0), blobs, directory)

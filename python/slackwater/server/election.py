@@ -1,0 +1,84 @@
+"""Whether a candidate leads, joins, waits, or is refused. Decides only: no clock, no I/O.
+
+A leader has gone when it has given its lease up, when its process on this host is dead, or when its
+lease has run out: the candidate has seen it unchanged for its length, by the candidate's own clock.
+That the candidate cannot reach it says nothing. Source: surface 7, decision 0014.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from slackwater.persist.leadership import LeaderRecord
+
+OPENING_MS = 45_000
+"""How long a leader that lives may take until it answers: it may be opening the environment."""
+
+
+class Verdict(Enum):
+    """What the candidate does next. The first ones, which say why, take the lead."""
+
+    FIRST = "nobody has led"
+    GIVEN_UP = "the lease was given up"
+    DEAD = "the leader's process is dead"
+    RUN_OUT = "the lease has run out"
+    UNLEASED = "the leader has no lease and does not answer"
+    JOIN = "the leader answers"
+    WAIT = "the leader may live"
+    REFUSED = "the leader lives and cannot be reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The leader on record, as a candidate sees it.
+
+    `answers`: it has answered at its address. `reachable`: it could, from this host and for this
+    user. `dead`: its process has certainly ended.
+    """
+
+    leader: LeaderRecord | None
+    answers: bool = False
+    reachable: bool = False
+    dead: bool = False
+
+
+class Candidacy:
+    """What one candidate has seen so far."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, int] | None = None
+        self._seen_ms = 0
+        self._lives = False
+        self._met: int | None = None
+        self._met_ms = 0
+
+    def judge(self, sight: Sight, now_ms: int) -> Verdict:
+        """What to do. `now_ms`: a monotonic time after the metastore was read."""
+        leader = sight.leader
+        if leader is None:
+            return Verdict.FIRST
+        if sight.dead:
+            return Verdict.DEAD
+        if leader.lease is None and leader.is_leased:
+            return Verdict.GIVEN_UP
+        if sight.answers:
+            return Verdict.JOIN
+        if leader.lease is None:
+            # A leader of before there were leases: it is alive if it answers, as it was then.
+            return Verdict.UNLEASED
+        self._look_at(leader.epoch, leader.lease.renewals, now_ms)
+        if now_ms - self._seen_ms >= leader.lease.lease_ms:
+            return Verdict.RUN_OUT
+        unanswered_ms = now_ms - self._met_ms
+        if self._lives and (not sight.reachable or unanswered_ms >= OPENING_MS):
+            return Verdict.REFUSED
+        return Verdict.WAIT
+
+    def _look_at(self, epoch: int, renewals: int, now_ms: int) -> None:
+        if self._met != epoch:
+            self._met, self._met_ms, self._lives = epoch, now_ms, False
+            self._seen = None
+        if self._seen != (epoch, renewals):
+            self._lives = self._seen is not None
+            self._seen, self._seen_ms = (epoch, renewals), now_ms

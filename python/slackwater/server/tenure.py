@@ -1,0 +1,137 @@
+"""The lease of the leader of this process: who renews it, and whether it still counts.
+
+The leader stops answering before anybody can take its lease. It counts from the moment before it
+sent the last renewal that succeeded; a candidate counts from a moment after it has read it. When
+the metastore is back and the lease was not taken, the same epoch goes on: nobody else has led.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from slackwater.persist.leadership import Fenced, give_up, renew
+from slackwater.persist.metastore import Patience
+from slackwater.repr.errors import SlackwaterError, user_error
+
+RENEWALS = 3
+"""How often a lease is renewed within its length."""
+DRIFT = 10
+"""The leader's own limit is that part of the lease shorter: two clocks run a little differently."""
+WAIT_MS = 10_000
+"""How long a call waits for a lease that has run out, as it does for a metastore that is away."""
+
+_log = structlog.get_logger("lease")
+
+
+def running_ms() -> int:
+    """Milliseconds that pass also while the machine sleeps, where the system counts them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(clock) // 1_000_000
+
+
+class Tenure:
+    """Renews the lease of `epoch` in a thread of its own, from `start` to `stop`. Thread-safe.
+
+    `engine` should be its own: renewing must wait for no other user of the metastore.
+    `acquired_ms` is a time of `clock_ms` before the lease was taken. `on_lost` is called once, when
+    another application leads.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        epoch: int,
+        lease_ms: int,
+        *,
+        acquired_ms: int,
+        on_lost: Callable[[str], None],
+        clock_ms: Callable[[], int] = running_ms,
+    ) -> None:
+        self._engine = engine
+        self._epoch = epoch
+        self._lease_ms = lease_ms
+        self._on_lost = on_lost
+        self._clock_ms = clock_ms
+        self._changed = threading.Condition()
+        self._renewed_ms = acquired_ms
+        self._lost: Fenced | None = None
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the renewals, without waiting. The lease stays until it runs out or is given up."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+
+    def give_up(self) -> None:
+        """Ends the lease, if that can be told: another application may lead at once."""
+        self._thread.join()
+        try:
+            give_up(self._engine, self._epoch, patience=self._patience())
+        except (SlackwaterError, SQLAlchemyError) as error:
+            _log.warning("lease not given up", error=str(error))
+
+    def confirm(self, wait_ms: int = WAIT_MS) -> None:
+        """Returns while nobody else can lead.
+
+        Waits for a lease that has run out and may still be renewed. Raises `Fenced` when another
+        application leads, SLACKWATER_METASTORE_UNAVAILABLE after `wait_ms`.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._lost or self._counts(), wait_ms / 1000)
+            if self._lost is not None:
+                raise self._lost
+            if self._counts():
+                return
+            silent_ms = self._clock_ms() - self._renewed_ms
+        raise user_error(
+            "SLACKWATER_METASTORE_UNAVAILABLE",
+            seconds=f"{silent_ms / 1000:.0f}",
+            reason="the lease of the leader could not be renewed",
+        )
+
+    def _counts(self) -> bool:
+        limit_ms = self._lease_ms - self._lease_ms // DRIFT
+        return self._clock_ms() - self._renewed_ms < limit_ms
+
+    def _patience(self) -> Patience:
+        return Patience(wait_ms=self._lease_ms // (2 * RENEWALS))
+
+    def _run(self) -> None:
+        pause_ms = self._lease_ms // RENEWALS
+        while not self._is_over(pause_ms):
+            pause_ms = self._beat()
+
+    def _is_over(self, pause_ms: int) -> bool:
+        with self._changed:
+            over: bool = self._changed.wait_for(lambda: self._ending, pause_ms / 1000)
+            return over or self._lost is not None
+
+    def _beat(self) -> int:
+        """One renewal; gives the milliseconds until the next."""
+        began_ms = self._clock_ms()
+        try:
+            renew(self._engine, self._epoch, patience=self._patience())
+        except Fenced as fenced:
+            with self._changed:
+                self._lost = fenced
+                self._changed.notify_all()
+            self._on_lost(str(fenced))
+            return 0
+        except (SlackwaterError, SQLAlchemyError) as error:
+            _log.warning("lease not renewed", error=str(error))
+            return self._lease_ms // (4 * RENEWALS)
+        with self._changed:
+            self._renewed_ms = began_ms
+            self._changed.notify_all()
+        return self._lease_ms // RENEWALS

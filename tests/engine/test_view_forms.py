@@ -1,0 +1,100 @@
+"""Each form of Spark SQL's grammar: the maintained view holds the rows of its query."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.support.application import SqlError
+from tests.support.view_forms import CHANGES, LOAD, ON_VIEWS, REFUSED, TABLES, forms, on_views
+
+pytestmark = pytest.mark.spark
+
+AT_ONCE = 16
+READER = "reader"
+READ_S = 300
+
+
+@pytest.fixture(scope="module")
+def place(shared_application):
+    shared_application.sql("CREATE SCHEMA slackwater.forms")
+    for session in ("main", READER):
+        shared_application.sql("USE slackwater.forms", session=session)
+    # Planning and compiling many small queries would take longer than running them.
+    for setting in (
+        "spark.sql.codegen.wholeStage=false",
+        "spark.sql.codegen.factoryMode=NO_CODEGEN",
+        "spark.sql.adaptive.enabled=false",
+        "spark.sql.shuffle.partitions=1",
+        "slackwater.statement_timeout = '5 minutes'",
+    ):
+        shared_application.sql(f"SET {setting}", session=READER)
+    for name, columns in TABLES.items():
+        shared_application.sql(f"CREATE TABLE {name} ({columns})")
+    yield shared_application
+    shared_application.sql("DROP SCHEMA slackwater.forms CASCADE")
+
+
+def created(place, queries):
+    for name, query in queries.items():
+        place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+
+
+def contents(place, sources):
+    """The rows of all relations of `sources` (name to SQL), read at one time."""
+    parts = [
+        f"SELECT '{name}' AS relation,"
+        f" to_json(`struct`(*), `map`('ignoreNullFields', 'false')) AS r"
+        f" FROM ({text})"
+        for name, text in sources.items()
+    ]
+    found = {name: Counter() for name in sources}
+    for name, row in place.rows(" UNION ALL ".join(parts), session=READER, timeout_s=READ_S):
+        found[name][row] += 1
+    return found
+
+
+def differences(place, queries):
+    """The views whose rows are not those of their queries."""
+    # Spark's lexer counts the words ARRAY, MAP and STRUCT: behind one of them >> is twice >.
+    names = sorted(queries, key=lambda name: ">>" not in queries[name])
+    found = []
+    for start in range(0, len(names), AT_ONCE):
+        chosen = names[start : start + AT_ONCE]
+        sources = {name: f"SELECT * FROM {name}" for name in chosen}
+        sources |= {f"{name}?": queries[name] for name in chosen}
+        rows = contents(place, sources)
+        found += [
+            (
+                queries[name],
+                dict(rows[name] - rows[f"{name}?"]),
+                dict(rows[f"{name}?"] - rows[name]),
+            )
+            for name in chosen
+            if rows[name] != rows[f"{name}?"]
+        ]
+    return found
+
+
+def test_each_form_is_maintained_as_it_is_asked(place):
+    queries = {f"form_{i}": query for i, query in enumerate(forms())}
+    above = {f"above_{i}": query for i, query in enumerate(on_views())}
+    early = {name: query for i, (name, query) in enumerate(queries.items()) if i % 2 == 0}
+    created(place, {**ON_VIEWS, **early, **above})
+    assert differences(place, {**ON_VIEWS, **early, **above}) == []
+    for statement in ("BEGIN", *LOAD, "COMMIT"):
+        place.sql(statement)
+    created(place, {name: query for name, query in queries.items() if name not in early})
+    everything = {**ON_VIEWS, **queries, **above}
+    assert differences(place, everything) == []
+    for change in CHANGES:
+        for statement in change:
+            place.sql(statement)
+        assert differences(place, everything) == [], change
+
+
+@pytest.mark.parametrize(("query", "condition"), REFUSED.items())
+def test_what_cannot_be_maintained_is_refused_by_name(place, query, condition):
+    with pytest.raises(SqlError) as caught:
+        place.sql(f"CREATE MATERIALIZED VIEW refused AS {query}")
+    assert caught.value.condition == condition, caught.value.message

@@ -1,0 +1,109 @@
+"""The HTTP face: what it takes at once, and who gets a thread when statements have them all."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from slackwater.server import app as server
+
+WAIT_S = 10
+
+
+class Waiting:
+    """A coordinator whose binds wait until something is released."""
+
+    log = location = "here"
+
+    def __init__(self):
+        self.released, self.bound = threading.Event(), threading.Semaphore(0)
+
+    def calls(self):
+        return {"/v1/bind": self._bind, "/v1/release": self._release}
+
+    def _bind(self, body):
+        self.bound.release()
+        assert self.released.wait(WAIT_S)
+        return {"bound": True}
+
+    def _release(self, body):
+        self.released.set()
+        return {}
+
+
+@pytest.fixture
+def coordinator():
+    return Waiting()
+
+
+async def post(app, path, body, pieces=1):
+    """The status and the JSON of an answer."""
+    raw = json.dumps(body).encode()
+    width = -(-len(raw) // pieces)
+    incoming = [raw[at : at + width] for at in range(0, len(raw), width)]
+    sent = []
+
+    async def receive():
+        piece = incoming.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(incoming)}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer secret")],
+    }
+    await app(scope, receive, send)
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def condition(answer):
+    return answer[1]["error"]["condition"], answer[1]["error"]["sqlstate"]
+
+
+def test_a_request_that_is_too_large_is_refused(coordinator, monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_LIMIT_BYTES", 100)
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
+    for pieces in (1, 7):
+        large = asyncio.run(post(app, "/v1/release", {"holds": ["x" * 200]}, pieces))
+        assert condition(large) == ("SLACKWATER_TOO_LARGE", "54000")
+        assert not coordinator.released.is_set()
+    assert asyncio.run(post(app, "/v1/release", {"holds": ["x"]}, 3)) == (200, {})
+
+
+def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordinator, monkeypatch):
+    monkeypatch.setattr(server, "THREADS", 2)
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
+
+    async def run():
+        binds = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(3)]
+        for _ in range(2):
+            await asyncio.to_thread(coordinator.bound.acquire)
+        released = await asyncio.wait_for(post(app, "/v1/release", {}), WAIT_S)
+        return [released, *await asyncio.gather(*binds)]
+
+    assert asyncio.run(run()) == [(200, {}), *[(200, {"bound": True})] * 3]
+
+
+def test_requests_that_wait_for_a_thread_are_bounded(coordinator, monkeypatch):
+    monkeypatch.setattr(server, "THREADS", 1)
+    monkeypatch.setattr(server, "WAITING_REQUESTS", 1)
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
+
+    async def run():
+        first = asyncio.create_task(post(app, "/v1/bind", {}))
+        await asyncio.to_thread(coordinator.bound.acquire)
+        others = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(2)]
+        done, _ = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        coordinator.released.set()
+        await asyncio.gather(first, *others)
+        return [each.result() for each in done]
+
+    (refused,) = asyncio.run(run())
+    assert condition(refused) == ("SLACKWATER_TOO_MANY_REQUESTS", "53300")

@@ -1,0 +1,93 @@
+"""The lock of a statement that reads and then writes lasts as long as its application lives."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.application import wait_until
+from tests.support.coordination import Place
+
+from slackwater.repr.errors import SlackwaterError
+
+LEASE_MS = 400
+
+
+@pytest.fixture
+def place(env):
+    made = Place(env, lease_ms=LEASE_MS)
+    made.table("t", k="long")
+    made.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '20ms')")
+    yield made
+    made.close()
+
+
+def bind_to_write(place, *names):
+    """What a statement gets that reads the collections and then writes t."""
+    relations = [{"id": place.item(name).id} for name in names]
+    return place.coordinator.calls()["/v1/bind"](
+        {"session": "app/1", "relations": relations, "write_target": place.item("t").id}
+    )
+
+
+def counted(place):
+    return place.item("s").shard_id and len(place.rows("s"))
+
+
+def test_a_client_that_hangs_loses_its_lock_after_a_lease(place):
+    wait_until(lambda: counted(place) > 2, what="the source runs")
+    bound = bind_to_write(place, "t", "s")
+    assert bound["lease_ms"] == LEASE_MS
+    before = counted(place)
+    place.write("t", {"k": 1}, session="app/2")
+    wait_until(lambda: counted(place) > before, what="the source goes on")
+    with pytest.raises(SlackwaterError) as refused:
+        place.write("t", {"k": 2}, hold=bound["hold"])
+    assert (refused.value.condition, refused.value.sqlstate) == ("SLACKWATER_LOCK_LOST", "40001")
+    assert place.read("t") == [{"k": 1}]
+    bound = bind_to_write(place, "t")
+    place.write("t", {"k": 3}, hold=bound["hold"])
+    assert len(place.read("t")) == 2
+
+
+def test_a_source_that_the_statement_does_not_read_is_not_even_delayed(place):
+    bound = bind_to_write(place, "t")
+    kept = Renewals(place, bound["hold"])
+    before = counted(place)
+    wait_until(lambda: counted(place) > before + 2, what="the source goes on")
+    kept.end()
+    place.write("t", {"k": 1}, hold=bound["hold"])
+
+
+def test_a_client_that_lives_keeps_its_lock(place):
+    bound = bind_to_write(place, "t")
+    kept = Renewals(place, bound["hold"])
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(place.write, "t", {"k": 1}, session="app/2")
+        wait_until(lambda: kept.count * kept.every_s * 1000 > 3 * LEASE_MS, what="three leases")
+        assert not other.done()
+        kept.end()
+        mine = place.write("t", {"k": 2}, hold=bound["hold"])
+        assert other.result(20) > mine
+
+
+class Renewals:
+    """An application that says again and again that it has the lock."""
+
+    def __init__(self, place, hold):
+        self.every_s = LEASE_MS / 5000
+        self.count = 0
+        self._place, self._hold = place, hold
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self):
+        self._over.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._over.wait(self.every_s):
+            self._place.coordinator.calls()["/v1/renew"]({"holds": [self._hold]})
+            self.count += 1
