@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 
 SPARK = Path(str(resources.files("pyspark")))
 ROWS = 60_000
+START_S = 90.0
 CONF = {
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
@@ -55,7 +56,7 @@ class Daemon:
             assert self._process.poll() is None, self._log.read_text()[-3000:]
             return re.search(pattern, self._log.read_text())
 
-        return wait_until(found, within_s=90, what=pattern)
+        return wait_until(found, within_s=START_S, what=pattern)
 
     def close(self):
         for pid in [self._process.pid, *descendants(self._process.pid)]:
@@ -118,7 +119,9 @@ def test_a_folder_that_executors_do_not_see_is_refused(master, tmp_path):
         assert re.search(r"executor 0 on \S+, 1 on ", refused.value.message)
         assert coordinators(location) == []
         # Nobody has been made the leader, and nothing is left of the search.
-        assert list((tmp_path / "driver" / "environment").iterdir()) == []
+        folder = tmp_path / "driver" / "environment"
+        assert list(folder.iterdir()) == []
+        assert folder.stat().st_mode & 0o777 == 0o700
         assert elsewhere.value("SELECT count(*) FROM range(10)") == 10
 
 

@@ -3,6 +3,7 @@ package org.apache.spark.sql.slackwater.process
 import java.io.IOException
 import java.net.URI
 import java.nio.file.{Files, Path, Paths}
+import java.nio.file.attribute.{FileAttribute, PosixFilePermissions}
 import java.util.UUID
 
 import scala.util.Try
@@ -42,11 +43,16 @@ private[slackwater] object SharedFolder {
     if (location.startsWith("file:")) Try(Paths.get(new URI(location).getPath)).toOption
     else Option.when(location.startsWith("/"))(Paths.get(location))
 
+  /** As the coordinator makes it, which finds it there. */
+  private def ownersAlone: FileAttribute[_] =
+    PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+
   private def marked(folder: Path): Option[(String, String)] = {
     val content = UUID.randomUUID.toString
     val marker = folder.resolve(s".slackwater-shared-$content")
     try {
-      Files.createDirectories(folder)
+      Option(folder.getParent).foreach(Files.createDirectories(_))
+      Files.createDirectories(folder, ownersAlone)
       Files.writeString(marker, content)
       Some(marker.toString -> content)
     } catch { case _: IOException => None }

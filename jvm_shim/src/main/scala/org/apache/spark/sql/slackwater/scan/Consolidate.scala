@@ -93,7 +93,8 @@ private[slackwater] object Consolidate {
         Filter((likely(columns, retracted).toSeq :+ among(scan)).reduce(And), scan)
       }
       val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
-      val settled = shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))), dense)
+      val settled =
+        shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))), dense)
       PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ settled)
     }
   }

@@ -143,7 +143,8 @@ private[slackwater] object PartScan {
         upper.map(u => LessThan(time, Literal(u)))
       bounds.reduceOption[Expression](And).fold(scan)(Filter(_, scan))
     }
-    val inline = InlineUpdates.of(BoundParts(json, schema, None), schema).filter(u => wanted(u.time))
+    val inline =
+      InlineUpdates.of(BoundParts(json, schema, None), schema).filter(u => wanted(u.time))
     val all = union(scans ++ sources.localUpdates(inline, scans.isEmpty))
     advanceTo.fold(all) { to =>
       val columns = all.output.map {
@@ -213,7 +214,7 @@ private[slackwater] object InlineUpdates {
     val width = parts.schema.length
     val whole = Wire.updateSchema(parts.schema)
     val project = UnsafeProjection.create(schema.fields.toIndexedSeq.map { field =>
-      BoundReference(parts.schema.fieldIndex(field.name), field.dataType, field.nullable)
+      BoundReference(parts.schema.fieldIndex(field.name), field.dataType, nullable = true)
     })
     Wire.decode(Wire.inlineStreams(parts.json), whole).map { update =>
       InlineUpdate(project(update).copy(), update.getLong(width), update.getLong(width + 1))
