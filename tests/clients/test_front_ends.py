@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,6 @@ pytestmark = pytest.mark.spark
 SCRIPT = Path(__file__).with_name("script.sql")
 SHOWING = ("SELECT", "SHOW", "EXPLAIN", "WITH", "DESCRIBE")
 MARK = "@@"
-CLI = "from slackwater.cli import app; app()"
 _ERROR = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\].*?SQLSTATE: (\w{5})", re.DOTALL)
 _TIMES = re.compile(r"\b\d{13}\b|\d{4}-\d\d-\d\d[ T][\d:.]+|\b[us]\d+\b")
 
@@ -164,10 +164,11 @@ def command(program, location, *arguments):
     settings = []
     for key, value in CONF.items():
         settings += ["--conf", f"{key}={value}"]
+    script = "from slackwater.cli import app; app()"
     return [
         sys.executable,
         "-c",
-        CLI,
+        script,
         program,
         "--location",
         str(location),
@@ -242,13 +243,14 @@ def server(program, location, folder):
 def test_thrift(reference, tmp_path):
     script = marked_script(tmp_path / "script.sql")
     location = tmp_path / "environment"
+    jars = Path(str(resources.files("pyspark"))) / "jars"
     with server("thriftserver", location, tmp_path) as port:
         done = subprocess.run(
             [
-                sys.executable,
-                "-c",
-                CLI,
-                "beeline",
+                "java",
+                "-cp",
+                f"{jars}/*",
+                "org.apache.hive.beeline.BeeLine",
                 "-u",
                 f"jdbc:hive2://127.0.0.1:{port}",
                 "--silent=true",
@@ -263,7 +265,6 @@ def test_thrift(reference, tmp_path):
             stderr=subprocess.STDOUT,
             text=True,
             cwd=tmp_path,
-            env=environment(),
             timeout=300,
             check=False,
         )
