@@ -1,13 +1,14 @@
-"""Kills the coordinator or the driver at random moments while clients write.
+"""Kills the coordinator or the driver at random moments while clients write and replace tables.
 
-After each kill: every acknowledged write is there exactly once, no transaction is half there, and
-every view equals a recomputation. On a slow machine the loop goes on until it has killed a few
-times. `SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it
-longer, or repeat a run.
+After each kill: every acknowledged write is there exactly once, no transaction is half there, a
+table that was being replaced is the old one or the new one, and every view equals a recomputation.
+On a slow machine the loop goes on until it has killed a few times, and enough was written.
+`SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it longer, or repeat a run.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import threading
@@ -23,8 +24,10 @@ SECONDS = float(os.environ.get("SLACKWATER_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("SLACKWATER_CHAOS_SEED", "20130101"))
 WRITERS = 2
 KILLS = 3
+SINGLES = 20
 UNCERTAIN = ("SLACKWATER_STATEMENT_INTERRUPTED", "SLACKWATER_COORDINATOR_UNAVAILABLE")
 SAID_NOTHING_HAPPENED = (
+    "SLACKWATER_CONCURRENT_CHANGE",
     "SLACKWATER_FENCED",
     "SLACKWATER_TRANSACTION_LOST",
 )
@@ -34,7 +37,11 @@ VIEWS = {
     "pairs": "SELECT l.id, l.x AS a, r.x AS b FROM lefts l JOIN rights r ON l.id = r.id",
     "balance": "SELECT count(*) AS n, sum(a - b) AS difference FROM pairs",
     "biggest": "SELECT writer, max(x) AS x FROM singles GROUP BY writer",
+    "ages": "SELECT g, count(*) AS n FROM refilled GROUP BY g",
 }
+
+REPLACED = ("refilled", "remade")
+REPLACED_ROWS = 100
 
 
 class Writer(threading.Thread):
@@ -92,6 +99,46 @@ class Writer(threading.Thread):
         self._application.sql(text, session=self._name, timeout_s=60)
 
 
+class Replacer(threading.Thread):
+    """Replaces tables by their own next generation, with equal and with other columns.
+
+    `generations` says for each table between which ones it has to be; it outlives the thread.
+    """
+
+    def __init__(self, application, generations, numbers):
+        super().__init__(daemon=True)
+        self._application = application
+        self._numbers = numbers
+        self.generations = generations
+        self.stop = threading.Event()
+        self.surprises = []
+
+    def run(self):
+        while not self.stop.is_set():
+            more = {"refilled": "", "remade": f", 'x' AS v{next(self._numbers)}"}
+            for name, columns in more.items():
+                if not self._replace(name, f"SELECT g + 1 AS g, i{columns} FROM {name}"):
+                    return
+            # The writers are to get on as well.
+            self.stop.wait(0.1)
+
+    def _replace(self, name, query):
+        low, high = self.generations[name]
+        try:
+            text = f"CREATE OR REPLACE TABLE {name} AS {query}"
+            self._application.sql(text, session="replacer", timeout_s=60)
+            self.generations[name] = (low + 1, high + 1)
+        except (Gone, TimeoutError):
+            self.generations[name] = (low, high + 1)
+            return False
+        except SqlError as error:
+            if error.condition not in SAID_NOTHING_HAPPENED:
+                self.generations[name] = (low, high + 1)
+                if error.condition not in UNCERTAIN:
+                    self.surprises.append(str(error))
+        return True
+
+
 def ids_of(start):
     number = start
     while True:
@@ -101,7 +148,7 @@ def ids_of(start):
 
 def open_application(location, writers):
     application = Application(location)
-    for session in ("main", *writers):
+    for session in ("main", "replacer", *writers):
         application.sql("USE slackwater.default", session=session)
     return application
 
@@ -110,6 +157,9 @@ def create(application):
     application.sql("CREATE TABLE singles (id INT, writer STRING, x INT)")
     application.sql("CREATE TABLE lefts (id INT, x INT)")
     application.sql("CREATE TABLE rights (id INT, x INT)")
+    for name in REPLACED:
+        rows = f"SELECT 0 AS g, cast(id AS INT) AS i FROM range({REPLACED_ROWS})"
+        application.sql(f"CREATE TABLE {name} AS {rows}")
     for name, query in VIEWS.items():
         application.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
 
@@ -138,6 +188,22 @@ def verify(application, writers):
     assert application.value("SELECT coalesce(difference, 0) FROM balance") == 0
 
 
+def verify_replaced(application, generations):
+    """Each table is whole, and of a generation that it may be of; from there it goes on."""
+    for name in REPLACED:
+        least, most, count, numbers = application.rows(
+            f"SELECT min(g), max(g), count(*), count(DISTINCT i) FROM {name}"
+        )[0]
+        assert (least, count, numbers) == (most, REPLACED_ROWS, REPLACED_ROWS), f"{name} is mixed"
+        low, high = generations[name]
+        assert low <= least <= high, f"{name} is of a generation that it cannot be of"
+        generations[name] = (least, least)
+
+
+def singles(writers):
+    return sum(len(writer.acknowledged["single"]) for writer in writers)
+
+
 def test_kill_loop(tmp_path):
     location = tmp_path / "environment"
     choices = random.Random(SEED)
@@ -145,15 +211,22 @@ def test_kill_loop(tmp_path):
     names = [f"writer{number}" for number in range(WRITERS)]
     generators = [ids_of(number) for number in range(WRITERS)]
     writers = []
+    replacers = []
+    generations = dict.fromkeys(REPLACED, (0, 0))
+    numbers = itertools.count()
     application = open_application(location, names)
     create(application)
     kills = Counter()
     try:
-        while time.monotonic() < deadline or sum(kills.values()) < KILLS:
+        while (
+            time.monotonic() < deadline or sum(kills.values()) < KILLS or singles(writers) < SINGLES
+        ):
             running = [Writer(application, *each) for each in zip(names, generators, strict=True)]
             writers += running
-            for writer in running:
-                writer.start()
+            replacers.append(Replacer(application, generations, numbers))
+            threads = [*running, replacers[-1]]
+            for thread in threads:
+                thread.start()
             running[0].stop.wait(choices.uniform(0.2, 3))
             victim = choices.choice(["coordinator", "coordinator", "driver"])
             kills[victim] += 1
@@ -164,14 +237,16 @@ def test_kill_loop(tmp_path):
                 for pid in coordinators(location):
                     kill(pid)
                 running[0].stop.wait(choices.uniform(0.1, 2))
-            for writer in running:
-                writer.stop.set()
-            for writer in running:
-                writer.join(90)
-                assert not writer.is_alive()
+            for thread in threads:
+                thread.stop.set()
+            for thread in threads:
+                thread.join(90)
+                assert not thread.is_alive()
             verify(application, writers)
+            verify_replaced(application, generations)
     finally:
         application.close()
-    assert sum(len(w.acknowledged["single"]) for w in writers) > 20
-    assert [surprise for writer in writers for surprise in writer.surprises] == []
+    surprised = [*writers, *replacers]
+    assert [surprise for each in surprised for surprise in each.surprises] == []
+    assert all(low > 0 for low, _ in generations.values())
     wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.support.application import (
     START_S,
     Application,
     SqlError,
+    command_line,
     coordinators,
     descendants,
     kill,
@@ -208,9 +211,74 @@ def test_spark_sql(reference, tmp_path):
     check(rows_of_shell(from_text(output)), reference)
 
 
+def is_waiting(pid):
+    """Whether a query waits for its time of reading, as the stacks of a driver's threads say."""
+    stacks = subprocess.run(["jstack", str(pid)], capture_output=True, text=True, check=False)
+    return any(
+        "slackwater.binding.Binding" in stack and "slackwater.process.Wait.until" in stack
+        for stack in stacks.stdout.split("\n\n")
+    )
+
+
+def jvm_below(process):
+    """The JVM that the command line has become, or started; None while it does neither."""
+    for pid in [process.pid, *descendants(process.pid)]:
+        program, _, arguments = command_line(pid).partition(" ")
+        if program.endswith("java") and "SparkSubmit" in arguments:
+            return pid
+    return None
+
+
+def waiting_script():
+    """Statements of which one waits for an hour, if nobody ends it."""
+    later = int(time.time() * 1000) + 3_600_000
+    return f"""
+CREATE TABLE IF NOT EXISTS slackwater.default.waited (k INT);
+SET slackwater.statement_timeout = '1h';
+SELECT k FROM slackwater.default.waited AS OF {later};
+"""
+
+
+def test_ctrl_c_in_spark_sql(tmp_path):
+    log = tmp_path / "output"
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            command("sql", tmp_path / "environment"),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            text=True,
+            cwd=tmp_path,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def waits():
+        assert process.poll() is None, log.read_text()[-3000:]
+        jvm = jvm_below(process)
+        return jvm if jvm is not None and is_waiting(jvm) else None
+
+    try:
+        process.stdin.write(waiting_script())
+        process.stdin.flush()
+        os.kill(wait_until(waits, within_s=START_S, what="the wait"), signal.SIGINT)
+        process.communicate("SELECT 'still ' || 'here';\n", timeout=START_S)
+    finally:
+        for pid in [*descendants(process.pid), process.pid]:
+            kill(pid)
+    assert "[SLACKWATER_CANCELED]" in log.read_text()
+    assert "still here" in log.read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    port: int
+    jvm: int
+
+
 @contextlib.contextmanager
 def server(program, location, folder):
-    """A server in the foreground, with its port, until the block ends."""
+    """A server in the foreground, with its port and JVM, until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     log = folder / f"{program}.log"
@@ -232,7 +300,7 @@ def server(program, location, folder):
 
     try:
         wait_until(listening, within_s=START_S, what=f"{program} listens")
-        yield port
+        yield Served(port, jvm_below(process))
     finally:
         for pid in [*descendants(process.pid), process.pid]:
             kill(pid)
@@ -240,45 +308,108 @@ def server(program, location, folder):
         wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")
 
 
-def test_thrift(reference, tmp_path):
-    script = marked_script(tmp_path / "script.sql")
-    location = tmp_path / "environment"
+def beeline(port, folder, *arguments, **options):
+    """A beeline process; what it says is in its output."""
     jars = Path(str(resources.files("pyspark"))) / "jars"
-    with server("thriftserver", location, tmp_path) as port:
-        done = subprocess.run(
-            [
-                "java",
-                "-cp",
-                f"{jars}/*",
-                "org.apache.hive.beeline.BeeLine",
-                "-u",
-                f"jdbc:hive2://127.0.0.1:{port}",
-                "--silent=true",
-                "--force=true",
-                "--showHeader=false",
-                "--outputformat=tsv2",
-                "--nullemptystring=false",
-                "-f",
-                str(script),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=tmp_path,
-            timeout=300,
-            check=False,
-        )
-    check(rows_of_shell(from_text(done.stdout)), reference)
+    return subprocess.Popen(
+        [
+            "java",
+            "-cp",
+            f"{jars}/*",
+            "org.apache.hive.beeline.BeeLine",
+            "-u",
+            f"jdbc:hive2://127.0.0.1:{port}",
+            "--silent=true",
+            "--force=true",
+            "--showHeader=false",
+            "--outputformat=tsv2",
+            "--nullemptystring=false",
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
+    )
 
 
-def test_connect(reference, tmp_path):
+@pytest.fixture(scope="module")
+def thrift_server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("thrift")
+    with server("thriftserver", folder / "environment", folder) as served:
+        yield served
+
+
+def test_thrift(reference, thrift_server, tmp_path):
+    script = marked_script(tmp_path / "script.sql")
+    shell = beeline(thrift_server.port, tmp_path, "-f", str(script))
+    output, _ = shell.communicate(timeout=300)
+    check(rows_of_shell(from_text(output)), reference)
+
+
+def test_ctrl_c_in_beeline(thrift_server, tmp_path):
+    script = tmp_path / "waiting.sql"
+    script.write_text(f"{waiting_script()}SELECT 'still ' || 'here';\n")
+    process = beeline(thrift_server.port, tmp_path, "-f", str(script))
+    jvm = thrift_server.jvm
+    try:
+        wait_until(lambda: is_waiting(jvm), within_s=START_S, what="the wait")
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: not is_waiting(jvm), what="the end of the wait")
+        assert "still here" in process.communicate(timeout=START_S)[0]
+    finally:
+        kill(process.pid)
+
+
+@pytest.fixture(scope="module")
+def connect_client(tmp_path_factory):
+    """A client of a Connect server, and the server."""
+    folder = tmp_path_factory.mktemp("connect")
     with (
-        server("connect", tmp_path / "environment", tmp_path) as port,
-        Application(tmp_path / "client" / "none", remote=f"sc://127.0.0.1:{port}") as client,
+        server("connect", folder / "environment", folder) as served,
+        Application(folder / "client" / "none", remote=f"sc://127.0.0.1:{served.port}") as client,
     ):
-        check(over_pyspark(client), reference)
-        time = noticed(client)
-        assert time not in (tmp_path / "connect.log").read_text()
+        yield client, served
+
+
+def test_connect(reference, connect_client):
+    client, _ = connect_client
+    check(over_pyspark(client), reference)
+    noticed(client)
+
+
+INTERRUPTED = """
+import threading
+
+def fetch():
+    global result
+    spark.addTag('mine')
+    try:
+        result = str(spark.sql('FETCH ALL cc').collect())
+    except Exception as error:
+        result = str(error)
+
+thread = threading.Thread(target=fetch)
+thread.start()
+while thread.is_alive():
+    thread.join(0.2)
+    """
+
+
+@pytest.mark.parametrize("interrupt", ["spark.interruptAll()", "spark.interruptTag('mine')"])
+def test_interrupts_of_connect(connect_client, interrupt):
+    client, _ = connect_client
+    client.sql("USE slackwater.default")
+    client.sql("CREATE TABLE waited (k INT)")
+    client.sql("DECLARE cc CURSOR FOR SUBSCRIBE waited WITH (snapshot = false)")
+    message = client.python(INTERRUPTED + interrupt)
+    assert "OPERATION_CANCELED" in message
+    client.sql("INSERT INTO waited VALUES (1)")
+    assert len(client.rows("FETCH ALL cc")) == 1, "the FETCH that was interrupted took nothing"
+    client.sql("CLOSE cc")
+    client.sql("DROP TABLE waited")
 
 
 def test_a_python_program_shows_notices(workplace):

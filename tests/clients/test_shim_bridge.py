@@ -41,11 +41,13 @@ class Bridge:
         return array
 
     def analyze(self, text: str) -> Json:
-        found: Json = json.loads(self.scala.analyze(text, "slackwater", self.strings("default")))
+        found: Json = json.loads(
+            self.scala.analyze(text, "slackwater", self.strings("default"), "g")
+        )
         return found
 
     def collect(self, text: str) -> pa.Table:
-        stream = self.scala.collect(text, "slackwater", self.strings("default"))
+        stream = self.scala.collect(text, "slackwater", self.strings("default"), "g")
         return pa.ipc.open_stream(stream).read_all()
 
     def register(self, name: str, table: Table, **bounds: int) -> None:
@@ -143,6 +145,7 @@ def test_write_describes_its_files(
             "slackwater",
             bridge.strings("default"),
             (tmp_path / "out").as_uri(),
+            "g",
         )
     )
     [file] = found

@@ -92,6 +92,58 @@ def test_frames_write(spark: SparkSession, env: PartsCoordinator, t: Table) -> N
         frame.writeTo(name).overwrite(frame.k == 8)
 
 
+def test_a_definition_travels_with_the_rows(
+    spark: SparkSession, env: PartsCoordinator, t: Table
+) -> None:
+    spark.sql("CREATE TABLE made COMMENT 'c' TBLPROPERTIES ('p' = 'q') AS SELECT k FROM t")
+    [stage], write = env.seen("/v1/catalog/stage_table"), written(env)
+    stated = write["definition"]
+    assert {key: stage[key] for key in ("name", "mode", "properties", "comment")} == {
+        "name": "made",
+        "mode": "create",
+        "properties": {"p": "q"},
+        "comment": "c",
+    }
+    assert {key: stated[key] for key in ("name", "mode", "schema", "as_select")} == {
+        "name": "made",
+        "mode": "create",
+        "schema": stage["schema"],
+        "as_select": True,
+    }
+    [bind] = env.seen("/v1/bind")
+    assert bind["write_target"] == stated["target"]["id"]
+    assert (write["table"], write["shard"]) == (None, stated["target"]["shard"])
+    assert write["hold"] == env.last_hold
+    assert bag(spark.table("made").collect()) == bag(spark.sql("SELECT k FROM t").collect())
+    assert env.seen("/v1/catalog/create_table") == []
+
+
+def test_a_replacement_reads_what_it_replaces(
+    spark: SparkSession, env: PartsCoordinator, t: Table
+) -> None:
+    spark.table("t").write.mode("overwrite").saveAsTable("slackwater.default.t")
+    write, [bind] = written(env), env.seen("/v1/bind")
+    assert (write["mode"], write["table"], write["shard"]) == ("overwrite", t.id, None)
+    assert (bind["write_target"], write["hold"]) == (t.id, env.last_hold)
+    assert bag(spark.table("t").collect()) == T_ROWS
+    env.forget()
+    spark.sql("CREATE OR REPLACE TABLE t (k INT, v STRING)")
+    write = written(env)
+    assert (write["inline"], write["files"], write["hold"]) == ([], [], None)
+    assert write["definition"]["as_select"] is False
+    assert spark.table("t").collect() == []
+
+
+def test_a_replacement_that_fails_writes_nothing(
+    spark: SparkSession, env: PartsCoordinator, t: Table
+) -> None:
+    with pytest.raises(PySparkException):
+        spark.sql("CREATE OR REPLACE TABLE t AS SELECT k, v FROM t WHERE 1 / (k - k) = 1").collect()
+    assert env.seen("/v1/write") == []
+    assert env.released(env.last_hold)
+    assert bag(spark.table("t").collect()) == T_ROWS
+
+
 def test_large_writes_become_files(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
     spark.sql("INSERT INTO t SELECT CAST(id AS INT), 'r' || id FROM range(0, 60000, 1, 2)")
     write = written(env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from decimal import Decimal, localcontext
 
@@ -9,6 +10,7 @@ import pytest
 from tests.support.incremental import Bench, Recomputation, contents_of
 from tests.support.spark_engine import SparkEngine
 
+from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
@@ -430,3 +432,53 @@ def test_wide_decimals_are_exact(spark, tmp_path):
             assert found == tuple(spark.sql(query).collect()[0])
     finally:
         bench.close()
+
+
+@pytest.fixture
+def gated(bench, monkeypatch):
+    """Queries with 4711 in them wait until `go_on`; `held` counts those that have come."""
+    held, go_on = threading.Semaphore(0), threading.Event()
+    collect = bench.engine.collect
+
+    def gate(sql, *rest):
+        if "4711" in sql:
+            held.release()
+            assert go_on.wait(60)
+        return collect(sql, *rest)
+
+    monkeypatch.setattr(bench.engine, "collect", gate)
+    yield held, go_on
+    go_on.set()
+
+
+def test_views_that_are_being_filled_keep_no_other_waiting(bench, gated):
+    held, go_on = gated
+    bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k")
+    bench.commit(3, {"a": [(a(1), 1, 1), (a(2), 2, 1)]})
+    bench.wait("n", 2)
+    for name in ("one", "two", "three"):
+        bench.view(name, "SELECT k + 4711 AS k FROM a", 2)
+    for _ in range(FILLED_AT_ONCE):
+        assert held.acquire(timeout=60)
+    assert bench.worker.busy_ms() >= 0
+    for time in (4, 6, 8):
+        bench.commit(time + 1, {"a": [(a(1), time, 1)]})
+        bench.wait("n", time)
+    assert not held.acquire(blocking=False), "so many are filled at once"
+    go_on.set()
+    for name in ("one", "two", "three"):
+        bench.wait(name, 8)
+        assert bench.rows(name, 8) == Counter({(4712,): 4, (4713,): 1})
+
+
+def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):
+    held, go_on = gated
+    bench.commit(3, {"a": [(a(1), 1, 1)]})
+    flow = bench.view("slow", "SELECT k + 4711 AS k FROM a", 2)
+    assert held.acquire(timeout=60)
+    bench.worker.remove(flow.global_id)
+    go_on.set()
+    bench.view("n", "SELECT k FROM a", 2)
+    bench.wait("n", 2)
+    bench.worker.stop()
+    assert bench.client.state(flow.output_shard).upper == 2

@@ -49,6 +49,7 @@ WITHOUT_CASE = {
     "SLACKWATER_SOURCE_FILE_CHANGED": "is told in mz_source_statuses: tests/e2e",
     "SLACKWATER_SOURCE_FILE_UNREADABLE": "is told in mz_source_statuses: tests/unit",
     "SLACKWATER_STATEMENT_INTERRUPTED": "needs a coordinator that ends meanwhile: tests/clients",
+    "SLACKWATER_STATEMENT_TIMEOUT": "needs a statement that waits: tests/unit, tests/clients",
     "SLACKWATER_STORAGE_UNAVAILABLE": "needs a location that cannot be written: tests/unit",
     "SLACKWATER_STORAGE_UNREADABLE": "needs a store that does not answer: tests/unit",
     "SLACKWATER_TOO_LARGE": "needs more rows than fit into memory: tests/unit",

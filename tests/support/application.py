@@ -57,9 +57,16 @@ class Pending:
 
     def __init__(self):
         self._answers = queue.Queue()
+        self._come = threading.Event()
 
     def put(self, answer):
         self._answers.put(answer)
+        self._come.set()
+
+    @property
+    def is_done(self):
+        """Whether there is an answer, also after it was taken."""
+        return self._come.is_set()
 
     def result(self, timeout_s=ANSWER_S):
         """The result. Raises SqlError, Gone, or TimeoutError."""
@@ -147,8 +154,11 @@ class Application:
 
     def python(self, code, *, session="main", timeout_s=ANSWER_S):
         """Runs Python code in the driver, where `spark` is the session; its `result` comes back."""
-        answer = self._request({"session": session, "python": code}).result(timeout_s)
-        return answer.rows[0][0]
+        return self.begin_python(code, session=session).result(timeout_s).rows[0][0]
+
+    def begin_python(self, code, *, session="main"):
+        """Begins Python code; `python` says what it may do."""
+        return self._request({"session": session, "python": code})
 
     @property
     def pid(self):

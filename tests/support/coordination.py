@@ -6,6 +6,7 @@ import base64
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +25,11 @@ WAIT_S = 20
 
 class NoSpark:
     """Statements that need Spark's analyzer or its jobs are for the tests with Spark."""
+
+    @contextmanager
+    def ended_by(self, interruption):
+        """Nothing is asked of Spark that could be ended."""
+        yield
 
     def __getattr__(self, name: str):
         raise NotImplementedError(f"{name} needs Spark")

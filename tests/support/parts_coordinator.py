@@ -196,6 +196,8 @@ class PartsCoordinator:
                     return found.describe() if found else None
                 case "/v1/catalog/create_table":
                     return self._created(body)
+                case "/v1/catalog/stage_table":
+                    return self._staged(body)
                 case "/v1/catalog/namespaces":
                     return {"namespaces": [{"name": "default", "comment": None}]}
                 case "/v1/catalog/list":
@@ -205,7 +207,8 @@ class PartsCoordinator:
                 case "/v1/bind":
                     return self._bind(body)
                 case "/v1/prepare_write":
-                    directory = self.location / f"writes-{body['table']}"
+                    place = body["table"] if body.get("shard") is None else body["shard"]
+                    directory = self.location / f"writes-{place}"
                     directory.mkdir(exist_ok=True)
                     return {"directory": directory.as_uri()}
                 case "/v1/write":
@@ -217,6 +220,21 @@ class PartsCoordinator:
 
     def _created(self, body: Json) -> Json:
         return self.create(body["name"], body["schema"]).describe()
+
+    def _staged(self, body: Json) -> Json:
+        existing = self.tables.get(body["name"])
+        kept = existing is not None and existing.schema == body["schema"]
+        return {
+            "id": existing.id if kept else f"u{len(self.tables) + 1}",
+            "replaces": None if existing is None else existing.id,
+            "shard": None if kept else 1000 + len(self.calls),
+            "schema": body["schema"],
+        }
+
+    def _defined(self, definition: Json) -> Table:
+        if definition["target"]["shard"] is None:
+            return self._by_id(definition["target"]["id"])
+        return self.create(definition["name"], definition["schema"])
 
     def _by_id(self, table_id: str) -> Table:
         return next(t for t in self.tables.values() if t.id == table_id)
@@ -249,7 +267,8 @@ class PartsCoordinator:
         }
 
     def _write(self, body: Json) -> Json:
-        table = self._by_id(body["table"])
+        definition = body.get("definition")
+        table = self._by_id(body["table"]) if definition is None else self._defined(definition)
         self.now += 1
         if body["mode"] == "overwrite":
             table.files, table.inline, table.retractions = [], [], False

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.support.coordination import Place
+from tests.support.coordination import NoSpark, Place
 
 from slackwater.adapter.reading.feeds import FeedHold, QueryFeed
 from slackwater.repr.relation import RelationDesc
@@ -19,7 +19,7 @@ def place(env):
     place.close()
 
 
-class Keys:
+class Keys(NoSpark):
     """Answers ``SELECT k FROM t`` at the time that the text ends with."""
 
     def __init__(self, place):

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, select
 from structlog.testing import capture_logs
+from tests.support.coordination import NoSpark
 
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
@@ -29,6 +30,7 @@ from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
 DESC = RelationDesc.of(k="integer")
@@ -57,7 +59,7 @@ class Leader:
             location=str(folder),
             blobs=LocalBlobs(folder),
             epoch=self.epoch,
-            spark=None,
+            spark=NoSpark(),
             log="log",
             on_fatal=self.fatal.append,
             clock=clock,
@@ -327,11 +329,12 @@ def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
     first = leader.files(table)
     filled(4, 5, 6)
     monkeypatch.setattr(leader.env.worker, "_clock_ms", leader.clock)
-    leader.env.worker._tick_began_ms = leader.clock.now_ms - 60_000
+    began_ms = leader.env.worker._shared.tick_began_ms
+    began_ms[GlobalId("u9")] = leader.clock.now_ms - 60_000
     leader.pass_time(10 * garbage.LEASE_MS)
     maintenance.turn()
     assert first <= leader.files(table)
-    leader.env.worker._tick_began_ms = None
+    began_ms.clear()
     maintenance.turn()
     assert not first & leader.files(table)
 
@@ -488,18 +491,24 @@ def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
     staged.mkdir()
     for name in ("a.parquet", ".b.parquet.writing"):
         (staged / name).write_bytes(b"x")
+    # Of a table that was never made; see docs/decisions 0015.
+    reserved = leader.env.persist.reserve_shard()
+    unmade = Path(leader.env.location) / "shards" / str(reserved) / "write-unmade"
+    unmade.mkdir(parents=True)
+    (unmade / "c.parquet").write_bytes(b"x")
     elsewhere = Path(leader.env.location) / "shards" / "notes.txt"
     elsewhere.write_bytes(b"x")
-    for _ in range(6):
+    for _ in range(8):
         maintenance.turn()
     assert garbage_of(leader) == set()
     # The files are as old as the real clock says.
     leader.pass_time(10 * 365 * 24 * HOUR_MS)
-    for _ in range(6):
+    for _ in range(8):
         maintenance.turn()
     leader.pass_time(garbage.LEASE_MS + 1)
     maintenance.turn()
     assert not staged.exists()
+    assert not unmade.exists()
     assert leader.files(table) == named
     assert elsewhere.exists()
     assert leader.keys(table) == [1, 2, 3]

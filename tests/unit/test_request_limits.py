@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from slackwater.server import app as server
+from slackwater.server.admission import Limits
 
 WAIT_S = 10
 
@@ -67,9 +68,10 @@ def condition(answer):
     return answer[1]["error"]["condition"], answer[1]["error"]["sqlstate"]
 
 
-def test_a_request_that_is_too_large_is_refused(coordinator, monkeypatch):
-    monkeypatch.setattr(server, "REQUEST_LIMIT_BYTES", 100)
-    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
+def test_a_request_that_is_too_large_is_refused(coordinator):
+    app = server.application(
+        coordinator, "secret", pytest.fail, lambda: None, Limits(request_bytes=100)
+    )
     for pieces in (1, 7):
         large = asyncio.run(post(app, "/v1/release", {"holds": ["x" * 200]}, pieces))
         assert condition(large) == ("SLACKWATER_TOO_LARGE", "54000")
@@ -77,33 +79,17 @@ def test_a_request_that_is_too_large_is_refused(coordinator, monkeypatch):
     assert asyncio.run(post(app, "/v1/release", {"holds": ["x"]}, 3)) == (200, {})
 
 
-def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordinator, monkeypatch):
-    monkeypatch.setattr(server, "THREADS", 2)
-    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
+def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordinator):
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None, Limits(statements=2))
 
     async def run():
-        binds = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(3)]
+        binds = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(2)]
         for _ in range(2):
             await asyncio.to_thread(coordinator.bound.acquire)
+        refused = await asyncio.wait_for(post(app, "/v1/bind", {}), WAIT_S)
         released = await asyncio.wait_for(post(app, "/v1/release", {}), WAIT_S)
-        return [released, *await asyncio.gather(*binds)]
+        return refused, [released, *await asyncio.gather(*binds)]
 
-    assert asyncio.run(run()) == [(200, {}), *[(200, {"bound": True})] * 3]
-
-
-def test_requests_that_wait_for_a_thread_are_bounded(coordinator, monkeypatch):
-    monkeypatch.setattr(server, "THREADS", 1)
-    monkeypatch.setattr(server, "WAITING_REQUESTS", 1)
-    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
-
-    async def run():
-        first = asyncio.create_task(post(app, "/v1/bind", {}))
-        await asyncio.to_thread(coordinator.bound.acquire)
-        others = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(2)]
-        done, _ = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
-        coordinator.released.set()
-        await asyncio.gather(first, *others)
-        return [each.result() for each in done]
-
-    (refused,) = asyncio.run(run())
+    refused, answers = asyncio.run(run())
     assert condition(refused) == ("SLACKWATER_TOO_MANY_REQUESTS", "53300")
+    assert answers == [(200, {}), *[(200, {"bound": True})] * 2]

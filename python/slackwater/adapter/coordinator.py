@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.collections import Collections, recovered
 from slackwater.adapter.catalog.definitions.dispatch import Definitions, object_json
+from slackwater.adapter.catalog.definitions.staged import StagedTables, TableDefinition
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.implications import Implications
 from slackwater.adapter.catalog.leader_shards import LeaderShards
@@ -32,7 +34,7 @@ from slackwater.adapter.external.told import Told
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions import Context, Session, Sessions
+from slackwater.adapter.sessions import Context, Running, Session, Sessions
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
@@ -50,6 +52,7 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
 from slackwater.persist.leadership import LEASE_MS, Fenced
+from slackwater.planner.parser import variables
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -61,6 +64,7 @@ from slackwater.storage.ingestion import IngestionRunner
 HOUSEKEEPING_INTERVAL_S = 5.0
 LOOKS_PER_LEASE = 4
 """How often locks are looked at within the lease of their applications."""
+START_POLL_S = 0.2
 IDLE_SESSION_MS = 24 * 3600 * 1000
 
 Call = Callable[[Mapping[str, Any]], Any]
@@ -107,6 +111,9 @@ class Coordinator:
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._replica)
         self._definitions = Definitions(env, self._views, self._sources, self._implications)
+        self._staged = StagedTables(
+            env, self._reads, self._writes, self._definitions.tables, self._definitions.changes
+        )
         self._statements = Statements(
             env,
             self._reads,
@@ -237,6 +244,7 @@ class Coordinator:
             "/v1/catalog/create_namespace": self._create_namespace,
             "/v1/catalog/drop_namespace": self._drop_namespace,
             "/v1/catalog/create_table": self._create_table,
+            "/v1/catalog/stage_table": self._stage_table,
             "/v1/catalog/alter_table": self._alter_table,
             "/v1/catalog/rename_table": self._rename_table,
             "/v1/catalog/drop_table": self._drop_table,
@@ -298,10 +306,17 @@ class Coordinator:
                 self._reads.release(hold)
 
     def _cancel(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        running = self._session(body).running.get(str(body.get("execution")))
-        if running is not None:
-            running.flag.set()
-            self._env.watch.signal()
+        """Ends the statement `execution`, or one `call` of it. Begins no session."""
+        session = self._env.sessions.find(body["session"])
+        call, execution = body.get("call"), body.get("execution")
+        if session is not None and (call is not None or execution is not None):
+            session.cancel(
+                lambda running: (
+                    running.call == call
+                    if call is not None
+                    else running.execution == str(execution)
+                )
+            )
         return {}
 
     def _running(
@@ -309,20 +324,28 @@ class Coordinator:
         body: Mapping[str, Any],
         action: Callable[[Session, Cancellation], Any],
     ) -> Any:
-        """Runs a statement's call so that it can be cancelled and can fail a transaction."""
-        self._started.wait()
+        """Runs a statement's call so that it can be cancelled and can fail a transaction.
+
+        It has the time that the session's statement_timeout gives, counted from now.
+        """
         session = self._session(body)
-        execution = str(body.get("execution") or id(body))
-        cancellation = Cancellation()
-        session.running[execution] = cancellation
+        cancellation = Cancellation(variables.milliseconds(session.variable("statement_timeout")))
+        call = str(body.get("call") or uuid.uuid4().hex)
+        execution = body.get("execution")
+        session.running[call] = Running(
+            call, None if execution is None else str(execution), cancellation
+        )
         block = session.blocks
         try:
-            return action(session, cancellation)
+            while not self._started.wait(START_POLL_S):
+                cancellation.refuse_late("the coordinator started")
+            with self._env.engine.ended_by(cancellation):
+                return action(session, cancellation)
         except Exception:
             session.fail(block)
             raise
         finally:
-            session.running.pop(execution, None)
+            session.running.pop(call, None)
 
     # Statements
 
@@ -377,13 +400,16 @@ class Coordinator:
         return {}
 
     def _write(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._running(
-            body, lambda session, _: self._writes.write(session, body)
-        )
+        def action(session: Session, cancellation: Cancellation) -> dict[str, int]:
+            if body.get("definition") is None:
+                return self._writes.write(session, body, cancellation)
+            return self._staged.write(session, Context.from_json(body), body, cancellation)
+
+        answer: dict[str, Any] = self._running(body, action)
         return answer
 
     def _prepare_write(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"directory": self._writes.directory(GlobalId(body["table"]), body["write_id"])}
+        return {"directory": self._writes.directory(body)}
 
     # Catalog
 
@@ -434,6 +460,14 @@ class Coordinator:
             body.get("comment"),
         )
         return object_json(item)
+
+    def _stage_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        def action(session: Session, _: Cancellation) -> dict[str, Any]:
+            definition = TableDefinition.from_json(body)
+            return self._staged.stage(session, Context.from_json(body), definition)
+
+        answer: dict[str, Any] = self._running(body, action)
+        return answer
 
     def _alter_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
         item = self._definitions.tables.alter_table(
@@ -489,8 +523,7 @@ class Coordinator:
             self._end_idle_sessions()
             if not self._catalog_is_certain():
                 return
-            with self._env.ddl:
-                self._implications.retry()
+            self._implications.retry()
 
     def _watch_locks(self) -> None:
         while not self._closing.wait(self._lease_ms / LOOKS_PER_LEASE / 1000):

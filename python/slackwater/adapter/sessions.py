@@ -57,6 +57,15 @@ class Context:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A call of a statement that runs now. `call` names it alone, `execution` its statement."""
+
+    call: str
+    execution: str | None
+    cancellation: Cancellation
+
+
 @dataclass(slots=True)
 class Ending:
     """A COMMIT that the client has sent under `write_id`, and what has become of it.
@@ -92,7 +101,7 @@ class Session:
     pending: list[Notice] = field(default_factory=list)
     block_hold: ReadHold | None = None
     holds: set[str] = field(default_factory=set)
-    running: dict[str, Cancellation] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def variable(self, name: str) -> str:
@@ -104,6 +113,12 @@ class Session:
     def result_limit_bytes(self) -> int:
         """The most that an answer, or what is kept for one, may have."""
         return variables.size_bytes(self.variable("max_query_result_size"))
+
+    def cancel(self, named: Callable[[Running], bool] = lambda _: True) -> None:
+        """Ends the calls that `named` picks: those of one statement, say. All of them without."""
+        for running in list(self.running.values()):
+            if named(running):
+                running.cancellation.cancel()
 
     def notify(self, message: str, severity: str = "NOTICE", code: str = "00000") -> None:
         notice = Notice(severity, code, message)
@@ -196,8 +211,7 @@ class Sessions:
         with self._lock:
             session = self._sessions.pop(session_id, None)
         if session is not None:
-            for cancellation in list(session.running.values()):
-                cancellation.flag.set()
+            session.cancel()
         return session
 
     def all(self) -> tuple[Session, ...]:

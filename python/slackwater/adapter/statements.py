@@ -135,7 +135,8 @@ class Statements:
             check_outside_block(session.transaction, statement_name(statement))
         match statement:
             case st.Begin() | st.Commit() | st.Rollback():
-                return self._transaction(session, statement, write_id or str(uuid.uuid4()))
+                own_id = write_id or str(uuid.uuid4())
+                return self._transaction(session, statement, own_id, cancellation)
             case st.SetVariable() | st.ResetVariable():
                 return self._variable(session, statement)
             case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
@@ -149,7 +150,7 @@ class Statements:
             case st.ExplainIncremental():
                 return rows(EXPLAIN_INCREMENTAL, self._explain_incremental(context, statement))
             case _:
-                self._definitions.execute(session, context, statement)
+                self._definitions.execute(session, context, statement, cancellation)
                 return done()
 
     @staticmethod
@@ -172,13 +173,17 @@ class Statements:
                 return False
 
     def _transaction(
-        self, session: Session, statement: st.Begin | st.Commit | st.Rollback, write_id: str
+        self,
+        session: Session,
+        statement: st.Begin | st.Commit | st.Rollback,
+        write_id: str,
+        cancellation: Cancellation,
     ) -> Result:
         match statement:
             case st.Begin():
                 self._begin(session, statement)
             case st.Commit():
-                self._commit(session, write_id)
+                self._commit(session, write_id, cancellation)
             case st.Rollback():
                 block = session.roll_back()
                 _notice_none(session, block)
@@ -198,13 +203,13 @@ class Statements:
             read_only=bool(statement.read_only), isolation=None if level is None else level.value
         )
 
-    def _commit(self, session: Session, write_id: str) -> None:
+    def _commit(self, session: Session, write_id: str, cancellation: Cancellation) -> None:
         """Raises what came of the first time, unless it has been found out since."""
         ending, is_first = session.commit(write_id)
         if is_first:
             _notice_none(session, ending.block)
             self._reads.release_block(session)
-            self._settle(ending, ending.outcome)
+            self._settle(ending, ending.outcome, cancellation)
         try:
             ending.outcome.result()
         except SlackwaterError as error:
@@ -216,12 +221,12 @@ class Statements:
             if isinstance(ending.block, Idle):
                 raise
             outcome = ending.outcome = Future()
-            self._settle(ending, outcome)
+            self._settle(ending, outcome, cancellation)
             outcome.result()
 
-    def _settle(self, ending: Ending, outcome: Future[None]) -> None:
+    def _settle(self, ending: Ending, outcome: Future[None], cancellation: Cancellation) -> None:
         try:
-            self._commit_block(ending.block, ending.write_id)
+            self._commit_block(ending.block, ending.write_id, cancellation)
         except BaseException as error:
             outcome.set_exception(error)
             if _is_outage(error):
@@ -230,13 +235,15 @@ class Statements:
             outcome.set_result(None)
         ending.block = Idle()
 
-    def _commit_block(self, block: Transaction[BufferedWrite], write_id: str) -> None:
+    def _commit_block(
+        self, block: Transaction[BufferedWrite], write_id: str, cancellation: Cancellation
+    ) -> None:
         if isinstance(block, Lost) and self._env.committer.written(write_id) is not None:
             # The coordinator before had committed it, and could not answer any more.
             return
         writes = commit(block)
         if writes:
-            self._writes.commit(writes, write_id, None)
+            self._writes.commit(writes, write_id, None, cancellation)
 
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
         value = statement.value if isinstance(statement, st.SetVariable) else None

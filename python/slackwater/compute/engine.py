@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,12 +65,25 @@ class NamedUpdates:
     advance_to: Timestamp | None = None
 
 
+class Interruption(Protocol):
+    """What may end a statement before its time."""
+
+    def ending(self, action: Callable[[], None]) -> AbstractContextManager[None]:
+        """Calls `action`, in any thread, if the statement is to end while the block runs."""
+
+    def refuse_late(self, doing: str) -> None:
+        """Raises when the statement is to end; `doing` says before what."""
+
+
 class Engine(Protocol):
     """Spark, with temporary views over updates.
 
     Each method raises SlackwaterError: Spark's own condition for what the SQL or a row causes.
     Thread-safe.
     """
+
+    def ended_by(self, interruption: Interruption) -> AbstractContextManager[None]:
+        """While the block runs, what this thread asks of Spark ends when `interruption` says so."""
 
     def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis: ...
 

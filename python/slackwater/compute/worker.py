@@ -39,6 +39,8 @@ class _Shared:
 
     flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
     troubles: dict[GlobalId, Trouble] = field(default_factory=dict)
+    filling: dict[GlobalId, threading.Thread] = field(default_factory=dict)
+    tick_began_ms: dict[GlobalId, int] = field(default_factory=dict)
     awake: bool = False
     stopping: bool = False
     failed: BaseException | None = None
@@ -49,8 +51,15 @@ def _ignore(global_id: GlobalId, since: Timestamp) -> None:
     """Nobody asks what a view cannot be read at but for its shard."""
 
 
+FILLED_AT_ONCE = 2
+"""So many dataflows at most are filled at the same time, which bounds the memory it takes."""
+
+
 class Worker:
     """Keeps the dataflows of one replica up to date, in a thread of its own. Thread-safe.
+
+    The first tick of a dataflow, which reads all of its inputs, runs in a thread beside: meanwhile
+    the others go on. Until it is done, the worker leaves that dataflow alone.
 
     Several workers may maintain the same dataflow: the first append wins, the others go on
     from there.
@@ -72,7 +81,7 @@ class Worker:
         name: str = "replica",
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
-        """`on_progress` is called in the worker's thread with uppers after they were committed.
+        """`on_progress` is called in a worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
         `on_unreadable` is called before a view is complete beyond times that were left out of it,
@@ -89,7 +98,6 @@ class Worker:
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
         self._queries: dict[GlobalId, tuple[Dataflow, TickQueries]] = {}
-        self._tick_began_ms: int | None = None
 
     # Any thread
 
@@ -97,12 +105,15 @@ class Worker:
         self._thread.start()
 
     def stop(self, timeout_ms: int = 10_000) -> None:
-        """Ends after the tick that is being computed."""
+        """Ends after the ticks that are being computed."""
         with self._shared.changed:
             self._shared.stopping = True
             self._shared.changed.notify_all()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout_ms / 1000)
+            threads = [self._thread, *self._shared.filling.values()]
+        deadline = time.monotonic() + timeout_ms / 1000
+        for thread in threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def wake(self) -> None:
         """Something was committed, or an upper moved."""
@@ -162,8 +173,9 @@ class Worker:
             return None if trouble is None else trouble.error
 
     def busy_ms(self) -> int | None:
-        """For how long the current tick has been reading files of parts; None between ticks."""
-        began_ms = self._tick_began_ms
+        """For how long the oldest running tick has been reading files of parts; None: none runs."""
+        with self._shared.changed:
+            began_ms = min(self._shared.tick_began_ms.values(), default=None)
         return None if began_ms is None else self._clock_ms() - began_ms
 
     # With the condition held
@@ -189,7 +201,7 @@ class Worker:
         except UnknownShard:
             return False
 
-    # The worker's thread
+    # The worker's threads
 
     def _run(self) -> None:
         try:
@@ -204,9 +216,12 @@ class Worker:
 
     def _fail(self, error: BaseException) -> None:
         with self._shared.changed:
-            self._shared.failed = error
+            is_first = self._shared.failed is None
+            self._shared.failed = self._shared.failed or error
+            self._shared.stopping = True
             self._shared.changed.notify_all()
-        self._on_fatal(error)
+        if is_first:
+            self._on_fatal(error)
 
     def _wait(self) -> bool:
         """Until there may be something to do; False: it is time to stop."""
@@ -237,6 +252,9 @@ class Worker:
             ticks, moved = self._begin(flows, flows)
             while ticks:
                 tick = ticks.popleft()
+                if tick.first:
+                    self._fill(flows[tick.global_id], tick)
+                    continue
                 moved = self._timed_tick(flows[tick.global_id], tick) or moved
                 with self._shared.changed:
                     if self._shared.stopping:
@@ -268,7 +286,9 @@ class Worker:
         """
         with self._shared.changed:
             troubles = dict(self._shared.troubles)
-        planned = self._plan(some, troubles)
+            filling = frozenset(self._shared.filling)
+        # What is being filled now has a first tick, or may just have had it: its end wakes us.
+        planned = self._plan({g: f for g, f in some.items() if g not in filling}, troubles)
         return deque(planned.ticks), self._advance(flows, planned)
 
     def _plan(
@@ -315,20 +335,52 @@ class Worker:
         self._report(planned.advances)
         return True
 
-    def _timed_tick(self, flow: Dataflow, tick: Tick) -> bool:
-        self._tick_began_ms = self._clock_ms()
-        try:
-            return self._tick(flow, tick)
-        finally:
-            self._tick_began_ms = None
+    def _fill(self, flow: Dataflow, tick: Tick) -> None:
+        """Begins the first tick of a dataflow, if it is not too many at once; an end wakes us."""
+        queries = self._queries_of(flow)
+        with self._shared.changed:
+            if self._shared.stopping or len(self._shared.filling) >= FILLED_AT_ONCE:
+                return
+            thread = threading.Thread(
+                target=self._filling,
+                args=(flow, tick, queries),
+                name=f"slackwater-{self._name}-{flow.global_id}",
+                daemon=True,
+            )
+            self._shared.filling[flow.global_id] = thread
+            thread.start()
 
-    def _tick(self, flow: Dataflow, tick: Tick) -> bool:
+    def _filling(self, flow: Dataflow, tick: Tick, queries: TickQueries) -> None:
+        try:
+            self._timed_tick(flow, tick, queries)
+        except (FatalError, Fenced) as error:
+            self._fail(error)
+        except SlackwaterError as error:
+            self._pause_all({flow.global_id: flow}, error)
+        except Exception as error:
+            _LOG.exception("worker_failed", worker=self._name)
+            self._fail(error)
+        finally:
+            with self._shared.changed:
+                del self._shared.filling[flow.global_id]
+            self.wake()
+
+    def _timed_tick(self, flow: Dataflow, tick: Tick, queries: TickQueries | None = None) -> bool:
+        with self._shared.changed:
+            self._shared.tick_began_ms[flow.global_id] = self._clock_ms()
+        try:
+            return self._tick(flow, tick, queries)
+        finally:
+            with self._shared.changed:
+                del self._shared.tick_began_ms[flow.global_id]
+
+    def _tick(self, flow: Dataflow, tick: Tick, queries: TickQueries | None) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""
         try:
-            queries = self._queries_of(flow)
+            queries = queries or self._queries_of(flow)
             appends = appends_of_tick(flow, tick, self._shards, self._engine, queries)
             with self._shared.changed:
-                if self._shared.flows.get(flow.global_id) is not flow:
+                if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
             begin = flow.as_of if tick.first else tick.lower
             self._leave_unreadable(flow, begin, tick.exact_from)

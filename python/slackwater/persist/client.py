@@ -141,6 +141,13 @@ class PersistClient:
         """
         self._upkeep.set_since(sinces)
 
+    def reserve_shard(self) -> int:
+        """An id for a shard to come, in whose directory files may be before it is made.
+
+        It is never given again. Files of a shard that is never made are found by listing.
+        """
+        return self._definitions.reserve_shard()
+
     # Steps: to be called inside a transaction of this client
 
     def create_shard(
@@ -150,12 +157,25 @@ class PersistClient:
         since: Timestamp,
         upper: Timestamp | None,
         grouped: bool,
+        *,
+        reserved: int | None = None,
     ) -> int:
-        """Makes a shard and returns its id, which was never used before.
+        """Makes a shard and returns its id, which was never used before, or was `reserved`.
 
         `grouped`: its upper is the tables upper, and `upper` is None; else `upper` is needed.
         """
-        return self._definitions.create_shard(conn, desc, since, upper, grouped)
+        return self._definitions.create_shard(conn, desc, since, upper, grouped, reserved)
+
+    def add_first_parts(
+        self,
+        conn: Connection,
+        shard_id: int,
+        news: Sequence[NewPart],
+        lower: Timestamp,
+        upper: Timestamp,
+    ) -> None:
+        """Gives a shard that this transaction has made its first parts, of ``[lower, upper)``."""
+        self._commits.add_first_parts(conn, shard_id, news, lower, upper)
 
     def drop_shard(self, conn: Connection, shard_id: int) -> None:
         """Marks the shard as dropped: it takes no more appends, and is to be finalized.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from slackwater.persist import garbage, statements
@@ -20,7 +20,8 @@ from slackwater.persist.appends import (
     UpperMismatch,
     check_bounds,
 )
-from slackwater.persist.parts import Part
+from slackwater.persist.metastore import environment
+from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState, WriteResult, committed_part, part_to_row
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.persist.tables import writes
@@ -119,6 +120,36 @@ class Commits:
         )
         row = self._transactions.query(lambda conn: conn.execute(statement).one_or_none())
         return None if row is None else WriteResult(*row)
+
+    def add_first_parts(
+        self,
+        conn: Connection,
+        shard_id: int,
+        news: Sequence[NewPart],
+        lower: Timestamp,
+        upper: Timestamp,
+    ) -> None:
+        """See `PersistClient.add_first_parts`."""
+        current = self._transactions.current(conn)
+        first = current.next_part_id
+        added = tuple(
+            committed_part(new, first + number, shard_id, lower, upper)
+            for number, new in enumerate(sorted(news, key=lambda new: new.min_time))
+        )
+        if not added:
+            return
+        current.next_part_id = first + len(added)
+        conn.execute(update(environment).values(next_part_id=current.next_part_id))
+        insert_parts(conn, added)
+
+        def apply() -> None:
+            cache = self._transactions.cache
+            cache.next_part_id = max(cache.next_part_id, first + len(added))
+            self._changed.add(shard_id)
+            for part in added:
+                cache.indexes[shard_id].add(part)
+
+        current.effects.append(apply)
 
     def take_changed(self) -> frozenset[int]:
         """See `PersistClient.take_changed`."""

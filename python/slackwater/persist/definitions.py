@@ -32,14 +32,13 @@ class Definitions:
         since: Timestamp,
         upper: Timestamp | None,
         grouped: bool,
+        reserved: int | None = None,
     ) -> int:
         """See `PersistClient.create_shard`."""
         if grouped != (upper is None):
             raise ValueError("a grouped shard has no upper of its own, any other has one")
         current = self._transactions.current(conn)
-        shard_id = current.next_shard_id
-        current.next_shard_id += 1
-        conn.execute(update(environment).values(next_shard_id=current.next_shard_id))
+        shard_id = self._next_id(conn) if reserved is None else reserved
         conn.execute(
             insert(shards).values(
                 shard_id=shard_id,
@@ -52,11 +51,28 @@ class Definitions:
         state = ShardState(shard_id, desc, since, Timestamp(upper or 0), grouped)
 
         def apply() -> None:
+            self._transactions.cache.states[shard_id] = state
+            self._transactions.cache.indexes[shard_id] = PartIndex()
+
+        current.effects.append(apply)
+        return shard_id
+
+    def reserve_shard(self) -> int:
+        """See `PersistClient.reserve_shard`."""
+        reserved: list[int] = []
+        self._transactions.transact(lambda conn: reserved.append(self._next_id(conn)))
+        return reserved[-1]
+
+    def _next_id(self, conn: Connection) -> int:
+        current = self._transactions.current(conn)
+        shard_id = current.next_shard_id
+        current.next_shard_id += 1
+        conn.execute(update(environment).values(next_shard_id=current.next_shard_id))
+
+        def apply() -> None:
             self._transactions.cache.next_shard_id = max(
                 self._transactions.cache.next_shard_id, shard_id + 1
             )
-            self._transactions.cache.states[shard_id] = state
-            self._transactions.cache.indexes[shard_id] = PartIndex()
 
         current.effects.append(apply)
         return shard_id

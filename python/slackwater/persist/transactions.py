@@ -33,6 +33,7 @@ class OpenTransaction:
     conn: Connection
     token: str
     next_shard_id: int
+    next_part_id: int
     effects: list[Effect] = field(default_factory=list)
 
 
@@ -86,7 +87,9 @@ class Transactions:
         token = uuid.uuid4().hex
 
         def body(conn: Connection) -> list[Effect]:
-            self._open = OpenTransaction(conn, token, self.cache.next_shard_id)
+            self._open = OpenTransaction(
+                conn, token, self.cache.next_shard_id, self.cache.next_part_id
+            )
             for step in steps:
                 step(conn)
             return self._open.effects
@@ -115,10 +118,13 @@ class Transactions:
         next_part: int | None = None,
     ) -> None:
         """The one statement that proves the epoch, marks the commit and moves the tables upper."""
+        current = self.current(conn)
+        if next_part is not None:
+            current.next_part_id = next_part
         values: dict[str, Any] = {
             "leading": self._epoch,
-            "token": self.current(conn).token,
-            "next_part": self.cache.next_part_id if next_part is None else next_part,
+            "token": current.token,
+            "next_part": current.next_part_id,
         }
         statement = statements.FENCED_UPDATE
         if tables is not None:

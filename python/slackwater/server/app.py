@@ -1,24 +1,26 @@
 """The HTTP application: the shim's protocol over the coordinator's calls.
 
 Answers are JSON or an Arrow IPC stream. Every call needs the environment's token. Handlers are
-plain functions and run in a pool of threads, because a read may wait for a frontier.
+plain functions and run in threads, because a read may wait for a frontier; `admission` says which
+calls share them, so that statements that wait keep nobody from looking, releasing and cancelling.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import anyio.to_thread
 import structlog
 from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,21 +28,19 @@ from starlette.routing import Route
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.server.admission import Admission, Lane, Limits, lane_of
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-THREADS = 400
-QUICK_THREADS = 100
-WAITING_REQUESTS = 2_000
-REQUEST_LIMIT_BYTES = 64 * 1024 * 1024
 STOP_AFTER_S = 0.2
+CANCEL_AGAIN_S = 0.2
+PARSED_AT_ONCE_BYTES = 64 * 1024
+"""The loop itself parses requests up to this size."""
+
+UNTIL_DONE = frozenset({"/v1/write"})
+"""Calls that end with their outcome, also when the connection breaks: they are sent again then."""
+
 OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/renew", "/v1/session/close", "/v1/cancel"})
 """Calls that belong to no statement, and say nothing about the session's transaction."""
-QUICK = OUTSIDE_BLOCKS | {
-    "/v1/catalog/namespaces",
-    "/v1/catalog/list",
-    "/v1/catalog/load",
-}
-"""Calls that wait for no statement. Statements wait for them, so they have threads of their own."""
 
 _log = structlog.get_logger("server")
 
@@ -52,12 +52,14 @@ def application(
     token: str,
     stop: Callable[[str], None],
     confirm: Callable[[], None],
+    limits: Limits | None = None,
 ) -> Starlette:
     """The ASGI application. `stop(reason)` ends the process after a broken invariant.
 
     `confirm` returns while nobody else can lead; what it raises is the answer to a statement.
     """
     expected = f"Bearer {token}"
+    limits = limits or Limits()
 
     def end(reason: str) -> None:
         """Stops the process once the answer to this call is out."""
@@ -86,7 +88,7 @@ def application(
         try:
             if path not in OUTSIDE_BLOCKS:
                 confirm()
-            return _response(call(body))
+            return _response(call(body), limits.answer_bytes)
         except Fenced as error:
             end(str(error))
             return _error(user_error("SLACKWATER_FENCED", location=coordinator.location))
@@ -106,61 +108,84 @@ def application(
                 )
             )
 
+    admission = Admission(limits)
+    lanes = {
+        Lane.CONTROL: CapacityLimiter(limits.control_threads),
+        Lane.QUICK: CapacityLimiter(limits.quick_threads),
+        Lane.INSIDE: CapacityLimiter(limits.statements),
+        Lane.STATEMENT: CapacityLimiter(limits.statements),
+    }
+    calls = coordinator.calls()
+
     def authorized(request: Request) -> bool:
         given = request.headers.get("authorization", "")
         return hmac.compare_digest(given.encode(), expected.encode())
+
+    async def in_lane(lane: Lane, action: Callable[..., Any], *arguments: Any) -> Any:
+        return await run_sync(action, *arguments, limiter=lanes[lane])
+
+    async def unless_gone(request: Request, body: Mapping[str, Any], work: Awaitable[Any]) -> Any:
+        """What `work` gives. When the client goes meanwhile, its call is cancelled."""
+        running = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(_disconnected(request))
+        await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
+        while not running.done():
+            # It may not have begun yet, and is not known by its name then.
+            await in_lane(Lane.CONTROL, attempt, "/v1/cancel", calls["/v1/cancel"], body)
+            await asyncio.wait({running}, timeout=CANCEL_AGAIN_S)
+        gone.cancel()
+        return running.result()
+
+    async def served(request: Request, path: str, call: Call, body: dict[str, Any]) -> Response:
+        lane = lane_of(path, body)
+        try:
+            admission.enter(lane)
+        except SlackwaterError as error:
+            return _error(error)
+        try:
+            work = in_lane(lane, timed, path, call, body)
+            if path in UNTIL_DONE or lane in (Lane.CONTROL, Lane.QUICK) or "session" not in body:
+                response: Response = await work
+            else:
+                body["call"] = uuid.uuid4().hex
+                named = {"session": body["session"], "call": body["call"]}
+                response = await unless_gone(request, named, work)
+            return response
+        finally:
+            admission.leave(lane)
 
     def route(path: str, call: Call) -> Route:
         async def endpoint(request: Request) -> Response:
             if not authorized(request):
                 return Response(status_code=401)
             try:
-                raw = await _whole(request)
-                body = json.loads(raw) if raw else {}
-                return await pooled(path, timed, path, call, body)
+                raw = await _body(request, limits.request_bytes)
             except SlackwaterError as error:
                 return _error(error)
+            if len(raw) > PARSED_AT_ONCE_BYTES:
+                body = await in_lane(Lane.CONTROL, json.loads, raw)
+            else:
+                body = json.loads(raw) if raw else {}
+            return await served(request, path, call, body)
 
         return Route(path, endpoint, methods=["POST"])
 
     async def status(request: Request) -> Response:
-        """Answered without the pool, whose threads may all be waiting: it tells that this lives."""
+        """Answered by the loop itself: whoever looks whether the leader lives waits for nobody."""
         if not authorized(request):
             return Response(status_code=401)
-        return _response(coordinator.status())
-
-    limiters: dict[bool, CapacityLimiter] = {}
-    inside = {True: 0, False: 0}
-
-    async def pooled(path: str, work: Callable[..., Response], *arguments: Any) -> Response:
-        """Runs `work` in a thread, once one is free. Raises SLACKWATER_TOO_MANY_REQUESTS."""
-        quick = path in QUICK
-        threads = QUICK_THREADS if quick else THREADS
-        if inside[quick] >= threads + WAITING_REQUESTS:
-            raise user_error(
-                "SLACKWATER_TOO_MANY_REQUESTS",
-                what="The coordinator",
-                limit=f"{threads + WAITING_REQUESTS} statements",
-            )
-        if quick not in limiters:
-            limiters[quick] = CapacityLimiter(threads)
-        inside[quick] += 1
-        try:
-            return await anyio.to_thread.run_sync(work, *arguments, limiter=limiters[quick])
-        finally:
-            inside[quick] -= 1
+        return _response(coordinator.status(), limits.answer_bytes)
 
     async def attend(request: Request) -> Response:
         """Stays open as long as an application that has joined lives."""
         if not authorized(request):
             return Response(status_code=401)
         application_id = str(json.loads(await request.body())["application"])
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        await run_in_threadpool(coordinator.application_gone, application_id)
+        await _disconnected(request)
+        await in_lane(Lane.QUICK, coordinator.application_gone, application_id)
         return Response(status_code=204)
 
-    routes = [route(path, call) for path, call in coordinator.calls().items()]
+    routes = [route(path, call) for path, call in calls.items()]
     routes += [
         Route("/v1/attend", attend, methods=["POST"]),
         Route("/v1/status", status, methods=["POST"]),
@@ -168,39 +193,63 @@ def application(
     return Starlette(routes=routes)
 
 
-async def _whole(request: Request) -> bytes:
-    """The body. Raises SLACKWATER_TOO_LARGE before it has taken more than the limit."""
-    pieces: list[bytes] = []
-    taken = 0
-    async for piece in request.stream():
-        taken += len(piece)
-        if taken <= REQUEST_LIMIT_BYTES:
-            pieces.append(piece)
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(request: Request, limit_bytes: int) -> bytes:
+    """The request's body. Raises SLACKWATER_TOO_LARGE.
+
+    What is too much is read all the same and not kept, so that the client gets to the answer.
+    """
+    size = 0
+    chunks: list[bytes] = []
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limit_bytes:
+            chunks.append(chunk)
         else:
-            # It is read to its end all the same: who is sending does not listen before.
-            pieces.clear()
-    if taken > REQUEST_LIMIT_BYTES:
+            chunks.clear()
+    if size > limit_bytes:
         raise user_error(
             "SLACKWATER_TOO_LARGE",
             what="The request",
-            limit=str(REQUEST_LIMIT_BYTES),
+            limit=str(limit_bytes),
             advice="Write fewer rows or a shorter text in one statement.",
         )
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
-def _response(result: Any) -> Response:
+def _response(result: Any, limit_bytes: int) -> Response:
+    """The answer. Raises SLACKWATER_TOO_LARGE."""
     if result is None:
         return Response(status_code=404)
     if isinstance(result, tuple):
         payload, notices = result
+        _refuse_large(payload, limit_bytes)
         headers = {"X-Slackwater-Notices": quote(json.dumps(notices))} if notices else {}
         return Response(payload, media_type=ARROW_STREAM, headers=headers)
-    return Response(json.dumps(result), media_type="application/json")
+    text = json.dumps(result)
+    _refuse_large(text, limit_bytes)
+    return Response(text, media_type="application/json")
+
+
+def _refuse_large(payload: bytes | str, limit_bytes: int) -> None:
+    if len(payload) > limit_bytes:
+        raise user_error(
+            "SLACKWATER_TOO_LARGE",
+            what="The answer",
+            limit=str(limit_bytes),
+            advice="Ask for fewer rows at a time.",
+        )
+
+
+STATUSES = {"SLACKWATER_TOO_LARGE": 413, "SLACKWATER_TOO_MANY_REQUESTS": 503}
 
 
 def _error(error: SlackwaterError) -> Response:
-    status = 500 if error.sqlstate.startswith("XX") else 400
+    status = 500 if error.sqlstate.startswith("XX") else STATUSES.get(error.condition, 400)
     return Response(
         json.dumps({"error": error.to_json()}), status_code=status, media_type="application/json"
     )

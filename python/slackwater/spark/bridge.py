@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from slackwater.compute.engine import Analysis, NamedUpdates, WrittenFile
+from slackwater.compute.engine import Analysis, Interruption, NamedUpdates, WrittenFile
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
@@ -42,6 +43,7 @@ class SparkBridge:
         # Part ids are unique in one environment only, and a driver may serve several.
         self._origin = uuid.uuid4().hex
         self._sent: set[tuple[int, str]] = set()
+        self._statement = threading.local()
 
     def _bridge(self) -> Any:
         with self._lock:
@@ -62,14 +64,39 @@ class SparkBridge:
             result[index] = name
         return result
 
+    @contextmanager
+    def ended_by(self, interruption: Interruption) -> Iterator[None]:
+        before = getattr(self._statement, "interruption", None)
+        self._statement.interruption = interruption
+        try:
+            yield
+        finally:
+            self._statement.interruption = before
+
+    def _run(self, method: Any, *arguments: Any) -> Any:
+        """A call that may take long. Its statement's end is the end of its job group."""
+        interruption = getattr(self._statement, "interruption", None)
+        group = f"slackwater-{uuid.uuid4().hex}"
+        if interruption is None:
+            return _call(method, *arguments, group)
+        interruption.refuse_late("Spark was asked")
+        try:
+            with interruption.ending(lambda: self.cancel(group)):
+                return _call(method, *arguments, group)
+        except SlackwaterError:
+            # How Spark says that it was interrupted depends on where it was.
+            self._refuse_late()
+            raise
+
     def warm(self) -> None:
         """Attaches to the driver."""
         self._bridge()
 
     def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis:
         bridge = self._bridge()
-        answer = json.loads(_call(bridge.analyze, text, catalog, self._names(namespace)))
+        answer = json.loads(self._run(bridge.analyze, text, catalog, self._names(namespace)))
         if "error" in answer:
+            self._refuse_late()
             raise error_from_json(answer["error"])
         return Analysis(
             desc=RelationDesc.from_json(_as_text(answer["schema"])),
@@ -95,7 +122,7 @@ class SparkBridge:
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
     ) -> pa.Table:
         bridge = self._bridge()
-        payload = _call(
+        payload = self._run(
             bridge.collect, sql, catalog or CATALOG, self._names(namespace or (DEFAULT_SCHEMA,))
         )
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
@@ -155,7 +182,7 @@ class SparkBridge:
     ) -> list[WrittenFile]:
         bridge = self._bridge()
         answer = json.loads(
-            _call(
+            self._run(
                 bridge.write,
                 sql,
                 catalog or CATALOG,
@@ -166,7 +193,17 @@ class SparkBridge:
         return [WrittenFile(**entry) for entry in answer]
 
     def cancel(self, group: str) -> None:
-        _call(self._bridge().cancel, group)
+        """Ends the call of that group, if there is one, or there comes to be."""
+        try:
+            _call(self._bridge().cancel, group)
+        except SlackwaterError as error:
+            # A driver that is gone runs nothing.
+            _log.warning("cannot cancel", error=str(error))
+
+    def _refuse_late(self) -> None:
+        interruption = getattr(self._statement, "interruption", None)
+        if interruption is not None:
+            interruption.refuse_late("Spark had answered")
 
 
 def _as_text(schema: Any) -> str:

@@ -276,17 +276,30 @@ class IngestionRunner:
         with self._changed:
             return {w.source_id: w.reached.statistics for w in self._workers.values()}
 
+    def signal(self) -> None:
+        """Lets those who wait look whether they still want to."""
+        with self._changed:
+            self._changed.notify_all()
+
     def wait_for(
-        self, source_id: GlobalId, condition: Callable[[SourceStatus], bool], timeout_s: float
+        self,
+        source_id: GlobalId,
+        condition: Callable[[SourceStatus], bool],
+        timeout_s: float,
+        given_up: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Waits until the status of a source meets `condition`; False after `timeout_s`."""
+        """Waits until the status of a source meets `condition`; False after `timeout_s`.
+
+        False also once `given_up`; who makes that true calls `signal`.
+        """
 
         def met() -> bool:
             worker = self._workers.get(source_id)
             return worker is not None and worker.last is not None and condition(worker.last.status)
 
         with self._changed:
-            return self._changed.wait_for(met, timeout_s)
+            self._changed.wait_for(lambda: met() or given_up(), timeout_s)
+            return met()
 
     def _note(self, worker: _Worker, status: SourceStatus) -> None:
         if worker.last is None or worker.last.status != status:

@@ -66,12 +66,27 @@ class Implications:
         self._replica.work()
 
     def retry(self) -> None:
-        """Tries again what could not start: Spark may not have been there, say."""
+        """Tries again what could not start: Spark may not have been there, say.
+
+        To be called without the ddl lock: planning may take long.
+        """
         for global_id in tuple(self._waiting):
             item = self._env.state.items.get(global_id)
-            self._waiting.pop(global_id)
-            if item is not None:
-                self._try(item)
+            if item is not None and not self._is_planned(item):
+                continue
+            with self._env.ddl:
+                if item is self._env.state.items.get(global_id):
+                    self._waiting.pop(global_id)
+                    if item is not None:
+                        self._try(item)
+
+    def _is_planned(self, item: CatalogItem) -> bool:
+        try:
+            self._views.plan_ahead(item)
+        except SlackwaterError as error:
+            self._waiting[item.id] = str(error)
+            return False
+        return True
 
     def _try(self, item: CatalogItem) -> None:
         try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sqlalchemy import Connection
 from sqlglot.errors import ParseError
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
 from slackwater.compute.dataflow import Dataflow, Input
@@ -32,13 +32,24 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A maintained view before its shards exist."""
+    """A maintained view before its shards exist. `read` is all that its query was resolved to."""
 
     item: CatalogItem
     plan: ViewPlan
     as_of: Timestamp
     notices: tuple[str, ...]
     hold: ReadHold
+    read: Mapping[GlobalId, CatalogItem | None]
+
+    def describes(self, state: CatalogState) -> bool:
+        """Whether the query means the same in `state`: a name means an object until that changes.
+
+        An object is not altered in place, so the same one is the same description.
+        """
+        return all(
+            item is not None and state.items.get(global_id) is item
+            for global_id, item in self.read.items()
+        )
 
 
 class Views:
@@ -63,6 +74,7 @@ class Views:
         """
         full = f"slackwater.{schema}.{name}"
         text = statement.query.text
+        state = self._env.state
         analysis = self._env.engine.analyze(text, context.catalog, context.namespace)
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, text, analysis)
@@ -108,10 +120,35 @@ class Views:
             Holder(HoldKind.DEFINITION, item_id),
         )
         as_of = self._env.oracle.read_ts()
-        return Draft(replace(item, details=details), plan, as_of, notices, hold)
+        return Draft(
+            replace(item, details=details),
+            plan,
+            as_of,
+            notices,
+            hold,
+            self._read(state, item, plan),
+        )
+
+    @staticmethod
+    def _read(
+        state: CatalogState, item: CatalogItem, plan: ViewPlan
+    ) -> dict[GlobalId, CatalogItem | None]:
+        """What the query names, and what is below, as it is in `state`.
+
+        `state` is from before the analysis: what has changed while Spark looked is seen as well.
+        """
+        ids = {*item.depends_on, *plan.collections}
+        pending = list(ids)
+        while pending:
+            known = state.items.get(pending.pop())
+            below = () if known is None else known.depends_on
+            pending.extend(each for each in below if each not in ids)
+            ids.update(below)
+        return {each: state.items.get(each) for each in ids}
 
     def release(self, draft: Draft) -> None:
         """The view exists and holds its inputs itself, or does not come to be."""
+        self._planned.pop(draft.item.id, None)
         self._env.storage.release(draft.hold)
 
     def with_shards(self, conn: Connection, draft: Draft) -> CatalogItem:
@@ -127,6 +164,10 @@ class Views:
         ]
         details = {**draft.item.details, "states": states, "as_of": int(draft.as_of)}
         return replace(draft.item, shard_id=shard_id, details=details)
+
+    def plan_ahead(self, item: CatalogItem) -> None:
+        """Plans the view, so that `dataflow` need not: it may be asked with the catalog locked."""
+        self._planned[item.id] = self.plan(item)
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
         """The dataflow that maintains the view."""

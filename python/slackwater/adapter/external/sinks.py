@@ -82,7 +82,7 @@ class SinkRunner:
             running = self._running.pop(global_id, None)
         if running is None:
             return
-        running.stop.flag.set()
+        running.stop.cancel()
         self._env.watch.signal()
         if running.thread is not None:
             running.thread.join()
@@ -110,17 +110,17 @@ class SinkRunner:
         )
 
     def _run(self, running: RunningSink) -> None:
-        while not running.stop.flag.is_set():
+        while not running.stop.is_cancelled:
             try:
                 self._follow(running)
             except SlackwaterError as error:
-                if running.stop.flag.is_set():
+                if running.stop.is_cancelled:
                     return
                 if running.error != str(error):
                     _log.warning("sink failed", sink=running.item.id, error=str(error))
                     running.changed_ms = self._env.now()
                 running.error = str(error)
-                running.stop.flag.wait(RETRY_S)
+                running.stop.pause(RETRY_S)
             except (FatalError, Fenced) as error:
                 self._on_fatal(str(error))
                 return
@@ -142,7 +142,7 @@ class SinkRunner:
         reached = running.sink.frontier
         # The export holds its input, also while it fails, one step behind what it has reported.
         feed = CollectionFeed(self._env, source, None)
-        while not running.stop.flag.is_set():
+        while not running.stop.is_cancelled:
             reached = self._step(running.sink, feed, as_of, reached, running.stop)
             if self._is_awaited(item, running.sink):
                 running.sink.flush()

@@ -16,8 +16,8 @@ from slackwater.adapter.catalog.upgrade import frontier_of_state
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.drafts import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.sessions import Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.contents import present_rows
-from slackwater.planner.parser import variables
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -61,12 +61,23 @@ class Sources:
         if source_id is not None:
             self._env.ingestion.remove(source_id)
 
-    def wait_for_snapshot(self, session: Session, item: CatalogItem) -> None:
-        """Returns when what the source found first can be read, so that no read misses it."""
-        timeout_ms = variables.milliseconds(session.variable("statement_timeout")) or DAY_MS
-        if not self._env.ingestion.wait_for(
-            item.id, lambda status: status.status != "starting", timeout_ms / 1000
-        ):
+    def wait_for_snapshot(
+        self, session: Session, item: CatalogItem, cancellation: Cancellation
+    ) -> None:
+        """Returns when what the source found first can be read, so that no read misses it.
+
+        A source exists from its definition on: at the deadline, or when the statement is
+        cancelled, a notice says that it still reads.
+        """
+        ingestion = self._env.ingestion
+        with cancellation.waking(ingestion.signal):
+            begun = ingestion.wait_for(
+                item.id,
+                lambda status: status.status != "starting",
+                min(cancellation.left_s(), DAY_MS / 1000),
+                lambda: cancellation.is_cancelled,
+            )
+        if not begun:
             session.notify(f"{item.full_name} is still reading what it found first.")
 
     def forget(self, conn: Connection, source_id: GlobalId) -> None:

@@ -44,8 +44,10 @@ class Cursor(Protocol):
     ) -> Result:
         """Up to `count` rows (None: all that are ready), waiting for the first one.
 
-        Waits at most `timeout_ms`; None: until there is one, or the cursor is at its end. Raises
-        SLACKWATER_RESULT_SIZE when there is more to keep than the session allows.
+        Waits at most `timeout_ms`, and answers without rows then. None: until there is one, or the
+        cursor is at its end, up to the statement's deadline: SLACKWATER_STATEMENT_TIMEOUT.
+        Raises SLACKWATER_CANCELED, and SLACKWATER_RESULT_SIZE when there is more to keep than the
+        session allows.
         """
         ...
 

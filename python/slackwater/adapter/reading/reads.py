@@ -42,7 +42,6 @@ from slackwater.adapter.transactions import (
     record_read,
 )
 from slackwater.compute.relations import relation_json
-from slackwater.planner.parser import variables
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -121,7 +120,7 @@ class Reads:
         token = uuid.uuid4().hex
         own = [_when(relation.get("as_of")) for relation in relations]
         common = _when(as_of)
-        opened = self._open_hold(token, session, items, write_target)
+        opened = self._open_hold(token, session, items, write_target, cancellation)
         try:
             self._env.persist.confirm_leadership()
             self._hold(opened, items, own)
@@ -134,12 +133,14 @@ class Reads:
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
             ]
-            self._wait(session, items, inputs, times, cancellation)
+            self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             answers = [
                 self._relation(item, time, relation.get("not_null") or ())
                 for item, time, relation in zip(items, times, relations, strict=True)
             ]
+            # Nobody would release what nobody is told of.
+            cancellation.check()
         except BaseException:
             self.release(token)
             raise
@@ -156,10 +157,10 @@ class Reads:
             opened.heard_s = clocks.monotonic()
         return {**answer, "lease_ms": self._lease_ms}
 
-    def lock_for_write(self, session: Session, table: GlobalId) -> str:
+    def lock_for_write(self, session: Session, table: GlobalId, cancellation: Cancellation) -> str:
         """A hold that reads nothing and keeps other writes away from `table`."""
         token = uuid.uuid4().hex
-        self._open_hold(token, session, (), table)
+        self._open_hold(token, session, (), table, cancellation)
         return token
 
     def release(self, token: str) -> None:
@@ -209,6 +210,16 @@ class Reads:
             self._end(token, opened)
         return tuple(opened.session.session_id for opened in silent.values())
 
+    def refuse_dropped(self, token: str) -> None:
+        """Raises SLACKWATER_DEPENDENCY_DROPPED if something that is read under the hold is gone."""
+        with self._lock:
+            opened = self._open.get(token)
+        if opened is None:
+            return
+        shared = () if opened.shared is None else opened.shared.ids
+        for global_id in (*shared, *opened.own):
+            self._env.item(global_id)
+
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
         with session.lock:
@@ -257,16 +268,13 @@ class Reads:
             for item in items
         )
 
-    def wait_complete(
-        self, session: Session, item: CatalogItem, time: Timestamp, cancellation: Cancellation
-    ) -> None:
+    def wait_complete(self, item: CatalogItem, time: Timestamp, cancellation: Cancellation) -> None:
         """Returns once the item's contents at `time` are final.
 
         Raises the item's data error when that is why it does not get there,
-        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`, and
-        SLACKWATER_WAIT_TIMEOUT after the session's statement_timeout.
+        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`,
+        SLACKWATER_WAIT_TIMEOUT at the statement's deadline, and SLACKWATER_CANCELED.
         """
-        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
 
         def reached() -> bool:
             if item.id not in self._env.state.items:
@@ -277,12 +285,12 @@ class Reads:
             self._env.worker.raise_if_stalled(item.id, time)
             return False
 
-        if not self._env.watch.wait_until(reached, timeout_s or 10.0**9, cancellation):
+        if not self._env.watch.wait_until(reached, cancellation.left_s(), cancellation):
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=item.full_name,
                 timestamp=str(time),
-                seconds=f"{timeout_s:g}",
+                seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(self._env.upper(item).last_complete()),
             )
 
@@ -317,10 +325,11 @@ class Reads:
         session: Session,
         items: Sequence[CatalogItem],
         write_target: GlobalId | None,
+        cancellation: Cancellation,
     ) -> OpenHold:
         if write_target is not None:
             ids = self._env.leaves([item.id for item in items] + [write_target])
-            self._env.committer.lock(ids, token)
+            self._env.committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, write_target is not None)
         with self._lock:
             self._open[token] = opened
@@ -442,7 +451,6 @@ class Reads:
 
     def _wait(
         self,
-        session: Session,
         items: Sequence[CatalogItem],
         inputs: Sequence[InputFrontiers],
         times: Sequence[Timestamp | None],
@@ -451,7 +459,7 @@ class Reads:
         """Waits for those that were not complete when the time was chosen."""
         for item, chosen_from, time in zip(items, inputs, times, strict=True):
             if time is not None and chosen_from.upper.allows(time):
-                self.wait_complete(session, item, time, cancellation)
+                self.wait_complete(item, time, cancellation)
 
     def _relation(
         self, item: CatalogItem, time: Timestamp | None, not_null: Collection[str]

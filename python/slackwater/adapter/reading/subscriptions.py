@@ -41,8 +41,6 @@ from slackwater.storage.subscribe import (
     output_desc,
 )
 
-FETCH_WAIT_S = 60.0
-
 
 @dataclass(slots=True)
 class Subscription:
@@ -122,7 +120,12 @@ class Subscription:
     def fetch(
         self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
     ) -> Result:
-        self.wait(10.0**9 if timeout_ms is None else timeout_ms / 1000, cancellation)
+        wait_s = cancellation.left_s()
+        if timeout_ms is not None:
+            wait_s = timeout_ms / 1000
+            cancellation.extend(timeout_ms)
+        if not self.wait(wait_s, cancellation) and timeout_ms is None:
+            cancellation.refuse_late("there were rows; WITH (timeout = '...') answers without any")
         schema = self.desc.arrow_schema()
         table = pa.concat_tables([schema.empty_table(), *self.ready])
         taken = table if count is None else table.slice(0, count)
@@ -190,7 +193,8 @@ class Subscriptions:
         try:
             tables = [subscription.desc.arrow_schema().empty_table()]
             while not subscription.ended:
-                subscription.wait(FETCH_WAIT_S, cancellation)
+                if not subscription.wait(cancellation.left_s(), cancellation):
+                    cancellation.refuse_late("everything up to its UP TO was complete")
                 tables.extend(subscription.ready)
                 subscription.ready = []
                 check_size(sum(table.nbytes for table in tables), session.result_limit_bytes)

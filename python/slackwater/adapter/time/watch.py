@@ -1,28 +1,113 @@
-"""Waiting for frontiers: one condition that every writer signals after its commit is applied.
+"""How statements wait, and how their waiting ends.
 
-Threads that wait hold no other lock (lock order: docs/internals/coordinator.md).
+`FrontierWatch` is one condition that every writer signals after its commit is applied. Threads that
+wait hold no other lock (lock order: docs/internals/coordinator.md).
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from slackwater.repr.errors import user_error
 
+LONGEST_S = 10.0**9
+"""How long who has no deadline waits: for ever, in a form that locks take."""
 
-@dataclass(slots=True)
+
 class Cancellation:
-    """The flag of one running statement. Set by another thread; seen at each wait."""
+    """The end of one statement before its time: because somebody wished so, or at its deadline.
 
-    flag: threading.Event = field(default_factory=threading.Event)
+    Every wait of the statement observes the same one. Thread-safe. `timeout_ms` counts from now;
+    0 means no deadline.
+    """
+
+    def __init__(self, timeout_ms: int = 0) -> None:
+        self.timeout_ms = timeout_ms
+        self._until = time.monotonic() + timeout_ms / 1000 if timeout_ms else None
+        self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._actions: dict[int, Callable[[], None]] = {}
+
+    def cancel(self) -> None:
+        """Ends the statement's waits. Cancelling twice is cancelling once."""
+        with self._lock:
+            self._cancelled.set()
+            actions = list(self._actions.values())
+            self._actions.clear()
+        for action in actions:
+            action()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def extend(self, wait_ms: int) -> None:
+        """Counts the deadline from after `wait_ms`, which the statement itself says it waits."""
+        if self._until is not None:
+            self._until = time.monotonic() + (wait_ms + self.timeout_ms) / 1000
+
+    def left_s(self) -> float:
+        """Seconds until the deadline; none are left after it."""
+        return LONGEST_S if self._until is None else max(0.0, self._until - time.monotonic())
+
+    def left_ms(self) -> int:
+        return int(self.left_s() * 1000)
+
+    def pause(self, seconds: float) -> None:
+        """Returns after so long, or when the statement is cancelled."""
+        self._cancelled.wait(seconds)
 
     def check(self) -> None:
-        """Raises SLACKWATER_CANCELED once the flag is set."""
-        if self.flag.is_set():
+        """Raises SLACKWATER_CANCELED once it is cancelled."""
+        if self.is_cancelled:
             raise user_error("SLACKWATER_CANCELED")
+
+    def refuse_late(self, doing: str) -> None:
+        """As `check`; after the deadline SLACKWATER_STATEMENT_TIMEOUT, which names `doing`."""
+        self.check()
+        if self.left_s() <= 0:
+            raise user_error(
+                "SLACKWATER_STATEMENT_TIMEOUT", seconds=f"{self.timeout_ms / 1000:g}", doing=doing
+            )
+
+    @contextmanager
+    def waking(self, action: Callable[[], None]) -> Iterator[None]:
+        """Calls `action` in the canceller's thread, if it comes to that while the block runs.
+
+        At once if it has come to that already. It may still run when the block has ended.
+        """
+        number = next(self._numbers)
+        with self._lock:
+            late = self.is_cancelled
+            if not late:
+                self._actions[number] = action
+        if late:
+            action()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._actions.pop(number, None)
+
+    @contextmanager
+    def ending(self, action: Callable[[], None]) -> Iterator[None]:
+        """As `waking`, and at the deadline as well: for what cannot be told how long to take."""
+        with self.waking(action):
+            if self._until is None:
+                yield
+                return
+            timer = threading.Timer(self.left_s(), action)
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
 
 
 class FrontierWatch:
@@ -45,7 +130,7 @@ class FrontierWatch:
         passed on. Raises SLACKWATER_CANCELED.
         """
         deadline = time.monotonic() + timeout_s
-        with self._moved:
+        with cancellation.waking(self.signal), self._moved:
             while not reached():
                 cancellation.check()
                 left = deadline - time.monotonic()

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.table_log import LogFencedError, LogMovedError, Step, TableLog
 from slackwater.adapter.writing.write_queue import WriteQueue
 from slackwater.persist.parts import NewPart
@@ -34,6 +35,9 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 PartsAt = Callable[[Timestamp], tuple[NewPart, ...]]
 """Makes the parts of a write when its time is known, e.g. uniform parts over registered files."""
 
+StepAt = Callable[[Timestamp], Step]
+"""Makes a step of a write's transaction; what it prepares is prepared outside of that."""
+
 Rows: TypeAlias = "pa.Table | PartsAt"
 """What a write adds to one shard: a table whose last column is ``__diff``, or parts to come."""
 
@@ -44,7 +48,8 @@ class Write:
 
     `write_id` makes it idempotent: submitted twice, it has one effect. `owner` is the holder of
     the write lock under which it runs. `steps` run inside its transaction; one that raises makes
-    this write fail, and this one only. `inserted` and `deleted` are what the client is told.
+    this write fail, and this one only. `step_at` makes one more step when the time is known.
+    `inserted` and `deleted` are what the client is told.
     """
 
     write_id: str
@@ -53,6 +58,7 @@ class Write:
     deleted: int = 0
     steps: tuple[Step, ...] = ()
     owner: str | None = None
+    step_at: StepAt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +222,11 @@ class GroupCommitter:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def submit(self, write: Write) -> Future[WriteResult]:
+    def submit(self, write: Write, wait_ms: int | None = None) -> Future[WriteResult]:
         """Queues `write`. The future is done when the write is durable and readable, or failed.
 
-        It fails with SLACKWATER_LOCK_TIMEOUT, SLACKWATER_FENCED, SLACKWATER_METASTORE_UNAVAILABLE,
+        It waits at most `wait_ms` for locks of others; how long the commit takes has no limit. It
+        fails with SLACKWATER_LOCK_TIMEOUT, SLACKWATER_FENCED, SLACKWATER_METASTORE_UNAVAILABLE,
         SLACKWATER_TOO_MANY_REQUESTS or whatever a step of the write raised. It cannot be cancelled;
         see `withdraw`.
         """
@@ -238,8 +245,9 @@ class GroupCommitter:
             if (full := self._full(entry.size_bytes)) is not None:
                 future.set_exception(full)
                 return future
+            wait = self._settings.wait_ms if wait_ms is None else wait_ms
             token = shared.queue.offer_write(
-                frozenset(write.appends), write.owner, _monotonic_ms() + self._settings.wait_ms
+                frozenset(write.appends), write.owner, _monotonic_ms() + wait
             )
             shared.writes[token] = entry
             shared.waiting_bytes += entry.size_bytes
@@ -272,26 +280,45 @@ class GroupCommitter:
             self._oracle.apply_write(earlier.timestamp)
         return earlier
 
-    def lock(self, shard_ids: frozenset[int], owner: str, wait_ms: int | None = None) -> None:
+    def lock(
+        self,
+        shard_ids: frozenset[int],
+        owner: str,
+        wait_ms: int | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> None:
         """Waits until no other owner's write to `shard_ids` can commit before `release(owner)`.
 
         All of them at once, first come, first served. When this returns, every earlier write to
         them is readable. The owner's own writes must stay within `shard_ids` and pass. Raises
-        SLACKWATER_LOCK_TIMEOUT after `wait_ms`, SLACKWATER_FENCED, SLACKWATER_TOO_MANY_REQUESTS,
-        and FatalError if the owner has a lock already.
+        SLACKWATER_LOCK_TIMEOUT after `wait_ms` or at the deadline of `cancellation`,
+        SLACKWATER_CANCELED, SLACKWATER_FENCED, SLACKWATER_TOO_MANY_REQUESTS, and FatalError if the
+        owner has a lock already.
         """
         granted: Future[None] = Future()
-        wait = self._settings.wait_ms if wait_ms is None else wait_ms
+        ends = cancellation or Cancellation(wait_ms or self._settings.wait_ms)
+        ends.check()
         with self._changed:
             if (ended := self._ended()) is not None:
                 raise ended
             if (full := self._full(0)) is not None:
                 raise full
-            token = self._shared.queue.offer_lock(shard_ids, owner, _monotonic_ms() + wait)
+            token = self._shared.queue.offer_lock(
+                shard_ids, owner, _monotonic_ms() + ends.left_ms()
+            )
             self._shared.locks[token] = granted
             self._grant()
             self._changed.notify_all()
-        granted.result()
+        with ends.waking(lambda: self._give_up(token)):
+            granted.result()
+
+    def _give_up(self, token: int) -> None:
+        """Ends the wait for a lock, unless it was granted: then its owner releases it."""
+        with self._changed:
+            if self._shared.queue.withdraw(token):
+                self._shared.locks.pop(token).set_exception(user_error("SLACKWATER_CANCELED"))
+                self._grant()
+                self._changed.notify_all()
 
     def release(self, owner: str) -> None:
         """Ends the lock of `owner`, or its wait for one. Without either, does nothing."""
@@ -409,7 +436,7 @@ class GroupCommitter:
             time_of_write = self._oracle.write_ts()
             timestamp, upper = time_of_write.timestamp, time_of_write.advance_to
             parts = merged_parts(writes, timestamp, self._log.new_parts)
-            steps = tuple(step for write in writes for step in write.steps)
+            steps = tuple(step for write in writes for step in _steps(write, timestamp))
             results = {w.write_id: _result(w, timestamp) for w in writes}
             try:
                 self._log.append(lower, upper, parts, steps, results)
@@ -486,6 +513,10 @@ class GroupCommitter:
             self._shared.waiting_bytes = 0
             self._shared.flushes, self._shared.locks = [], {}
         _fail([*pending, *flushes, *locks.values()], error)
+
+
+def _steps(write: Write, timestamp: Timestamp) -> tuple[Step, ...]:
+    return write.steps if write.step_at is None else (*write.steps, write.step_at(timestamp))
 
 
 def _result(write: Write, timestamp: Timestamp) -> WriteResult:

@@ -7,7 +7,8 @@ timestamp or not at all. Source: spec coordinator 1.6, 1.9, 3.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import add_write, check_write_outside_block, in_block
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.group_commit import (
@@ -46,12 +48,20 @@ class Writes:
         self._env = env
         self._reads = reads
 
-    def directory(self, global_id: GlobalId, write_id: str) -> str:
-        """Where executors put the files of a write."""
-        return self._env.persist.staging_directory(self._shard(self._table(global_id)), write_id)
+    def directory(self, body: Mapping[str, Any]) -> str:
+        """Where executors put the files of a write: to a table, or to a reserved shard."""
+        shard = body.get("shard")
+        if shard is None:
+            shard = self._shard(self._table(GlobalId(body["table"])))
+        return self._env.persist.staging_directory(int(shard), body["write_id"])
 
-    def write(self, session: Session, body: Mapping[str, Any]) -> dict[str, int]:
+    def write(
+        self, session: Session, body: Mapping[str, Any], cancellation: Cancellation
+    ) -> dict[str, int]:
         """The write of protocol section 2: answers once it is durable and applied.
+
+        Once its commit has begun, it is neither cancelled nor late: the answer is what became of
+        it. Before that, SLACKWATER_CANCELED and SLACKWATER_LOCK_TIMEOUT mean: nothing was written.
 
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
         SLACKWATER_FOREIGN_FILE, SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED,
@@ -62,7 +72,7 @@ class Writes:
         hold: str | None = body.get("hold")
         try:
             if hold is not None and not self._reads.claim(hold):
-                return self._without_lock(write_id)
+                return self.without_lock(write_id)
             item = self._table(GlobalId(body["table"]))
             mode: str = body["mode"]
             if hold is not None or mode != "append":
@@ -70,31 +80,44 @@ class Writes:
                     session.transaction, "A write that reads or replaces rows"
                 )
             if mode == "overwrite":
-                hold = hold or self._reads.lock_for_write(session, item.id)
-                return _answer(self._replace(session, item, body, hold))
-            buffered = self._buffered(item, body)
+                hold = hold or self._reads.lock_for_write(session, item.id, cancellation)
+                return answer(self._replace(session, item, body, hold, cancellation))
+            buffered = self._buffered(item, body, mode)
             if mode == "append" and self._is_buffered_in_block(session, buffered):
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
-            return _answer(self.commit((buffered,), write_id, hold))
+            return answer(self.commit((buffered,), write_id, hold, cancellation))
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
     def _replace(
-        self, session: Session, item: CatalogItem, body: Mapping[str, Any], owner: str
+        self,
+        session: Session,
+        item: CatalogItem,
+        body: Mapping[str, Any],
+        owner: str,
+        cancellation: Cancellation,
     ) -> WriteResult:
         """Puts the rows in the place of all that the table has.
 
         What it has is found out here, in the thread of the statement: its lock keeps everybody from
         changing it, and its hold keeps the files.
         """
+        with self.emptying(session, item) as removed:
+            added = self._buffered(item, body, "overwrite")
+            taken = BufferedWrite(item.id, item.full_name, removed, 0, 0)
+            return self.commit((taken, added), body["write_id"], owner, cancellation)
+
+    @contextmanager
+    def emptying(self, session: Session, item: CatalogItem) -> Iterator[PartsAt]:
+        """What takes back all that the table has, for a commit inside of the block.
+
+        The caller has the table's write lock. What there is is found out when the block begins.
+        """
         held = self._env.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
-            added = self._buffered(item, body)
             shard_id = self._shard(item)
-            removed = self._env.persist.negation(shard_id, self._env.persist.upper(shard_id))
-            taken = BufferedWrite(item.id, item.full_name, removed.at, 0, 0)
-            return self.commit((taken, added), body["write_id"], owner)
+            yield self._env.persist.negation(shard_id, self._env.persist.upper(shard_id)).at
         finally:
             self._env.storage.release(held)
 
@@ -108,9 +131,14 @@ class Writes:
             return True
 
     def commit(
-        self, writes: Sequence[BufferedWrite], write_id: str, owner: str | None
+        self,
+        writes: Sequence[BufferedWrite],
+        write_id: str,
+        owner: str | None,
+        cancellation: Cancellation,
     ) -> WriteResult:
-        """Commits all `writes` at one timestamp."""
+        """Commits all `writes` at one timestamp. Cancelled only before the commit has begun."""
+        cancellation.check()
         appends: dict[int, list[Rows]] = {}
         for write in writes:
             item = self._env.state.items.get(write.table)
@@ -124,9 +152,15 @@ class Writes:
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
                 owner=owner,
-            )
+            ),
+            cancellation.left_ms(),
         )
-        return future.result()
+
+        def withdraw() -> None:
+            self._env.committer.withdraw(write_id)
+
+        with cancellation.waking(withdraw):
+            return future.result()
 
     def _together(self, shard_id: int, rows: Sequence[Rows]) -> Rows:
         """All that is written to one shard.
@@ -148,12 +182,12 @@ class Writes:
             return lambda _: ()
         return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
 
-    def _without_lock(self, write_id: str) -> dict[str, int]:
+    def without_lock(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
         earlier = self._env.committer.written(write_id)
         if earlier is None:
             raise user_error("SLACKWATER_LOCK_LOST")
-        return _answer(earlier)
+        return answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)
@@ -171,12 +205,16 @@ class Writes:
             raise AssertionError(f"the table {item.id} has no shard")
         return item.shard_id
 
-    def _buffered(self, item: CatalogItem, body: Mapping[str, Any]) -> BufferedWrite:
+    def contents(self, item: CatalogItem, body: Mapping[str, Any]) -> tuple[PartsAt, int]:
+        """The rows of `body` for a table, whose shard may be a reserved one, and how many."""
+        buffered = self._buffered(item, body, "append")
+        return self._parts(self._shard(item), buffered.rows), buffered.inserted
+
+    def _buffered(self, item: CatalogItem, body: Mapping[str, Any], mode: str) -> BufferedWrite:
         shard_id = self._shard(item)
         desc = item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
-        mode: str = body["mode"]
         rows = pa.concat_tables(
             [
                 _with_diff(pa.table([]), desc, item.full_name),
@@ -251,7 +289,8 @@ class Writes:
         return found
 
 
-def _answer(result: WriteResult) -> dict[str, int]:
+def answer(result: WriteResult) -> dict[str, int]:
+    """What a write is answered with."""
     return {
         "timestamp": int(result.timestamp),
         "inserted": result.inserted,

@@ -29,6 +29,9 @@ from slackwater.adapter.external.drafts import propagates_errors
 from slackwater.adapter.external.source_states import create_state
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Session
+from slackwater.adapter.writing.table_log import Step
+from slackwater.persist.parts import NewPart
+from slackwater.persist.rows import WriteResult
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -48,6 +51,31 @@ class Changes:
         user: str | None,
     ) -> CatalogDiff:
         """Commits a change and what follows from it. Called with the ddl lock held."""
+        _, diff = self._env.catalog.transact(
+            self._with_shards_dropped(ops), user=user, on_durable=self._implications.prepare
+        )
+        self._follow(diff)
+        return diff
+
+    def commit_with_write(
+        self,
+        ops: Callable[[Connection], Sequence[CatalogOp]],
+        user: str | None,
+        write: Callable[[Step], WriteResult],
+    ) -> WriteResult:
+        """Commits a change in the transaction of a write, to which `write` gives the step.
+
+        Called with the ddl lock held; what the write is locked by was locked before that.
+        """
+        with self._env.catalog.stage(self._with_shards_dropped(ops), user=user) as change:
+            result = write(change.step)
+            _, diff = change.publish(self._implications.prepare)
+        self._follow(diff)
+        return result
+
+    def _with_shards_dropped(
+        self, ops: Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]]
+    ) -> Callable[[Connection], Sequence[CatalogOp]]:
         before = self._env.state
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
@@ -60,10 +88,11 @@ class Changes:
                     self._sources.forget(conn, item.id)
             return made
 
-        _, diff = self._env.catalog.transact(make, user=user, on_durable=self._implications.prepare)
+        return make
+
+    def _follow(self, diff: CatalogDiff) -> None:
         self._implications.apply(diff)
         self._env.watch.signal()
-        return diff
 
     def skip(self, session: Session, if_not_exists: bool, schema: str, name: str) -> bool:
         existing = self._env.state.find(schema, name)
@@ -87,6 +116,24 @@ class Changes:
             return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
 
         return make
+
+    def with_first_parts(
+        self,
+        conn: Connection,
+        item: CatalogItem,
+        reserved: int | None,
+        time: Timestamp,
+        parts: Sequence[NewPart],
+    ) -> CatalogItem:
+        """The item with a shard that shares the tables upper and begins at `time` with `parts`."""
+        persist, desc = self._env.persist, item.desc
+        if desc is None:
+            raise AssertionError(f"the table {item.id} has no columns")
+        shard_id = persist.create_shard(
+            conn, desc, since=time, upper=None, grouped=True, reserved=reserved
+        )
+        persist.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
+        return replace(item, shard_id=shard_id)
 
     def _with_grouped_shard(
         self, conn: Connection, item: CatalogItem, since: Timestamp

@@ -19,6 +19,7 @@ from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.repr.relation import RelationDesc
@@ -38,13 +39,19 @@ class Definitions:
         implications: Implications,
     ) -> None:
         self._env = env
-        changes = Changes(env, sources, implications)
+        self.changes = changes = Changes(env, sources, implications)
         self.tables = Tables(env, changes)
         self.views = ViewDefinitions(env, changes, views)
         self.objects = Objects(env, changes)
         self._external = ExternalDefinitions(env, changes, sources)
 
-    def execute(self, session: Session, context: Context, statement: st.Statement) -> None:
+    def execute(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.Statement,
+        cancellation: Cancellation,
+    ) -> None:
         """Runs a definition statement. Raises the catalogue's errors; all or nothing."""
         match statement:
             case st.CreateTable():
@@ -52,9 +59,9 @@ class Definitions:
             case st.CreateView():
                 self.views.create_view_statement(session, context, statement)
             case st.CreateMaterializedView():
-                self.views.create_materialized_view(session, context, statement)
+                self.views.create_materialized_view(session, context, statement, cancellation)
             case st.CreateSource():
-                self._external.create_source(session, context, statement)
+                self._external.create_source(session, context, statement, cancellation)
             case st.CreateSink():
                 self._external.create_sink(session, context, statement)
             case st.DropObjects():
@@ -64,7 +71,7 @@ class Definitions:
             case st.AlterSetRetainHistory():
                 self.objects.set_retain_history(session, context, statement)
             case st.AlterSinkFrom():
-                self._external.redirect_sink(session, context, statement)
+                self._external.redirect_sink(session, context, statement, cancellation)
             case st.CommentOn():
                 self.objects.comment(context, statement)
             case _:

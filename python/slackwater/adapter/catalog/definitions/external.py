@@ -24,7 +24,6 @@ from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -40,7 +39,13 @@ class ExternalDefinitions:
         self._sources = sources
         self._drafts = Drafts(env)
 
-    def create_source(self, session: Session, context: Context, statement: st.CreateSource) -> None:
+    def create_source(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateSource,
+        cancellation: Cancellation,
+    ) -> None:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
@@ -48,7 +53,7 @@ class ExternalDefinitions:
         with self._env.ddl:
             self._changes.commit(self._changes.with_grouped_shards(items), context.user)
         source = next(item for item in items if item.parent is None)
-        self._sources.wait_for_snapshot(session, source)
+        self._sources.wait_for_snapshot(session, source, cancellation)
 
     def create_sink(self, session: Session, context: Context, statement: st.CreateSink) -> None:
         written = find_item(self._env.state, statement.from_name, context)
@@ -76,7 +81,11 @@ class ExternalDefinitions:
                 self._env.collections.cancel_export(item_id)
 
     def redirect_sink(
-        self, session: Session, context: Context, statement: st.AlterSinkFrom
+        self,
+        session: Session,
+        context: Context,
+        statement: st.AlterSinkFrom,
+        cancellation: Cancellation,
     ) -> None:
         """ALTER SINK ... SET FROM: what is out stays, from there on the other relation's changes.
 
@@ -96,7 +105,7 @@ class ExternalDefinitions:
         hold = self._env.hold([written], Holder(HoldKind.DEFINITION, sink.id))
         try:
             self._check_readable(sink, written, hold, time)
-            self._wait_until_out(session, sink, time)
+            self._wait_until_out(sink, time, cancellation)
             with self._env.ddl:
                 sink = self._env.state.item(sink.id)
                 change = self._drafts.redirect_sink(sink, self._env.state.item(written.id))
@@ -105,17 +114,18 @@ class ExternalDefinitions:
         finally:
             self._env.storage.release(hold)
 
-    def _wait_until_out(self, session: Session, sink: CatalogItem, time: Timestamp) -> None:
+    def _wait_until_out(
+        self, sink: CatalogItem, time: Timestamp, cancellation: Cancellation
+    ) -> None:
         """Returns when it is on record that the sink has written everything up to `time`."""
 
         def out() -> Frontier:
             return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
 
-        timeout_s = variables.milliseconds(session.variable("statement_timeout")) / 1000
         self._env.awaited_sinks[sink.id] = time
         try:
             is_out = self._env.watch.wait_until(
-                lambda: out().value > time, timeout_s or 10.0**9, Cancellation()
+                lambda: out().value > time, cancellation.left_s(), cancellation
             )
         finally:
             self._env.awaited_sinks.pop(sink.id, None)
@@ -124,7 +134,7 @@ class ExternalDefinitions:
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=sink.full_name,
                 timestamp=str(time),
-                seconds=f"{timeout_s:g}",
+                seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(out().last_complete()),
             )
 

@@ -55,10 +55,28 @@ class Tables:
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
         """
+        item = self.draft(context, schema_name, name, desc, properties, comment)
+        with self._env.ddl:
+            self._changes.commit(self._changes.with_grouped_shards([item]), context.user)
+            return self._env.state.item(item.id)
+
+    def draft(
+        self,
+        context: Context,
+        schema_name: str,
+        name: str,
+        desc: RelationDesc,
+        properties: Mapping[str, str],
+        comment: str | None,
+    ) -> CatalogItem:
+        """The object of a table to come, without its shard.
+
+        Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, SLACKWATER_UNSUPPORTED.
+        """
         desc.arrow_schema()
         details, kept = _table_details(properties)
         full = f"slackwater.{schema_name}.{name}"
-        item = CatalogItem(
+        return CatalogItem(
             id=self._env.catalog.allocate_ids()[0],
             kind=ItemKind.TABLE,
             schema_name=schema_name,
@@ -70,9 +88,24 @@ class Tables:
             created_ms=self._env.now(),
             details={**details, "properties": kept},
         )
-        with self._env.ddl:
-            self._changes.commit(self._changes.with_grouped_shards([item]), context.user)
-            return self._env.state.item(item.id)
+
+    def redefined(self, existing: CatalogItem, draft: CatalogItem) -> AlterItem | None:
+        """What changes at a table that stays when it is replaced by one with equal columns.
+
+        Properties and comment are the replacement's. How much history is kept stays, unless the
+        replacement says it: history that is gone does not come back.
+        """
+        details = {**existing.details, **draft.details}
+        if existing.details == details and existing.comment == draft.comment:
+            return None
+        desc = existing.desc or RelationDesc(())
+        retain_ms = details.get("retain_history_ms")
+        return AlterItem(
+            existing.id,
+            details=details,
+            comment=draft.comment or "",
+            create_sql=create_table_sql(existing.full_name, desc, retain_ms, draft.comment),
+        )
 
     def alter_table(
         self, context: Context, schema_name: str, name: str, changes: Sequence[Mapping[str, Any]]

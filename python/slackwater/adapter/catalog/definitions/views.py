@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from sqlalchemy import Connection
 
@@ -16,13 +17,17 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
     DropItem,
 )
-from slackwater.adapter.catalog.views import Views
+from slackwater.adapter.catalog.views import Draft, Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.planner.plan.canonical import to_sql
 from slackwater.repr.relation import RelationDesc
+
+ATTEMPTS = 3
+"""So often a view is analysed, the last time with the catalog locked."""
 
 
 class ViewDefinitions:
@@ -104,26 +109,47 @@ class ViewDefinitions:
         )
 
     def create_materialized_view(
-        self, session: Session, context: Context, statement: st.CreateMaterializedView
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateMaterializedView,
+        cancellation: Cancellation,
     ) -> None:
+        """Spark analyses the query while other definitions go on.
+
+        When what it names has changed meanwhile it is analysed again; the last time nothing can
+        change, so that it comes to an end.
+        """
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
         item_id = self._env.catalog.allocate_ids()[0]
-        with self._env.ddl:
-            draft = self._views.draft(item_id, schema, name, context, statement)
-
-            def make(conn: Connection) -> Sequence[CatalogOp]:
-                ops: list[CatalogOp] = []
-                existing = self._env.state.find(schema, name)
-                if statement.or_replace and existing is not None:
-                    self._env.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)
-                    ops.append(DropItem(existing.id))
-                return [*ops, CreateItem(self._views.with_shards(conn, draft))]
-
-            try:
-                self._changes.commit(make, context.user)
-            finally:
-                self._views.release(draft)
+        for attempt in range(1, ATTEMPTS + 1):
+            with self._env.ddl if attempt == ATTEMPTS else nullcontext():
+                draft = self._views.draft(item_id, schema, name, context, statement)
+                try:
+                    cancellation.refuse_late("the view was defined")
+                    if self._created(draft, context, replace_existing=statement.or_replace):
+                        break
+                finally:
+                    self._views.release(draft)
         for message in draft.notices:
             session.notify(message)
+
+    def _created(self, draft: Draft, context: Context, *, replace_existing: bool) -> bool:
+        """Creates the view; False when what it reads is not what was analysed any more."""
+        schema, name = draft.item.schema_name, draft.item.name
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            ops: list[CatalogOp] = []
+            existing = self._env.state.find(schema, name)
+            if replace_existing and existing is not None:
+                self._env.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)
+                ops.append(DropItem(existing.id))
+            return [*ops, CreateItem(self._views.with_shards(conn, draft))]
+
+        with self._env.ddl:
+            if not draft.describes(self._env.state):
+                return False
+            self._changes.commit(make, context.user)
+            return True

@@ -12,7 +12,7 @@ import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
-import org.apache.spark.sql.slackwater.catalog.{Definitions, SlackwaterTable}
+import org.apache.spark.sql.slackwater.catalog.{Definitions, SlackwaterTable, StagedCollection}
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json, ObjectDescription}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -22,7 +22,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
   * It keeps nothing: each answer is the coordinator's, because other applications change the same
   * catalog. Errors are the coordinator's too, except where Spark expects an exception of its own.
   */
-class SlackwaterCatalog extends RelationCatalog with SupportsNamespaces {
+class SlackwaterCatalog extends RelationCatalog with StagingTableCatalog with SupportsNamespaces {
 
   private var catalogName = "slackwater"
 
@@ -110,6 +110,15 @@ class SlackwaterCatalog extends RelationCatalog with SupportsNamespaces {
       .withProperties(properties)
       .build()
   )
+
+  override def stageCreate(ident: Identifier, info: TableInfo): StagedTable =
+    stage(ident, info, "create")
+
+  override def stageReplace(ident: Identifier, info: TableInfo): StagedTable =
+    stage(ident, info, "replace")
+
+  override def stageCreateOrReplace(ident: Identifier, info: TableInfo): StagedTable =
+    stage(ident, info, "create_or_replace")
 
   override def alterTable(ident: Identifier, changes: TableChange*): Table = {
     val body = request(ident)
@@ -199,6 +208,24 @@ class SlackwaterCatalog extends RelationCatalog with SupportsNamespaces {
     body.set[ObjectNode]("namespace", Json.texts(ident.namespace))
     body.put("name", ident.name)
     body
+  }
+
+  private def stage(ident: Identifier, info: TableInfo, mode: String): StagedTable = {
+    val definition = Json.obj()
+    definition.set[ObjectNode]("namespace", Json.texts(ident.namespace))
+    definition.put("name", ident.name)
+    definition.put("mode", mode)
+    Definitions.putTable(definition, text(ident), info)
+    val body = Sessions.request(Sessions.active)
+    body.setAll[ObjectNode](definition)
+    val target = creating(new TableAlreadyExistsException(ident)) {
+      try coordinator.call("/v1/catalog/stage_table", body)
+      catch {
+        case error: AnalysisException if error.getCondition == "SLACKWATER_UNKNOWN_OBJECT" =>
+          throw new NoSuchTableException(ident)
+      }
+    }
+    new StagedCollection(coordinator, text(ident), definition, target)
   }
 
   private def describe(ident: Identifier): Option[ObjectDescription] =

@@ -20,21 +20,25 @@ import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 /** What the coordinator calls in the driver, over py4j.
   *
   * All calls share one session of their own. They may come from several threads: only parsing and
-  * analysis, which depend on the session's current catalog, happen one after the other.
+  * analysis, which depend on the session's current catalog, happen one after the other. What may
+  * take long has a `group` of its own, by which `cancel` ends it.
   */
 object Bridge {
   private val sessions = new ConcurrentHashMap[String, SparkSession]()
   private val smallQueries = new ConcurrentHashMap[String, SmallQueries]()
+  private val running = new Running
 
   /** How many rows the files of each registered view have. */
   private val registered = new ConcurrentHashMap[String, Long]()
 
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
-  def analyze(text: String, catalog: String, namespace: Array[String]): String =
+  def analyze(text: String, catalog: String, namespace: Array[String], group: String): String =
     try {
       val session = own()
-      val plan = analyzed(session, text, catalog, namespace).queryExecution.analyzed
-      Json.mapper.writeValueAsString(Analysis.describe(session, plan))
+      running.within(session.sparkContext, group) {
+        val plan = analyzed(session, text, catalog, namespace).queryExecution.analyzed
+        Json.mapper.writeValueAsString(Analysis.describe(session, plan))
+      }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
   /** The moment that an expression of `AS OF` or `UP TO` means, in milliseconds since the epoch.
@@ -74,13 +78,20 @@ object Bridge {
   }
 
   /** Runs a query and gives its rows as an Arrow IPC stream. */
-  def collect(text: String, catalog: String, namespace: Array[String]): Array[Byte] = {
+  def collect(
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      group: String
+  ): Array[Byte] = {
     val session = tuned()
-    val query = analyzed(session, text, catalog, namespace).queryExecution
-    reading(session, query) {
-      val plan = query.executedPlan
-      val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
-      Wire.encode(rows.iterator, plan.schema)
+    running.within(session.sparkContext, group) {
+      val query = analyzed(session, text, catalog, namespace).queryExecution
+      reading(session, query) {
+        val plan = query.executedPlan
+        val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
+        Wire.encode(rows.iterator, plan.schema)
+      }
     }
   }
 
@@ -105,9 +116,22 @@ object Bridge {
       text: String,
       catalog: String,
       namespace: Array[String],
-      directory: String
+      directory: String,
+      group: String
   ): String = {
     val session = tuned()
+    running.within(session.sparkContext, group)(
+      written(session, text, catalog, namespace, directory)
+    )
+  }
+
+  private def written(
+      session: SparkSession,
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      directory: String
+  ): String = {
     val query = analyzed(session, text, catalog, namespace).queryExecution
     val files = reading(session, query) {
       val plan = query.executedPlan
@@ -133,8 +157,8 @@ object Bridge {
     described(files.flatMap(_.files))
   }
 
-  /** Cancels the jobs of a group. */
-  def cancel(group: String): Unit = own().sparkContext.cancelJobGroup(group)
+  /** Ends the call of a group, now or when it comes. */
+  def cancel(group: String): Unit = running.cancel(own().sparkContext, group)
 
   private def described(files: Seq[WrittenFile]): String = {
     val list = Json.mapper.createArrayNode()

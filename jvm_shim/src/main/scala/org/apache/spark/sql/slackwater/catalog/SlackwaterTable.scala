@@ -2,6 +2,8 @@ package org.apache.spark.sql.slackwater.catalog
 
 import java.util
 
+import com.fasterxml.jackson.databind.node.ObjectNode
+
 import org.apache.spark.sql.connector.catalog.{
   CatalogV2Util,
   Column,
@@ -27,7 +29,8 @@ import org.apache.spark.sql.slackwater.write.{
   InsertBuilder,
   RowLevel,
   WholeRowColumn,
-  WriteTarget
+  WriteTarget,
+  WrittenRows
 }
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -56,6 +59,12 @@ class SlackwaterTable(
     description.properties.asJava
   }
   override def toString: String = name
+
+  override def lockedId: String = id
+  override def address(request: ObjectNode): Unit = {
+    val _ = request.put("table", id)
+  }
+  override def take(rows: WrittenRows): Unit = rows.commit()
 
   override def capabilities: util.Set[TableCapability] = util.EnumSet.of(
     TableCapability.BATCH_READ,

@@ -6,6 +6,7 @@ import java.net.http.{HttpClient, HttpConnectTimeoutException, HttpRequest, Http
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Paths
 import java.time.Duration
+import java.util.UUID
 import java.util.concurrent.{
   CompletableFuture,
   ConcurrentHashMap,
@@ -14,7 +15,6 @@ import java.util.concurrent.{
   TimeoutException
 }
 
-import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 import scala.util.control.NonFatal
@@ -149,7 +149,7 @@ final class CoordinatorHandle private (
         try running()
         catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
-        val found = exchange(at, request(at, path, body, None))
+        val found = exchange(at, path, body)
         noteBlock(body, found)
         // Another application leads now; the next statement joins it.
         if (stated(found).exists(_.path("condition").asText == "SLACKWATER_FENCED")) lost(at)
@@ -169,21 +169,34 @@ final class CoordinatorHandle private (
           if (attempt == attempts) {
             throw if (commits(body)) interrupted(body) else unavailable(describe(failure))
           }
-        case _: InterruptedException =>
-          cancel(at, body)
-          Thread.currentThread().interrupt()
-          throw Errors.user("SLACKWATER_CANCELED")
       }
     }
     response.get
   }
 
-  /** Sends a call and waits for its answer, for as long as whoever was asked leads. */
-  private def exchange(at: Endpoint, message: HttpRequest): HttpResponse[Array[Byte]] = {
-    val answer = http.sendAsync(message, receiving)
-    try awaited(at, answer)
-    catch { case failed: ExecutionException => throw failed.getCause }
-    finally {
+  /** Sends the call and waits for its answer, for as long as whoever was asked leads, and until the
+    * thread or its jobs are cancelled.
+    */
+  private def exchange(
+      at: Endpoint,
+      path: String,
+      body: ObjectNode
+  ): HttpResponse[Array[Byte]] = {
+    if (path == "/v1/write") body.put("execution", UUID.randomUUID.toString)
+    val answer = http.sendAsync(request(at, path, body, None), receiving)
+    def answered(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
+    try {
+      val found =
+        try
+          if (endable(path) && !body.path("internal").asBoolean) Waits.during(context)(answered)
+          else Some(answered(new Wait(None, Set.empty)).get)
+        catch {
+          case _: InterruptedException =>
+            try outcome(at, path, body, answer)
+            finally Thread.currentThread().interrupt()
+        }
+      found.orElse(outcome(at, path, body, answer)).get
+    } finally {
       val _ = answer.cancel(true)
     }
   }
@@ -191,17 +204,51 @@ final class CoordinatorHandle private (
   /** A statement may take as long as it likes, and a coordinator that hangs has its port open: so a
     * silent one is asked whether it lives, and if it does not say so, its lease decides.
     */
-  @tailrec
-  private def awaited[A](at: Endpoint, answer: CompletableFuture[A]): A = {
-    val found =
-      try Some(answer.get(silence.toMillis, TimeUnit.MILLISECONDS))
-      catch { case _: TimeoutException => None }
-    found match {
-      case Some(value)                    => value
-      case None if lives(at) || leads(at) => awaited(at, answer)
-      case None                           => throw new IOException("another application leads now")
+  private def refuseSilent(at: Endpoint): Unit =
+    if (!lives(at) && !leads(at)) throw new IOException("another application leads now")
+
+  /** The end of a call that is cancelled. What may have an effect tells whether it had it. */
+  private def outcome(
+      at: Endpoint,
+      path: String,
+      body: ObjectNode,
+      answer: CompletableFuture[HttpResponse[Array[Byte]]]
+  ): Option[HttpResponse[Array[Byte]]] = {
+    cancel(at, body)
+    if (path == "/v1/bind") giveBack(at, body, answer)
+    if (!effective(path)) {
+      answer.cancel(true)
+      throw Errors.user("SLACKWATER_CANCELED")
+    }
+    try Some(answer.get(outcomeLimit.toMillis, TimeUnit.MILLISECONDS))
+    catch {
+      case failure: ExecutionException                   => throw failure.getCause
+      case _: TimeoutException | _: InterruptedException =>
+        answer.cancel(true)
+        throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
     }
   }
+
+  /** A bind may have been granted in the moment in which it was cancelled: nobody reads under it. */
+  private def giveBack(
+      at: Endpoint,
+      body: ObjectNode,
+      answer: CompletableFuture[HttpResponse[Array[Byte]]]
+  ): Unit =
+    try {
+      val found = answer.get(bindLimit.toMillis, TimeUnit.MILLISECONDS)
+      val hold = Json.mapper.readTree(found.body).path("hold")
+      if (hold.isTextual) {
+        val order = Json.obj()
+        order.set[ObjectNode]("session", body.get("session"))
+        order.putArray("holds").add(hold)
+        http.sendAsync(request(at, "/v1/release", order, Some(closeLimit)), discarding)
+      }
+    } catch {
+      // The coordinator sees that the connection ends, and gives it back itself.
+      case _: ExecutionException | _: TimeoutException | _: InterruptedException => ()
+      case _: IOException                                                        => ()
+    }
 
   private def lives(at: Endpoint): Boolean =
     endpoint.contains(at) && at.isAlive &&
@@ -342,6 +389,29 @@ object CoordinatorHandle extends Logging {
 
   /** After so long without an answer it is asked whether the coordinator lives. */
   private val silence = Duration.ofSeconds(2)
+
+  /** So long the coordinator may take to say what became of a call that is cancelled. */
+  private val outcomeLimit = Duration.ofSeconds(60)
+
+  /** So long it may take to end a bind that is cancelled. */
+  private val bindLimit = Duration.ofSeconds(5)
+
+  /** Calls in which statements wait. */
+  private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind", "/v1/write")
+
+  /** Calls that are not over before their outcome is known. */
+  private val effective = Set(
+    "/v1/execute",
+    "/v1/write",
+    "/v1/catalog/create_namespace",
+    "/v1/catalog/drop_namespace",
+    "/v1/catalog/create_table",
+    "/v1/catalog/alter_table",
+    "/v1/catalog/rename_table",
+    "/v1/catalog/drop_table",
+    "/v1/catalog/create_view",
+    "/v1/catalog/drop_view"
+  )
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 
@@ -359,6 +429,7 @@ object CoordinatorHandle extends Logging {
     "/v1/catalog/load",
     "/v1/catalog/list",
     "/v1/catalog/namespaces",
+    "/v1/catalog/stage_table",
     "/v1/bind",
     "/v1/release",
     "/v1/status",

@@ -18,6 +18,7 @@ object Sessions {
   val catalogName = "slackwater"
 
   private val enabledKey = "spark.slackwater.enabled"
+  private val internalKey = "spark.slackwater.internal"
   private val cleaner = Cleaner.create()
 
   /** The session that runs on this thread. */
@@ -25,6 +26,10 @@ object Sessions {
 
   def isEnabled(session: SparkSession): Boolean =
     conf(session).getConfString(enabledKey, "true").toBoolean
+
+  /** Whether the session is the coordinator's own. */
+  private[slackwater] def isInternal(session: SparkSession): Boolean =
+    conf(session).getConfString(internalKey, "false").toBoolean
 
   /** Whether a name without a catalog means one of ours. */
   def inSlackwater(session: SparkSession): Boolean =
@@ -56,6 +61,8 @@ object Sessions {
     val body = Json.obj()
     body.put("session", id(session))
     body.set[ObjectNode]("context", context)
+    // Its statement waits for this call, and was admitted already.
+    if (isInternal(session)) body.put("internal", true)
     body
   }
 

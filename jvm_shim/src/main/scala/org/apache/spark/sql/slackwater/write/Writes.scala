@@ -25,6 +25,30 @@ private[slackwater] trait WriteTarget extends Table {
 
   /** The types of the rows that a write brings. */
   def dataSchema: StructType
+
+  /** What reads that end in a write of this table keep others' writes away from. */
+  def lockedId: String
+
+  /** Says in the request of a write what is written. */
+  def address(request: ObjectNode): Unit
+
+  /** All rows are there: commits them, or keeps them until it is to. */
+  def take(rows: WrittenRows): Unit
+}
+
+/** The rows of one statement, and what it read them under. `commit` or `release` ends them. */
+private[slackwater] final class WrittenRows(
+    write: TableWrite,
+    holds: Seq[Hold],
+    parts: Seq[Written],
+    sink: => RowSink
+) {
+  def commit(): Unit =
+    try {
+      val _ = write.commit(holds.headOption, parts, sink)
+    } finally release()
+
+  def release(): Unit = holds.foreach(_.release())
 }
 
 /** How a write changes the table. */
@@ -51,14 +75,16 @@ private[slackwater] final class TableWrite(
 
   /** A sink in the directory that the coordinator names. */
   def sink(limit: InlineLimit): RowSink = {
-    val body = Sessions.request(session).put("table", table.id).put("write_id", id)
+    val body = Sessions.request(session).put("write_id", id)
+    table.address(body)
     val answer = table.coordinator.call("/v1/prepare_write", body)
     RowSink.create(session, schema, answer.get("directory").asText, id, limit)
   }
 
   /** Commits what was written, at one timestamp, together with what was read under the hold. */
   def commit(hold: Option[Hold], parts: Seq[Written], sink: => RowSink): JsonNode = {
-    val body = Sessions.request(session).put("write_id", id).put("table", table.id)
+    val body = Sessions.request(session).put("write_id", id)
+    table.address(body)
     hold.fold(body.putNull("hold"))(h => body.put("hold", h.name))
     body.put("mode", mode.name)
     val small = fitting(parts, sink)
@@ -123,7 +149,7 @@ private[slackwater] object Insert {
   /** Runs the query once, and writes its rows at the timestamp at which it read. */
   def run(table: WriteTarget, mode: WriteMode, query: QueryExecution): Unit = {
     val session = query.sparkSession
-    val scope = new BindScope(Some(table.id))
+    val scope = new BindScope(Some(table.lockedId))
     try {
       val plan = BindScope.within(scope)(query.executedPlan)
       val write = new TableWrite(session, table, mode)
@@ -133,8 +159,12 @@ private[slackwater] object Insert {
         case Some(rows)               => Seq(sink.drain(0, rows.iterator))
         case None                     => distributed(session, plan, write)
       }
-      val _ = write.commit(scope.holds.headOption, parts, sink)
-    } finally scope.holds.foreach(_.release())
+      table.take(new WrittenRows(write, scope.holds, parts, sink))
+    } catch {
+      case failure: Throwable =>
+        scope.holds.foreach(_.release())
+        throw failure
+    }
   }
 
   /** Leaves the table empty. */

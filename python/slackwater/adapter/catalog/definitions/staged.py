@@ -1,0 +1,339 @@
+"""Tables that are made, or replaced, together with their contents: one commit at one timestamp.
+
+`stage` says what the statement is about before its query runs. `write` commits the definition in
+the transaction of the group commit that brings the rows, so that a failure anywhere leaves what
+was. See docs/decisions 0015.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.definitions.changes import Changes
+from slackwater.adapter.catalog.definitions.tables import Tables
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
+from slackwater.adapter.environment import Environment
+from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.transactions import check_outside_block
+from slackwater.adapter.writing.group_commit import PartsAt, Write
+from slackwater.adapter.writing.table_log import Step
+from slackwater.adapter.writing.writes import Writes, answer
+from slackwater.persist.parts import NewPart
+from slackwater.persist.rows import WriteResult
+from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+
+GIVE_WAY_S = 0.1
+
+
+class Mode(Enum):
+    """What may be there under the name, as the protocol says it."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+    CREATE_OR_REPLACE = "create_or_replace"
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """The definition of protocol section 2."""
+
+    schema_name: str
+    name: str
+    desc: RelationDesc
+    properties: Mapping[str, str]
+    comment: str | None
+    mode: Mode
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> TableDefinition:
+        if len(body["namespace"]) != 1:
+            raise user_error("SLACKWATER_SCHEMA_NOT_FOUND", schemaName=".".join(body["namespace"]))
+        schema = body["schema"]
+        return TableDefinition(
+            schema_name=str(body["namespace"][0]),
+            name=body["name"],
+            desc=RelationDesc.from_json(schema if isinstance(schema, str) else json.dumps(schema)),
+            properties=body.get("properties") or {},
+            comment=body.get("comment"),
+            mode=Mode(body["mode"]),
+        )
+
+    @property
+    def full_name(self) -> str:
+        return f"slackwater.{self.schema_name}.{self.name}"
+
+    @property
+    def statement(self) -> str:
+        return "CREATE TABLE AS SELECT" if self.mode is Mode.CREATE else "REPLACE TABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a statement was found to be about.
+
+    `replaces` is the table that is there. Without `shard` it keeps its columns and gets other
+    contents; else there will be a new table, whose shard has this reserved id.
+    """
+
+    replaces: GlobalId | None
+    shard: int | None
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Target:
+        replaces, shard = body["replaces"], body["shard"]
+        return Target(
+            None if replaces is None else GlobalId(replaces), None if shard is None else int(shard)
+        )
+
+
+class StagedTables:
+    """CREATE TABLE AS SELECT, REPLACE TABLE and what DataFrames say for them. Thread-safe."""
+
+    def __init__(
+        self, env: Environment, reads: Reads, writes: Writes, tables: Tables, changes: Changes
+    ) -> None:
+        self._env = env
+        self._reads = reads
+        self._writes = writes
+        self._tables = tables
+        self._changes = changes
+
+    def stage(
+        self, session: Session, context: Context, definition: TableDefinition
+    ) -> dict[str, Any]:
+        """The target of protocol section 2; nothing is changed.
+
+        Raises whatever the definition would be refused for as the catalog is now.
+        """
+        check_outside_block(session.transaction, definition.statement)
+        state = self._env.state
+        draft = self._draft(context, definition)
+        existing = _replaceable(state, definition)
+        if existing is not None and _same_columns(existing, definition.desc):
+            return _target(existing, existing, None)
+        _refuse_dependents(state, existing)
+        apply(state, [*_drop(existing), CreateItem(draft)])
+        return _target(draft, existing, self._env.persist.reserve_shard())
+
+    def write(
+        self,
+        session: Session,
+        context: Context,
+        body: Mapping[str, Any],
+        cancellation: Cancellation,
+    ) -> dict[str, int]:
+        """The write of protocol section 2 with a definition: durable and visible when it answers.
+
+        Raises what `Writes.write` and `stage` do, and SLACKWATER_CONCURRENT_CHANGE when the table
+        is not what it was when it was staged. Repeating a `write_id` has one effect.
+        """
+        stated = body["definition"]
+        definition, target = TableDefinition.from_json(stated), Target.from_json(stated["target"])
+        write_id: str = body["write_id"]
+        hold: str | None = body.get("hold")
+        try:
+            check_outside_block(session.transaction, definition.statement)
+            if hold is not None and not self._reads.claim(hold):
+                return self._writes.without_lock(write_id)
+            if hold is None and target.replaces is not None:
+                # Before ddl: who has the lock may want ddl.
+                hold = self._reads.lock_for_write(session, target.replaces, cancellation)
+            draft = self._draft(context, definition)
+            rows = self._contents(draft, target, body) if stated["as_select"] else None
+            with self._ddl(hold, cancellation):
+                earlier = self._env.committer.written(write_id)
+                if earlier is not None:
+                    return answer(earlier)
+                existing = self._expected(definition, target)
+                parts, inserted = rows or (_nothing, 0)
+                write = Write(write_id, {}, inserted, owner=hold)
+                if existing is None or not _is_kept(existing, definition, target, rows is not None):
+                    return answer(self._make(context, existing, draft, target, parts, write))
+                with self._writes.emptying(session, existing) as removed:
+                    both = (removed, parts)
+                    return answer(self._refill(context, existing, draft, both, write))
+        finally:
+            if hold is not None:
+                self._reads.release(hold)
+
+    @contextmanager
+    def _ddl(self, hold: str | None, cancellation: Cancellation) -> Iterator[None]:
+        """The ddl lock, for somebody who has write locks.
+
+        A DROP has it while it waits for a source's last write, which may wait for these locks. Then
+        what this statement has read is gone, and it gives way.
+        """
+        while not self._env.ddl.acquire(timeout=GIVE_WAY_S):
+            cancellation.refuse_late("another change of the catalog had ended")
+            if hold is not None:
+                self._reads.refuse_dropped(hold)
+        try:
+            yield
+        finally:
+            self._env.ddl.release()
+
+    def _draft(self, context: Context, definition: TableDefinition) -> CatalogItem:
+        return self._tables.draft(
+            context,
+            definition.schema_name,
+            definition.name,
+            definition.desc,
+            definition.properties,
+            definition.comment,
+        )
+
+    def _contents(
+        self, draft: CatalogItem, target: Target, body: Mapping[str, Any]
+    ) -> tuple[PartsAt, int] | None:
+        if target.shard is not None:
+            return self._writes.contents(replace(draft, shard_id=target.shard), body)
+        if target.replaces is None:
+            raise AssertionError("a target is a table or a new shard")
+        # A table that is gone is refused below the lock, unless this call repeats one.
+        existing = self._env.state.items.get(target.replaces)
+        return None if existing is None else self._writes.contents(existing, body)
+
+    def _expected(self, definition: TableDefinition, target: Target) -> CatalogItem | None:
+        """The table that is replaced, if it is the one that was staged."""
+        if definition.mode is Mode.CREATE:
+            return None
+        existing = self._env.state.find(definition.schema_name, definition.name)
+        if (None if existing is None else existing.id) != target.replaces:
+            raise _changed(definition)
+        return existing
+
+    def _refill(
+        self,
+        context: Context,
+        existing: CatalogItem,
+        draft: CatalogItem,
+        parts: Sequence[PartsAt],
+        write: Write,
+    ) -> WriteResult:
+        """The object stays; its contents, and what the definition says of it, are others."""
+        if existing.shard_id is None:
+            raise AssertionError(f"the table {existing.id} has no shard")
+        altered = self._tables.redefined(existing, draft)
+
+        def at(time: Timestamp) -> tuple[NewPart, ...]:
+            return tuple(part for parts_at in parts for part in parts_at(time))
+
+        filled = replace(write, appends={existing.shard_id: at})
+
+        def commit(step: Step) -> WriteResult:
+            return self._env.committer.submit(replace(filled, steps=(step,))).result()
+
+        return self._changes.commit_with_write(
+            lambda _: [] if altered is None else [altered], context.user, commit
+        )
+
+    def _make(
+        self,
+        context: Context,
+        existing: CatalogItem | None,
+        draft: CatalogItem,
+        target: Target,
+        parts: PartsAt,
+        write: Write,
+    ) -> WriteResult:
+        """A new object; one that is there under its name is dropped in the same transaction."""
+        _refuse_dependents(self._env.state, existing)
+        prepared: list[tuple[Timestamp, tuple[NewPart, ...]]] = []
+
+        def define(conn: Connection) -> Sequence[CatalogOp]:
+            time, first = prepared[-1]
+            made = self._changes.with_first_parts(conn, draft, target.shard, time, first)
+            return [*_drop(existing), CreateItem(made)]
+
+        def commit(step: Step) -> WriteResult:
+            def at(time: Timestamp) -> Step:
+                prepared.append((time, parts(time)))
+                return step
+
+            return self._env.committer.submit(replace(write, step_at=at)).result()
+
+        return self._changes.commit_with_write(define, context.user, commit)
+
+
+def _replaceable(state: CatalogState, definition: TableDefinition) -> CatalogItem | None:
+    """The table that the statement replaces.
+
+    Raises SLACKWATER_WRONG_KIND, and SLACKWATER_UNKNOWN_OBJECT when there has to be one.
+    """
+    existing = state.find(definition.schema_name, definition.name)
+    if definition.mode is Mode.CREATE:
+        return None
+    if existing is None and definition.mode is Mode.CREATE_OR_REPLACE:
+        return None
+    return state.get(definition.schema_name, definition.name, ItemKind.TABLE)
+
+
+def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
+    """Whether a query's columns have the names and types of the table's.
+
+    A query cannot state NOT NULL, DEFAULT and comments: the table keeps its own.
+    """
+    before = () if existing.desc is None else existing.desc.columns
+    return [(each.name, each.spark_type) for each in before] == [
+        (each.name, each.spark_type) for each in desc.columns
+    ]
+
+
+def _is_kept(
+    existing: CatalogItem, definition: TableDefinition, target: Target, as_select: bool
+) -> bool:
+    """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE when it should, and cannot."""
+    if not as_select:
+        return existing.desc == definition.desc
+    if target.shard is None and not _same_columns(existing, definition.desc):
+        raise _changed(definition)
+    return target.shard is None
+
+
+def _refuse_dependents(state: CatalogState, existing: CatalogItem | None) -> None:
+    """Other columns would be another object, and what depends on the table would lose it."""
+    if existing is None:
+        return
+    above = [each for each in state.with_dependents([existing.id]) if each.id != existing.id]
+    if above:
+        raise user_error(
+            "SLACKWATER_DEPENDENT_OBJECTS",
+            action="replace the columns of",
+            objectName=existing.full_name,
+            dependents=", ".join(sorted(f"{each.kind.spoken} {each.full_name}" for each in above)),
+        )
+
+
+def _nothing(_: Timestamp) -> tuple[NewPart, ...]:
+    return ()
+
+
+def _drop(existing: CatalogItem | None) -> list[CatalogOp]:
+    return [] if existing is None else [DropItem(existing.id)]
+
+
+def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> dict[str, Any]:
+    desc = item.desc or RelationDesc(())
+    return {
+        "id": item.id,
+        "replaces": None if existing is None else existing.id,
+        "shard": shard,
+        "schema": json.loads(desc.to_json()),
+    }
+
+
+def _changed(definition: TableDefinition) -> SlackwaterError:
+    return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=definition.full_name)
