@@ -377,6 +377,7 @@ def connect_client(tmp_path_factory):
 def test_connect(reference, connect_client):
     client, _ = connect_client
     check(over_pyspark(client), reference)
+    noticed(client)
 
 
 INTERRUPTED = """
@@ -409,3 +410,23 @@ def test_interrupts_of_connect(connect_client, interrupt):
     assert len(client.rows("FETCH ALL cc")) == 1, "the FETCH that was interrupted took nothing"
     client.sql("CLOSE cc")
     client.sql("DROP TABLE waited")
+
+
+def test_a_python_program_shows_notices(workplace):
+    time = noticed(workplace.application, session="noticed")
+    wait_until(
+        lambda: time in workplace.application.log.read_text(),
+        what="the notice on standard error",
+    )
+
+
+def noticed(application, session="main"):
+    """The time in the notice about a read, which SHOW NOTICES has shown."""
+    application.sql("USE slackwater.default", session=session)
+    application.sql("SET emit_timestamp_notice = 'on'", session=session)
+    application.sql("CREATE TABLE noticed (k INT)", session=session)
+    application.sql("SELECT * FROM noticed", session=session)
+    (severity, _, message) = application.rows("SHOW NOTICES", session=session)[-1]
+    application.sql("DROP TABLE noticed", session=session)
+    assert severity == "NOTICE"
+    return re.search(r"\d{13}", message)[0]

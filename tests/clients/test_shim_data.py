@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -177,6 +178,65 @@ def test_few_retractions_leave_files_unshuffled(
     plan = plan_of(spark.table("big"))
     assert "xxhash64" in plan
     assert "PushedFilters: [In(k," in plan.replace("InSet", "In") or "LessThanOrEqual" in plan
+
+
+@pytest.mark.parametrize("kind", ["inline", "file", "times inside"])
+def test_a_consolidation_reads_the_wanted_columns_only(
+    spark: SparkSession, env: PartsCoordinator, tmp_path: Path, kind: str
+) -> None:
+    columns = schema(k=["long"], v="string", f="double")
+    table = env.create("wide", columns)
+    count = 200_000
+
+    def rows(numbers: range) -> pa.Table:
+        return pa.table(
+            {
+                "k": pa.array(numbers, pa.int64()),
+                "v": [None if k % 3 == 0 else str(k % 3) for k in numbers],
+                "f": pa.array([k / 4 for k in numbers], pa.float64()),
+            },
+            schema=pa.schema(
+                [pa.field("k", pa.int64(), False), ("v", pa.string()), ("f", pa.float64())]
+            ),
+        )
+
+    gone, fresh = range(100, 105), range(count, count + 2)
+    table.put_file(tmp_path / "rows.parquet", rows(range(count)), 10, 1)
+    match kind:
+        case "inline":
+            table.put_inline(rows(gone), 20, -1)
+        case "file":
+            table.put_file(tmp_path / "gone.parquet", rows(gone), 20, -1)
+        case _:
+            timed = rows(gone).append_column(TIME, pa.array([20] * 5, pa.int64()))
+            timed = timed.append_column(DIFF, pa.array([-1] * 5, pa.int64()))
+            table.put_file(tmp_path / "gone.parquet", timed, None, None)
+    table.retractions = True
+    table.put_inline(rows(fresh), 30)
+    left = [k for k in range(count + 2) if k not in gone]
+    for query, read, expected in (
+        ("SELECT count(*) FROM wide", set(), [Row(len(left))]),
+        (
+            "SELECT v, count(*) FROM wide GROUP BY v ORDER BY v",
+            {"v"},
+            [Row(v, sum(k % 3 == i for k in left)) for i, v in enumerate((None, "1", "2"))],
+        ),
+        (
+            "SELECT count(*), max(k) FROM wide WHERE v = '1'",
+            {"k", "v"},
+            [Row(sum(k % 3 == 1 for k in left), max(k for k in left if k % 3 == 1))],
+        ),
+        ("SELECT count(*) FROM (SELECT v FROM wide LIMIT 7)", set(), [Row(7)]),
+        ("SELECT count(*) FROM wide a JOIN wide b USING (k)", {"k"}, [Row(len(left))]),
+    ):
+        frame = spark.sql(query)
+        schemas = re.findall(r"ReadSchema: struct<([^>]*)>", plan_of(frame))
+        names = {part.partition(":")[0] for text in schemas for part in text.split(",")}
+        assert schemas, query
+        assert names - {"", TIME, DIFF} == read, query
+        assert frame.collect() == expected, query
+    everything = spark.sql("SELECT k, v, f FROM wide WHERE k > 98 AND k < 107").collect()
+    assert sorted(row.k for row in everything) == [99, 105, 106]
 
 
 def test_values_that_compare_by_more_than_bytes(

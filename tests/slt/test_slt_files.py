@@ -36,6 +36,7 @@ WITHOUT_CASE = {
     "SLACKWATER_FOREIGN_FILE": "no statement names a file of a write: tests/unit",
     "SLACKWATER_INTERNAL": "a defect: no statement may cause it",
     "SLACKWATER_LEADER_UNREACHABLE": "needs an application on another host: tests/clients",
+    "SLACKWATER_LOCATION_NOT_SHARED": "needs executors elsewhere: tests/e2e",
     "SLACKWATER_LOCK_LOST": "needs an application that hangs: tests/e2e, tests/unit",
     "SLACKWATER_LOCK_TIMEOUT": "needs a statement that holds a table for long: tests/unit",
     "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",

@@ -115,3 +115,13 @@ def test_a_bucket_without_a_metastore_fails():
     findings = list(doctor._findings("s3://bucket/x", None, {}))
     assert findings[-1].outcome == "FAIL"
     assert "cannot hold the metastore" in findings[-1].text
+
+
+@pytest.mark.parametrize(
+    "location", ["hdfs://host/x", "hdfs:/x", "abfss://c@a.example/x", "gs://b/x"]
+)
+def test_a_location_of_another_scheme_fails_and_says_what_works(location):
+    finding = list(doctor._findings(location, None, {}))[-1]
+    assert (finding.name, finding.outcome) == ("location", "FAIL")
+    assert f"the scheme {location.partition(':')[0]} is not supported" in finding.text
+    assert "s3://bucket/prefix" in finding.text

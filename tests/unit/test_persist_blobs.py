@@ -235,10 +235,23 @@ def test_wrong_s3_uris_are_refused_without_their_secret(uri):
     assert "hidden" not in str(caught.value).replace("(hidden)", "")
 
 
-def test_other_schemes_are_refused():
+@pytest.mark.parametrize(
+    "text",
+    ["gs://bucket/x", "hdfs://host:8020/x", "hdfs:///x", "hdfs:/x", "abfss://c@a.example/x"],
+)
+def test_other_schemes_are_refused(text):
     with pytest.raises(SlackwaterError) as caught:
-        parse_location("gs://bucket/x", {})
+        parse_location(text, {})
     assert caught.value.condition == "SLACKWATER_UNSUPPORTED"
+    assert f"the scheme {text.partition(':')[0]} " in caught.value.message
+    assert "directory" in caught.value.message
+    assert "s3://bucket/prefix" in caught.value.message
+
+
+def test_a_colon_in_the_name_of_a_folder_makes_no_scheme(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a:b", "2013-01-01T10:00", "x/hdfs:/y", "./hdfs:/x"):
+        assert parse_location(name, {}).local == tmp_path / name
 
 
 @pytest.mark.parametrize(

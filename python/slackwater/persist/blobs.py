@@ -117,7 +117,8 @@ def local_path(uri: str) -> Path:
     split = urlsplit(uri)
     if split.scheme == "file":
         return Path(unquote(split.path))
-    if split.scheme == "" or "://" not in uri:
+    # Hadoop takes hdfs:/x for a URI too; one letter, or a colon further on, is part of a path.
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", uri) is None:
         return Path(uri).absolute()
     raise user_error(
         "SLACKWATER_UNSUPPORTED",

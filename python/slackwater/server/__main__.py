@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import logging.handlers
 import os
 import secrets
 import socket
@@ -51,6 +52,9 @@ SHUTDOWN_TIMEOUT_S = 5.0
 STOP_AFTER_S = 0.2
 SHORTEST_LEASE_MS = 1_000
 LONGEST_LEASE_MS = 30_000
+LOG_BYTES = 10 * 1024 * 1024
+LOG_FILES = 5
+"""So many older log files are kept beside the current one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +147,15 @@ def _say(answers: int, message: dict[str, Any]) -> None:
 
 
 def _log_to(path: Path) -> None:
+    """Appends to `path`, and begins a new file when it is full.
+
+    A process that joins, or has been fenced, may still write there: it goes on in the file that it
+    has open, under whatever name that has by then, and no line is lost for it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path)
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
+    )
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     for noisy in ("py4j", "uvicorn.access", "sqlglot"):

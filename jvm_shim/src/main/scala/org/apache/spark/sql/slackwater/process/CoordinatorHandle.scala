@@ -65,6 +65,7 @@ final class CoordinatorHandle private (
 
   @volatile private var endpoint: Option[Endpoint] = None
   @volatile private var closed = false
+  private var shared = false
   private val sessions = ConcurrentHashMap.newKeySet[String]()
   // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
   private val openBlocks = ConcurrentHashMap.newKeySet[String]()
@@ -303,6 +304,10 @@ final class CoordinatorHandle private (
   private def start(): Endpoint = synchronized {
     endpoint.filter(_.isAlive).getOrElse {
       if (closed) throw unavailable("the Spark application has ended")
+      if (!shared) {
+        SharedFolder.check(context, location)
+        shared = true
+      }
       val started = launch().start()
       follow(started)
       started
@@ -500,8 +505,14 @@ object CoordinatorHandle extends Logging {
 /** Shows what the coordinator has to say beside its answer. */
 private[slackwater] object Notices extends Logging {
 
-  private lazy val inSparkSql =
-    sys.props.getOrElse("sun.java.command", "").contains("SparkSQLCLIDriver")
+  /** One user's shell or program, whose terminal this process shares. A server's users are elsewhere:
+    * for them there is SHOW NOTICES.
+    */
+  private lazy val haveTerminal = {
+    val command = sys.props.getOrElse("sun.java.command", "")
+    command.contains("SparkSQLCLIDriver") ||
+    command.contains("SparkSubmit") && command.matches(raw"(?s).*(pyspark-shell|\.py)(\s.*)?")
+  }
 
   def show(notices: JsonNode): Unit = notices.elements.asScala.foreach { notice =>
     val severity = notice.path("severity").asText("NOTICE")
@@ -512,5 +523,5 @@ private[slackwater] object Notices extends Logging {
   def warn(message: String): Unit = say(s"WARNING: $message")
 
   private def say(text: String): Unit =
-    if (inSparkSql) System.err.println(text) else logInfo(text)
+    if (haveTerminal) System.err.println(text) else logInfo(text)
 }

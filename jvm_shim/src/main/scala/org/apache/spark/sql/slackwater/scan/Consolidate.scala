@@ -14,17 +14,22 @@ private[slackwater] object Consolidate {
   /** More retracted rows than this are cheaper to consolidate with everything else. */
   private val CandidateLimit = 10000
 
+  /** So many copies of a row are made at once. */
+  private val Batch = 65536L
+
   /** The rows of all parts.
     *
     * Where only few inline updates retract anything, the rows of files that cannot be concerned
-    * pass as they are; without files it is done here at once.
+    * pass as they are; without files it is done here at once. `dense`: the columns are only some of
+    * the collection's, and equal rows may be very many.
     */
   def rows(
       sources: Sources,
       uniform: Seq[PartFile],
       embedded: Seq[PartFile],
       until: Option[Long],
-      inline: Seq[InlineUpdate]
+      inline: Seq[InlineUpdate],
+      dense: Boolean
   ): LogicalPlan = {
     val exact = !sources.schema.existsRecursively(t => inexact(t))
     val noFiles = uniform.isEmpty && embedded.isEmpty
@@ -33,12 +38,14 @@ private[slackwater] object Consolidate {
       val onlyInserts = embedded.isEmpty && uniform.forall(_.uniform.exists(_.diff == 1L))
       val updates = if (exact) sum(inline) else inline
       val retracted = updates.filter(_.diff < 0)
-      if (onlyInserts && exact && retracted.size <= CandidateLimit) {
-        candidates(sources, uniform, updates, retracted)
+      // Rows without columns have no hash, and each of them is concerned.
+      val distinct = sources.schema.nonEmpty || retracted.isEmpty
+      if (onlyInserts && exact && distinct && retracted.size <= CandidateLimit) {
+        candidates(sources, uniform, updates, retracted, dense)
       } else {
         val scans = sources.updates(uniform) ++ sources.updates(embedded).map(upTo(_, until))
         val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
-        shuffled(PartScan.union(all.map(rowsAndDiffs(_, sources.schema.length))))
+        shuffled(PartScan.union(all.map(rowsAndDiffs(_, sources.schema.length))), dense)
       }
     }
   }
@@ -67,7 +74,8 @@ private[slackwater] object Consolidate {
       sources: Sources,
       files: Seq[PartFile],
       updates: Seq[InlineUpdate],
-      retracted: Seq[InlineUpdate]
+      retracted: Seq[InlineUpdate],
+      dense: Boolean
   ): LogicalPlan = {
     if (retracted.isEmpty) {
       val scans = sources.rows(files)
@@ -85,7 +93,8 @@ private[slackwater] object Consolidate {
         Filter((likely(columns, retracted).toSeq :+ among(scan)).reduce(And), scan)
       }
       val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
-      val settled = shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))))
+      val settled =
+        shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))), dense)
       PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ settled)
     }
   }
@@ -131,7 +140,7 @@ private[slackwater] object Consolidate {
     Project(plan.output.take(width) :+ PartScan.attribute(plan, Wire.DiffColumn), plan)
 
   /** Filters on columns pass through each of these nodes down to the scans. */
-  private def shuffled(updates: LogicalPlan): LogicalPlan = {
+  private def shuffled(updates: LogicalPlan, dense: Boolean): LogicalPlan = {
     val columns = updates.output.init
     val count = Alias(Sum(updates.output.last).toAggregateExpression(), Wire.DiffColumn)()
     val results = columns.map { c =>
@@ -140,10 +149,26 @@ private[slackwater] object Consolidate {
     }
     val sums = Aggregate(columns.map(comparable), results :+ count, updates)
     val present = Filter(GreaterThan(count.toAttribute, Literal(0L)), sums)
-    val copies = ArrayRepeat(Literal(true), Cast(count.toAttribute, IntegerType))
-    val copy = AttributeReference("copy", BooleanType, nullable = false)()
-    val repeated = Generate(Explode(copies), Nil, outer = false, None, Seq(copy), present)
+    val repeated =
+      if (dense) copiedInBatches(present, count.toAttribute)
+      else copiedAtOnce(present, count.toAttribute)
     Project(sums.output.init, repeated)
+  }
+
+  private def copiedAtOnce(rows: LogicalPlan, count: Expression): LogicalPlan = {
+    val copies = ArrayRepeat(Literal(true), Cast(count, IntegerType))
+    val copy = AttributeReference("copy", BooleanType, nullable = false)()
+    Generate(Explode(copies), Nil, outer = false, None, Seq(copy), rows)
+  }
+
+  /** An array of all copies of a row would not fit into memory when they are many millions. */
+  private def copiedInBatches(rows: LogicalPlan, count: Expression): LogicalPlan = {
+    val last = IntegralDivide(Subtract(count, Literal(1L)), Literal(Batch))
+    val batch = AttributeReference("batch", LongType, nullable = false)()
+    val numbers = Explode(Sequence(Literal(0L), last, None, Some("UTC")))
+    val batches = Generate(numbers, Nil, outer = false, None, Seq(batch), rows)
+    val rest = Subtract(count, Multiply(batch, Literal(Batch)))
+    copiedAtOnce(batches, Least(Seq(Literal(Batch), rest)))
   }
 
   private def hasMap(dataType: DataType): Boolean =

@@ -60,34 +60,66 @@ private[slackwater] final case class BoundScan(
   def label: String = s"$name as of ${identity.asOf}"
 }
 
-/** Replaces bound scans by plans over their parts. */
+/** Replaces bound scans by plans over their parts.
+  *
+  * Spark prunes columns before this rule runs, and leaves the projection above the leaf. It could
+  * not prune below a consolidation, which groups by every column that it has.
+  */
 private[slackwater] final case class ExpandScans(session: SparkSession) extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown { case scan: BoundScan =>
-    PartScan.snapshot(session, scan)
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown {
+    case project @ Project(_, scan: BoundScan) =>
+      project.copy(child = PartScan.snapshot(session, scan, project.references))
+    case project @ Project(_, filter @ Filter(_, scan: BoundScan)) =>
+      val wanted = project.references ++ filter.references
+      project.copy(child = filter.copy(child = PartScan.snapshot(session, scan, wanted)))
+    case scan: BoundScan => PartScan.snapshot(session, scan, scan.outputSet)
   }
 }
 
 /** Plans over the parts of a collection. */
 private[slackwater] object PartScan {
 
-  /** The rows at the scan's time, under the attributes that the statement knows them by. */
-  def snapshot(session: SparkSession, scan: BoundScan): LogicalPlan = {
+  /** The rows at the scan's time, under the attributes that the statement knows them by; of its
+    * columns, at least the `wanted` ones.
+    */
+  def snapshot(session: SparkSession, scan: BoundScan, wanted: AttributeSet): LogicalPlan = {
     val parts = scan.parts
     val asOf = scan.identity.asOf
     val timed = parts.json.path("time_filter").asBoolean
     val files = Files
       .of(parts.json)
       .filter(file => !timed || file.uniform.forall(_.time <= asOf))
-    val sources = new Sources(session, scan.label, parts)
     val embedded = files.filter(_.uniform.isEmpty)
     val uniform = files.filter(_.uniform.isDefined)
-    val inline = InlineUpdates.of(parts).filter(update => !timed || update.time <= asOf)
-    val rows =
-      if (!parts.json.path("retractions").asBoolean) {
-        val scans = sources.rows(uniform) ++ sources.rows(embedded, Option.when(timed)(asOf))
-        union(scans ++ sources.local(inline.map(_.row), scans.isEmpty))
-      } else Consolidate.rows(sources, uniform, embedded, Option.when(timed)(asOf), inline)
-    project(rows, scan.output)
+    def inline(schema: StructType): Seq[InlineUpdate] =
+      InlineUpdates.of(parts, schema).filter(update => !timed || update.time <= asOf)
+    if (!parts.json.path("retractions").asBoolean) {
+      val sources = new Sources(session, scan.label, parts)
+      val scans = sources.rows(uniform) ++ sources.rows(embedded, Option.when(timed)(asOf))
+      val rows = union(scans ++ sources.local(inline(parts.schema).map(_.row), scans.isEmpty))
+      project(rows, scan.output)
+    } else {
+      val output = scan.output.filter(wanted.contains)
+      val narrowed = parts.copy(schema = concerned(parts.schema, output))
+      val sources = new Sources(session, scan.label, narrowed)
+      val until = Option.when(timed)(asOf)
+      val dense = narrowed.schema.length < parts.schema.length
+      val rows =
+        Consolidate.rows(sources, uniform, embedded, until, inline(narrowed.schema), dense)
+      project(rows, output)
+    }
+  }
+
+  /** The columns of `schema` that `output` is made of.
+    *
+    * Diffs add up, so updates that are first cut to some columns and then consolidated are the same
+    * multiset as consolidated rows that are cut.
+    */
+  private def concerned(schema: StructType, output: Seq[AttributeReference]): StructType = {
+    val names = output.map(_.name).toSet
+    // Another name is the whole row, as row-level changes want it.
+    if (!names.subsetOf(schema.names.toSet)) schema
+    else StructType(schema.filter(field => names(field.name)))
   }
 
   /** The updates of a binding's relation, not consolidated: its columns, `__time`, `__diff`. */
@@ -111,7 +143,8 @@ private[slackwater] object PartScan {
         upper.map(u => LessThan(time, Literal(u)))
       bounds.reduceOption[Expression](And).fold(scan)(Filter(_, scan))
     }
-    val inline = InlineUpdates.of(BoundParts(json, schema, None)).filter(u => wanted(u.time))
+    val inline =
+      InlineUpdates.of(BoundParts(json, schema, None), schema).filter(u => wanted(u.time))
     val all = union(scans ++ sources.localUpdates(inline, scans.isEmpty))
     advanceTo.fold(all) { to =>
       val columns = all.output.map {
@@ -175,10 +208,14 @@ private[slackwater] object Files {
 private[slackwater] final case class InlineUpdate(row: UnsafeRow, time: Long, diff: Long)
 
 private[slackwater] object InlineUpdates {
-  def of(parts: BoundParts): Seq[InlineUpdate] = {
+
+  /** The updates with the columns of `schema`, which are some of the parts' columns. */
+  def of(parts: BoundParts, schema: StructType): Seq[InlineUpdate] = {
     val width = parts.schema.length
     val whole = Wire.updateSchema(parts.schema)
-    val project = UnsafeProjection.create(parts.schema)
+    val project = UnsafeProjection.create(schema.fields.toIndexedSeq.map { field =>
+      BoundReference(parts.schema.fieldIndex(field.name), field.dataType, nullable = true)
+    })
     Wire.decode(Wire.inlineStreams(parts.json), whole).map { update =>
       InlineUpdate(project(update).copy(), update.getLong(width), update.getLong(width + 1))
     }
