@@ -31,6 +31,9 @@ class NoSpark:
         """Nothing is asked of Spark that could be ended."""
         yield
 
+    def under(self, settings):
+        return self
+
     def __getattr__(self, name: str):
         raise NotImplementedError(f"{name} needs Spark")
 

@@ -1,0 +1,105 @@
+"""The SQL that people read runs, and returns what stands below it."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from tests.support.application import wait_until
+from tests.support.fixtures import Workplace
+from tests.support.slt import sql_text
+
+SQL = Path(str(resources.files("slackwater").joinpath("sql")))
+GALLERY = sorted((SQL / "gallery").glob("*.sql"))
+MONITORING = sorted((SQL / "monitoring").glob("*.sql"))
+TPCH = sorted((SQL / "bench/tpch").glob("*.sql"))
+
+WITHOUT_DELTA_RULES = {"q02", "q11", "q15", "q17", "q20", "q22"}
+"""Queries with scalar subqueries, which are computed anew and compared."""
+
+
+def statements(path):
+    """Pairs of a statement and the comment lines that follow it."""
+    found = []
+    pending = []
+    for line in path.read_text().splitlines():
+        if line.startswith("--"):
+            if not pending and found:
+                found[-1][1].append(line.removeprefix("--").strip())
+        elif line.strip():
+            pending.append(line)
+            if line.rstrip().endswith(";"):
+                found.append(("\n".join(pending).rstrip().removesuffix(";"), []))
+                pending = []
+        elif not pending:
+            found.append(("", []))
+    assert not pending, f"{path.name} ends inside a statement"
+    return [(text, comment) for text, comment in found if text]
+
+
+def table_below(comment):
+    """The header and the rows that a comment shows, or None where it is prose."""
+    if not comment:
+        return None
+    header, *rows = [[cell.strip() for cell in line.split("|")] for line in comment]
+    return header, rows
+
+
+def shown(value):
+    if value is None:
+        return "NULL"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_an_example_returns_what_stands_below_it(path, workplace):
+    compared = 0
+    for text, comment in statements(path):
+        result = workplace.sql(text)
+        wanted = table_below(comment)
+        if wanted is None:
+            continue
+        header, rows = wanted
+        assert list(result.columns) == header
+        found = [
+            ["*" if cell == "*" else shown(value) for cell, value in zip(row, values, strict=True)]
+            for row, values in zip(rows, result.rows, strict=True)
+        ]
+        assert found == rows, text
+        compared += 1
+    assert compared >= 2
+
+
+@pytest.mark.spark
+def test_the_questions_of_an_operator_have_answers(workplace):
+    workplace.sql("CREATE TABLE t (k INT)")
+    workplace.sql("CREATE MATERIALIZED VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    workplace.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '1s')")
+    answers = {path.stem: workplace.sql(sql_text(path)) for path in MONITORING}
+    assert "v" in [row[0] for row in answers["lag"].rows]
+    assert ["v", "t"] in [[row[0], row[3]] for row in answers["slowest_input"].rows]
+    assert "s" not in [row[0] for row in answers["sources"].rows]
+    wait_until(lambda: not workplace.rows(sql_text(SQL / "monitoring/not_hydrated.sql")))
+
+
+@pytest.mark.spark
+def test_every_query_of_tpch_runs_and_has_a_plan(shared_application, tmp_path):
+    place = Workplace(shared_application, "sql_tpch", tmp_path)
+    try:
+        place.sql("CREATE SOURCE tpch FROM LOAD GENERATOR TPCH (SCALE FACTOR 0.001) FOR ALL TABLES")
+        recomputed = set()
+        for path in TPCH:
+            query = sql_text(path)
+            place.sql(query)
+            operators = place.sql(f"EXPLAIN INCREMENTAL FOR {query}")
+            kinds = {
+                dict(zip(operators.columns, row, strict=True))["maintenance"]
+                for row in operators.rows
+            }
+            if "recompute" in kinds:
+                recomputed.add(path.stem)
+        assert recomputed == WITHOUT_DELTA_RULES
+    finally:
+        shared_application.sql("DROP SCHEMA slackwater.sql_tpch CASCADE")
