@@ -767,6 +767,16 @@ def test_a_commit_that_nobody_can_answer_is_unknown(ours: SparkSession, env: Env
     assert ours.sql("SHOW SOURCES").count() == 3
 
 
+def test_a_coordinator_that_nobody_reaches(spark: SparkSession, env: Environment) -> None:
+    (env.location / "nobody-listens").touch()
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql("SHOW SOURCES")
+    assert caught.value.getCondition() == "SLACKWATER_COORDINATOR_UNAVAILABLE"
+    assert caught.value.getSqlState() == "08006"
+    (env.location / "nobody-listens").unlink()
+    assert spark.sql("SHOW SOURCES").count() == 3
+
+
 def test_a_coordinator_that_cannot_start(spark: SparkSession, env: Environment) -> None:
     (env.location / "refuse-start").touch()
     with pytest.raises(AnalysisException) as caught:

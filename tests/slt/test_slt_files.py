@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -25,38 +26,128 @@ def test_file(path, shared_application, tmp_path):
 
 
 WITHOUT_CASE = {
-    "SLACKWATER_CANCELED": "needs a statement that is cancelled while it runs: tests/clients",
-    "SLACKWATER_CONCURRENT_CHANGE": "needs two statements at the same moment",
-    "SLACKWATER_COORDINATOR_START": "needs an interpreter that does not start: tests/clients",
-    "SLACKWATER_COORDINATOR_UNAVAILABLE": "needs a coordinator that is gone: tests/clients",
-    "SLACKWATER_DEPENDENCY_DROPPED": "needs a DROP while a SUBSCRIBE runs: tests/e2e",
-    "SLACKWATER_DUPLICATE_MANAGED_WRITE": "needs two statements at the same moment",
-    "SLACKWATER_ENVIRONMENT_VERSION": "needs a newer environment: tests/unit",
-    "SLACKWATER_FENCED": "needs a second application: tests/clients",
-    "SLACKWATER_FOREIGN_FILE": "no statement names a file of a write: tests/unit",
-    "SLACKWATER_INTERNAL": "a defect: no statement may cause it",
-    "SLACKWATER_LEADER_UNREACHABLE": "needs an application on another host: tests/clients",
-    "SLACKWATER_LOCATION_NOT_SHARED": "needs executors elsewhere: tests/e2e",
-    "SLACKWATER_LOCK_LOST": "needs an application that hangs: tests/e2e, tests/unit",
-    "SLACKWATER_LOCK_TIMEOUT": "needs a statement that holds a table for long: tests/unit",
-    "SLACKWATER_METASTORE_UNAVAILABLE": "needs a metastore that is gone: tests/e2e",
-    "SLACKWATER_METASTORE_REQUIRED": "needs a location in S3: tests/unit",
-    "SLACKWATER_NO_SPACE": "needs a full disk: tests/e2e",
-    "SLACKWATER_S3_SUPPORT_MISSING": "needs a location in S3: tests/clients",
-    "SLACKWATER_SCHEMA_ALREADY_EXISTS": "Spark's own condition comes first: tests/unit",
-    "SLACKWATER_SOURCE_BAD_ROW": "is told in mz_source_statuses: sources.slt, tests/e2e",
-    "SLACKWATER_SOURCE_FILE_CHANGED": "is told in mz_source_statuses: tests/e2e",
-    "SLACKWATER_SOURCE_FILE_UNREADABLE": "is told in mz_source_statuses: tests/unit",
-    "SLACKWATER_STATEMENT_INTERRUPTED": "needs a coordinator that ends meanwhile: tests/clients",
-    "SLACKWATER_STATEMENT_TIMEOUT": "needs a statement that waits: tests/unit, tests/clients",
-    "SLACKWATER_STORAGE_UNAVAILABLE": "needs a location that cannot be written: tests/unit",
-    "SLACKWATER_STORAGE_UNREADABLE": "needs a store that does not answer: tests/unit",
-    "SLACKWATER_TOO_LARGE": "needs more rows than fit into memory: tests/unit",
-    "SLACKWATER_TOO_MANY_REQUESTS": "needs more statements than threads: tests/unit",
-    "SLACKWATER_TRANSACTION_LOST": "needs a coordinator that ends inside a block: tests/chaos",
-    "SLACKWATER_UNBOUND_RELATION": "a defect: no statement may cause it",
-    "SLACKWATER_WAIT_TIMEOUT": "needs a view that lags: tests/e2e",
+    "SLACKWATER_CANCELED": (
+        "needs a statement that is cancelled while it runs",
+        "clients/test_cancel.py::test_waiting_for_a_frontier_that_is_far_away",
+    ),
+    "SLACKWATER_CONCURRENT_CHANGE": (
+        "needs two statements at the same moment",
+        "unit/test_staged_tables.py::test_a_table_that_changes_meanwhile_is_not_replaced",
+    ),
+    "SLACKWATER_COORDINATOR_START": (
+        "needs an interpreter that does not start",
+        "clients/test_shim_core.py::test_a_coordinator_that_cannot_start",
+    ),
+    "SLACKWATER_COORDINATOR_UNAVAILABLE": (
+        "needs a coordinator that is gone",
+        "clients/test_shim_core.py::test_a_coordinator_that_nobody_reaches",
+    ),
+    "SLACKWATER_DEPENDENCY_DROPPED": (
+        "needs a DROP while a SUBSCRIBE runs",
+        "unit/test_maintenance.py::test_a_bind_of_a_table_that_is_gone_says_so",
+    ),
+    "SLACKWATER_ENVIRONMENT_VERSION": (
+        "needs a newer environment",
+        "unit/test_persist_migrations.py::test_an_older_program_is_refused",
+    ),
+    "SLACKWATER_FENCED": (
+        "needs a second application",
+        "clients/test_join_takeover.py::test_a_leader_that_hangs_is_fenced",
+    ),
+    "SLACKWATER_FOREIGN_FILE": (
+        "no statement names a file of a write",
+        "unit/test_written_files.py::test_other_files_are_refused",
+    ),
+    "SLACKWATER_INTERNAL": (
+        "a defect: no statement may cause it",
+        "unit/test_request_limits.py::test_a_defect_is_told_without_its_trace",
+    ),
+    "SLACKWATER_LEADER_UNREACHABLE": (
+        "needs an application on another host",
+        "clients/test_join_takeover.py::test_a_leader_on_another_host_is_not_fenced",
+    ),
+    "SLACKWATER_LOCATION_NOT_SHARED": (
+        "needs executors elsewhere",
+        "e2e/test_standalone_cluster.py::test_a_folder_that_executors_do_not_see_is_refused",
+    ),
+    "SLACKWATER_LOCK_LOST": (
+        "needs an application that hangs",
+        "clients/test_join_takeover.py::test_a_client_that_hangs_before_its_write_loses_its_lock",
+    ),
+    "SLACKWATER_LOCK_TIMEOUT": (
+        "needs a statement that holds a table for long",
+        "clients/test_cancel.py::test_waiting_for_a_table_that_another_statement_reads_and_writes",
+    ),
+    "SLACKWATER_METASTORE_UNAVAILABLE": (
+        "needs a metastore that is gone",
+        "e2e/test_faults.py::test_metastore_that_goes_away_and_comes_back",
+    ),
+    "SLACKWATER_METASTORE_REQUIRED": (
+        "needs a location in S3",
+        "e2e/test_s3_location.py::test_it_needs_a_metastore_elsewhere",
+    ),
+    "SLACKWATER_NO_SPACE": (
+        "needs a full disk",
+        "e2e/test_faults.py::test_no_space",
+    ),
+    "SLACKWATER_S3_SUPPORT_MISSING": (
+        "needs a location in S3",
+        "e2e/test_s3_location.py::test_what_is_missing_is_said",
+    ),
+    "SLACKWATER_SCHEMA_ALREADY_EXISTS": (
+        "Spark's own condition comes first",
+        "unit/test_catalog.py::test_what_cannot_be_created",
+    ),
+    "SLACKWATER_SOURCE_BAD_ROW": (
+        "is told in mz_source_statuses",
+        "unit/test_storage_files.py::test_a_bad_row_stalls_before_its_file_until_it_is_corrected",
+    ),
+    "SLACKWATER_SOURCE_FILE_CHANGED": (
+        "is told in mz_source_statuses",
+        "unit/test_storage_files.py::test_files_that_change_or_vanish_are_reported_and_keep_their_rows",
+    ),
+    "SLACKWATER_SOURCE_FILE_UNREADABLE": (
+        "is told in mz_source_statuses",
+        "unit/test_storage_files.py::test_an_unreadable_file_stalls",
+    ),
+    "SLACKWATER_STATEMENT_INTERRUPTED": (
+        "needs a coordinator that ends meanwhile",
+        "clients/test_shim_core.py::test_a_statement_whose_coordinator_dies_is_not_repeated",
+    ),
+    "SLACKWATER_STATEMENT_TIMEOUT": (
+        "needs a statement that waits",
+        "clients/test_cancel.py::test_a_spark_job_of_the_coordinators",
+    ),
+    "SLACKWATER_STORAGE_UNAVAILABLE": (
+        "needs a location that cannot be written",
+        "unit/test_persist_blobs.py::test_a_store_that_does_not_answer_is_an_error_without_secrets",
+    ),
+    "SLACKWATER_STORAGE_UNREADABLE": (
+        "needs a store that does not answer",
+        "unit/test_persist_blobs.py::test_a_store_that_does_not_answer_is_an_error_without_secrets",
+    ),
+    "SLACKWATER_TOO_LARGE": (
+        "needs more rows than fit into memory",
+        "unit/test_request_limits.py::test_a_request_that_is_too_large_is_refused",
+    ),
+    "SLACKWATER_TOO_MANY_REQUESTS": (
+        "needs more statements than threads",
+        "unit/test_server.py::test_too_many_statements_are_refused_and_what_belongs_to_others_is_not",
+    ),
+    "SLACKWATER_TRANSACTION_LOST": (
+        "needs a coordinator that ends inside a block",
+        "e2e/test_blocks.py::test_a_block_ends_with_the_coordinator",
+    ),
+    "SLACKWATER_UNBOUND_RELATION": (
+        "a defect: no statement may cause it",
+        "clients/test_shim_data.py::test_an_unbound_relation_is_refused",
+    ),
+    "SLACKWATER_WAIT_TIMEOUT": (
+        "needs a view that lags",
+        "unit/test_sinks.py::test_a_sink_that_cannot_write_is_not_redirected",
+    ),
 }
+"""Conditions that no file can cause: why, and the test that asserts them."""
 
 
 def test_every_condition_has_a_case_or_a_reason():
@@ -70,6 +161,19 @@ def test_every_condition_has_a_case_or_a_reason():
     assert set(WITHOUT_CASE) <= set(conditions())
     assert sorted(set(conditions()) - ours - set(WITHOUT_CASE)) == []
     assert sorted(ours & set(WITHOUT_CASE)) == []
+
+
+@pytest.mark.parametrize("condition", WITHOUT_CASE)
+def test_the_test_that_is_named_asserts_the_condition(condition):
+    _, named = WITHOUT_CASE[condition]
+    path, _, name = named.partition("::")
+    text = (FOLDER.parent / path).read_text()
+    (found,) = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    assert condition in ast.get_source_segment(text, found)
 
 
 # A view that fails for a row has the state of that row's own error.

@@ -321,16 +321,21 @@ def main() -> None:
             "PYSPARK_PIN_THREAD",
         )
     }
+    port = server.server_address[1]
+    if (LOCATION / "nobody-listens").exists():
+        server.server_close()
     record("starts.jsonl", {"pid": os.getpid(), "arguments": sys.argv[1:], **environment})
     threading.Thread(target=end_with_driver, daemon=True).start()
     line = {
         "role": "leader",
-        "address": f"http://127.0.0.1:{server.server_address[1]}",
+        "address": f"http://127.0.0.1:{port}",
         "token_file": str(token_file),
         "epoch": 1,
         "log": str(LOCATION / "log"),
     }
     print(json.dumps(line), flush=True)
+    if (LOCATION / "nobody-listens").exists():
+        threading.Event().wait()
     server.serve_forever()
 
 

@@ -93,3 +93,15 @@ def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordina
     refused, answers = asyncio.run(run())
     assert condition(refused) == ("SLACKWATER_TOO_MANY_REQUESTS", "53300")
     assert answers == [(200, {}), *[(200, {"bound": True})] * 2]
+
+
+def test_a_defect_is_told_without_its_trace(coordinator, monkeypatch):
+    def fail(body):
+        raise KeyError("query")
+
+    monkeypatch.setattr(coordinator, "_bind", fail)
+    app = server.application(coordinator, "secret", pytest.fail, lambda: None)
+    answer = asyncio.run(post(app, "/v1/bind", {}))
+    assert condition(answer) == ("SLACKWATER_INTERNAL", "XX000")
+    assert "KeyError: 'query'" in answer[1]["error"]["message"]
+    assert "Traceback" not in str(answer)

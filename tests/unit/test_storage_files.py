@@ -109,6 +109,7 @@ def test_a_bad_row_stalls_before_its_file_until_it_is_corrected(tmp_path):
     assert step.status.status == "stalled"
     assert step.status.details["file"] == str(tmp_path / "b.csv")
     assert step.status.details["line"] == "3"
+    assert step.status.details["condition"] == "SLACKWATER_SOURCE_BAD_ROW"
     assert "b.csv, line 3: '2.0' is not an INT (column k)" in step.status.error
     assert advance(ingestion) is None
     put(tmp_path / "b.csv", "2,x", modified_s=4)
