@@ -26,6 +26,7 @@ from slackwater.adapter.time.selection import (
     QueryWhen,
 )
 from slackwater.adapter.time.watch import Cancellation
+from slackwater.compute.engine import Analysis
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -139,12 +140,16 @@ class Subscription:
 
 @dataclass(slots=True)
 class QueryCursor:
-    """A cursor over the answer of a SELECT, which is computed when it is first fetched."""
+    """A cursor over the answer of a SELECT at the time of DECLARE.
+
+    It is computed when it is first fetched; until then `hold` keeps what it reads.
+    """
 
     desc: RelationDesc
     answer: Callable[[], pa.Table]
     created_ms: int
     limit_bytes: Callable[[], int]
+    hold: FeedHold | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)
     reads: tuple[GlobalId, ...] = ()
     rest: pa.Table | None = None
@@ -161,10 +166,16 @@ class QueryCursor:
         check_size(rows.nbytes, self.limit_bytes())
         taken = rows if count is None else rows.slice(0, count)
         self.rest = rows.slice(taken.num_rows)
+        self._release()
         return Result(self.desc, taken)
 
     def close(self) -> None:
+        self._release()
         self.rest = None
+
+    def _release(self) -> None:
+        if self.hold is not None:
+            self.hold.release(None)
 
 
 class Subscriptions:
@@ -209,16 +220,23 @@ class Subscriptions:
         name: str,
         statement: st.Subscribe | st.Query,
     ) -> Cursor:
-        """Opens a cursor; a subscription's time is chosen now."""
+        """Opens a cursor. Its time is chosen now, and what it reads is held from now on.
+
+        Raises SLACKWATER_UNSUPPORTED for a query over other catalogs: it would be read with the
+        rights of the coordinator.
+        """
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
         text = statement.text.text
         engine = self._env.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
-        suffix = ""
-        if statement.as_of is not None:
-            words = "AT LEAST " if statement.as_of.kind == "at_least" else ""
-            suffix = f" AS OF {words}{statement.as_of.expression.text}"
+        if analysis.foreign:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"A cursor over {', '.join(analysis.foreign)}",
+                advice="Cursors read relations of slackwater. Run the query itself.",
+            )
+        hold, suffix = self._moment(session, context, analysis, statement.as_of)
         schema = analysis.desc.arrow_schema()
 
         def answer() -> pa.Table:
@@ -226,8 +244,32 @@ class Subscriptions:
             return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
 
         return QueryCursor(
-            analysis.desc, answer, self._env.now(), lambda: session.result_limit_bytes
+            analysis.desc, answer, self._env.now(), lambda: session.result_limit_bytes, hold
         )
+
+    def _moment(
+        self, session: Session, context: Context, analysis: Analysis, as_of: st.AsOf | None
+    ) -> tuple[FeedHold | None, str]:
+        """A hold at the time at which the query of a cursor is read, and that time as its AS OF.
+
+        System relations are read as they are when rows are fetched.
+        """
+        items = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        if not items or any(item.kind is ItemKind.SYSTEM_TABLE for item in items):
+            if as_of is None:
+                return None, ""
+            words = "AT LEAST " if as_of.kind == "at_least" else ""
+            return None, f" AS OF {words}{as_of.expression.text}"
+        when = Immediately() if as_of is None else self.evaluate(context, as_of)
+        hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
+        try:
+            self._env.persist.confirm_leadership()
+            time = self._reads.determination(session, items, when).timestamp
+            hold.release(time)
+        except BaseException:
+            hold.release(None)
+            raise
+        return hold, f" AS OF {time}"
 
     def evaluate(self, context: Context, as_of: st.AsOf) -> QueryWhen:
         """The time that an AS OF clause means. Raises SLACKWATER_INVALID_AS_OF."""
