@@ -229,6 +229,11 @@ def jvm_below(process):
     return None
 
 
+def hear_interrupts():
+    """For a child: a test run in the background of a shell ignores SIGINT, and so would it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def waiting_script():
     """Statements of which one waits for an hour, if nobody ends it."""
     later = int(time.time() * 1000) + 3_600_000
@@ -251,6 +256,7 @@ def test_ctrl_c_in_spark_sql(tmp_path):
             cwd=tmp_path,
             env=environment(),
             start_new_session=True,
+            preexec_fn=hear_interrupts,
         )
 
     def waits():
@@ -332,6 +338,7 @@ def beeline(port, folder, *arguments, **options):
         text=True,
         cwd=folder,
         start_new_session=True,
+        preexec_fn=hear_interrupts,
     )
 
 
