@@ -33,8 +33,8 @@ def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
         Application(tmp_path / "without" / "environment", jar=False) as plain,
     ):
         wanted = run(plain)
-        for entry, outcome, expected in zip(corpus, run(ours), wanted, strict=True):
-            assert outcome == expected, entry
+        compared = zip(corpus, run(ours), wanted, strict=True)
+        assert [each for each in compared if each[1] != each[2]] == []
         for text in ("COMMIT", "ROLLBACK", "DECLARE cursor INT DEFAULT 1"):
             assert ours.rows(text, session="new") == []
         assert coordinators(tmp_path / "with" / "environment") == []
