@@ -34,6 +34,7 @@ DEFINITE = frozenset({"SLACKWATER_METASTORE_UNAVAILABLE", "SLACKWATER_STORAGE_UN
 GONE = frozenset({"SLACKWATER_DEPENDENCY_DROPPED", "SLACKWATER_UNKNOWN_RELATION"})
 """What may be answered about something that somebody drops."""
 BLOCK_LOST = "SLACKWATER_TRANSACTION_LOST"
+LOCK_LOST = "SLACKWATER_LOCK_LOST"
 COUNTER = "LOAD GENERATOR COUNTER (TICK INTERVAL '250ms')"
 KEY_VALUE = (
     "LOAD GENERATOR KEY VALUE (KEYS 12, PARTITIONS 3, SNAPSHOT ROUNDS 2, VALUE SIZE 5,"
@@ -252,9 +253,9 @@ class Clients:
                 if not request:
                     break
             except SlackwaterError as error:
-                self._refused("count", error, "SLACKWATER_CONCURRENT_CHANGE")
+                self._refused("count", error, LOCK_LOST)
                 unwritten = error.condition in DEFINITE and UNKNOWN not in str(error)
-                if not request or error.condition == "SLACKWATER_CONCURRENT_CHANGE":
+                if not request or error.condition == LOCK_LOST:
                     break
                 if not unwritten:
                     continue

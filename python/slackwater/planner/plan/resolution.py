@@ -49,4 +49,14 @@ def parse_query(text: str) -> exp.Query:
     parsed = sqlglot.parse_one(text, dialect="spark")
     if not isinstance(parsed, exp.Query):
         raise sqlglot.errors.ParseError("not a query")
+    for total in list(parsed.find_all(exp.Add)):
+        if _is_interval(total) and not isinstance(total.parent, exp.Paren):
+            total.replace(exp.Paren(this=total.copy()))
     return parsed
+
+
+def _is_interval(node: exp.Expression) -> bool:
+    """An interval of several units is a sum in sqlglot's tree, and would be written without ()."""
+    if isinstance(node, exp.Add):
+        return _is_interval(node.this) and _is_interval(node.expression)
+    return isinstance(node, exp.Interval)
