@@ -261,6 +261,14 @@ class Subscriptions:
             words = "AT LEAST " if as_of.kind == "at_least" else ""
             return None, f" AS OF {words}{as_of.expression.text}"
         when = Immediately() if as_of is None else self.evaluate(context, as_of)
+        hold, time = self._held(session, items, when)
+        return hold, f" AS OF {time}"
+
+    def _held(
+        self, session: Session, items: Sequence[CatalogItem], when: QueryWhen
+    ) -> tuple[FeedHold, Timestamp]:
+        """A time at which `items` are read, and a hold there."""
+        # Before the time is chosen: what it is chosen from must not move away.
         hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
         try:
             self._env.persist.confirm_leadership()
@@ -269,7 +277,7 @@ class Subscriptions:
         except BaseException:
             hold.release(None)
             raise
-        return hold, f" AS OF {time}"
+        return hold, time
 
     def evaluate(self, context: Context, as_of: st.AsOf) -> QueryWhen:
         """The time that an AS OF clause means. Raises SLACKWATER_INVALID_AS_OF."""
@@ -284,13 +292,9 @@ class Subscriptions:
             if statement.up_to is None
             else self._milliseconds(context, statement.up_to.text)
         )
-        # Before the time is chosen: what it is chosen from must not move away.
-        hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
+        hold, as_of = self._held(session, items, when)
         try:
-            self._env.persist.confirm_leadership()
-            as_of = self._reads.determination(session, items, when).timestamp
             check_bounds(as_of, up_to)
-            hold.release(as_of)
             spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
         except BaseException:
             hold.release(None)
