@@ -16,11 +16,13 @@ from slackwater.adapter.transactions import (
     Lost,
     Transaction,
     begin,
+    in_block,
     isolation,
     statement_failed,
 )
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.planner.parser import variables
+from slackwater.repr.errors import user_error
 from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
@@ -89,8 +91,8 @@ class Session:
     """One Spark session. Several of its statements may run at once, in threads of their own.
 
     `lock` guards what they share and change by looking at it first: the transaction, its hold and
-    its end, and the notices. It is held for as long as that takes, never while a statement runs or
-    waits. Lock order: before the storage controller's, after none.
+    its end, the cursors, and the notices. It is held for as long as that takes, never while a
+    statement runs or waits. Lock order: before the storage controller's, after none.
     """
 
     session_id: str
@@ -103,6 +105,7 @@ class Session:
     endings: dict[str, Ending] = field(default_factory=dict)
     entered: bool = False
     cursors: dict[str, Cursor] = field(default_factory=dict)
+    block_cursors: set[str] = field(default_factory=set)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: list[Notice] = field(default_factory=list)
     block_hold: ReadHold | None = None
@@ -175,6 +178,7 @@ class Session:
         """Ends the block; gives what there was."""
         with self.lock:
             block, self.transaction = self.transaction, Idle()
+            self._end_cursors()
             return block
 
     def commit(self, write_id: str) -> tuple[Ending, bool]:
@@ -191,7 +195,43 @@ class Session:
                 del self.endings[next(iter(self.endings))]
             ending = self.endings[write_id] = Ending(write_id, self.transaction)
             self.transaction = Idle()
+            self._end_cursors()
             return ending, True
+
+    # Cursors
+
+    @property
+    def block(self) -> int | None:
+        """The number of the open block; None outside of one."""
+        return self.blocks if in_block(self.transaction) else None
+
+    def open_cursor(self, name: str, cursor: Cursor, block: int | None) -> None:
+        """Keeps a cursor that was declared in `block`, or outside of one.
+
+        A block that has ended meanwhile takes it along. Raises SLACKWATER_DUPLICATE_CURSOR, and
+        then it is closed.
+        """
+        with self.lock:
+            is_late = block is not None and block != self.block
+            if not is_late and self.cursors.setdefault(name, cursor) is cursor:
+                if block is not None:
+                    self.block_cursors.add(name)
+                return
+        cursor.close()
+        if not is_late:
+            raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
+
+    def close_cursor(self, name: str) -> None:
+        """Ends a cursor, if there is one of that name."""
+        with self.lock:
+            cursor = self.cursors.pop(name, None)
+            self.block_cursors.discard(name)
+        if cursor is not None:
+            cursor.close()
+
+    def _end_cursors(self) -> None:
+        for name in tuple(self.block_cursors):
+            self.close_cursor(name)
 
 
 class Sessions:

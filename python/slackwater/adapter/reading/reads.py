@@ -227,6 +227,15 @@ class Reads:
         if hold is not None:
             self._env.storage.release(hold)
 
+    def choose(self, session: Session, items: Sequence[CatalogItem], when: QueryWhen) -> Timestamp:
+        """Chooses the time for reading `items`, which the caller holds; does not wait.
+
+        In a block it is, or becomes, the time of the block, unless `when` states it. Raises
+        SLACKWATER_NO_VALID_TIMESTAMP, and what the state of the session's transaction forbids.
+        """
+        with session.lock:
+            return self._statement_time(session, self.inputs(items), when, None)
+
     def determination(
         self,
         session: Session,
@@ -386,7 +395,7 @@ class Reads:
         inputs: Sequence[InputFrontiers],
         common: QueryWhen | None,
         write_target: GlobalId | None,
-    ) -> Timestamp | None:
+    ) -> Timestamp:
         """The time of all relations that do not state their own; the value of mz_now()."""
         unasked: QueryWhen = Immediately() if write_target is None else FreshestTableWrite()
         when = common or unasked
