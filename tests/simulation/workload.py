@@ -424,8 +424,7 @@ class Clients:
             if found is None:
                 return
             if found.kind is ItemKind.TABLE:
-                body = {"namespace": ["default"], "name": name}
-                place.coordinator.calls()["/v1/catalog/drop_table"](body)
+                place.drop(name)
             else:
                 place.sql(f"DROP SOURCE {name}")
 

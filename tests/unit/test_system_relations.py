@@ -235,9 +235,7 @@ def test_i56_what_is_shown_is_the_present_state_whoever_changed_it(env):
         )
         is_what_there_is(place)
         gone = place.item("dropped")
-        place.coordinator.calls()["/v1/catalog/drop_table"](
-            {"namespace": ["default"], "name": "dropped"}
-        )
+        place.drop("dropped")
         for _ in range(2):
             is_what_there_is(place)
             for relation in ("mz_objects", "mz_tables", "mz_columns"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.external.told import Told
 from slackwater.adapter.sessions import Sessions
 from slackwater.adapter.time.oracle import TimestampOracle
-from slackwater.adapter.time.watch import FrontierWatch
+from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
@@ -33,6 +34,9 @@ from slackwater.storage.ingestion import IngestionRunner
 READABLE = frozenset(
     {ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SYSTEM_TABLE}
 )
+
+LOOK_S = 0.1
+"""How often who waits for the ddl lock looks whether the statement still wants it."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,23 @@ class Environment:
     def state(self) -> CatalogState:
         """The catalog as of now: an immutable snapshot."""
         return self.catalog.state
+
+    @contextmanager
+    def defining(
+        self, cancellation: Cancellation, give_way: Callable[[], None] = lambda: None
+    ) -> Iterator[None]:
+        """The ddl lock for a statement.
+
+        Raises SLACKWATER_CANCELED, SLACKWATER_STATEMENT_TIMEOUT, and while it waits what `give_way`
+        raises.
+        """
+        while not self.ddl.acquire(timeout=LOOK_S):
+            cancellation.refuse_late("another change of the catalog had ended")
+            give_way()
+        try:
+            yield
+        finally:
+            self.ddl.release()
 
     def item(self, global_id: GlobalId) -> CatalogItem:
         """The item, or SLACKWATER_DEPENDENCY_DROPPED when it is gone."""
