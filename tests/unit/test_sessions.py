@@ -252,6 +252,55 @@ def test_a_column_that_is_added_while_a_block_is_open(place):
     assert place.rows("t") == [{"k": 1, "v": None}, {"k": 2, "v": "b"}]
 
 
+# A write carries an id, by which it is known when it is sent again
+
+
+def test_a_write_of_a_block_that_is_sent_again_is_kept_once(place):
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    for _ in range(3):
+        assert place.write("t", {"k": 1}, mode="append", write_id="w1") == 0
+    place.write("t", {"k": 1}, mode="append", write_id="w2")
+    place.sql("COMMIT")
+    assert keys(place) == [1, 1]
+
+
+@pytest.mark.parametrize(("end", "kept"), [("COMMIT", [1]), ("ROLLBACK", [])])
+def test_a_write_that_is_sent_again_after_its_block_has_no_effect(place, end, kept):
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    place.write("t", {"k": 1}, mode="append", write_id="w1")
+    place.sql(end)
+    assert place.write("t", {"k": 1}, mode="append", write_id="w1") == 0
+    place.sql("BEGIN")
+    assert place.write("t", {"k": 1}, mode="append", write_id="w1") == 0
+    place.sql("COMMIT")
+    assert keys(place) == kept
+
+
+def test_a_write_that_is_sent_again_in_a_later_block_is_not_kept_for_it(place):
+    place.table("t", k="long")
+    time = place.write("t", {"k": 1}, mode="append", write_id="w1")
+    place.sql("BEGIN")
+    assert place.write("t", {"k": 1}, mode="append", write_id="w1") == time
+    place.sql("COMMIT")
+    assert keys(place) == [1]
+
+
+def test_copies_of_a_write_that_come_at_once_are_kept_once(place, hurry):
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(
+                lambda n: place.write("t", {"k": n % 20}, mode="append", write_id=f"w{n % 20}"),
+                range(160),
+            )
+        )
+    place.sql("COMMIT")
+    assert keys(place) == list(range(20))
+
+
 # COMMIT carries an id
 
 
