@@ -15,6 +15,7 @@ from slackwater.adapter.transactions import (
     Idle,
     Lost,
     Transaction,
+    add_write,
     begin,
     in_block,
     isolation,
@@ -27,6 +28,8 @@ from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
 ENDINGS_KEPT = 64
+WRITES_KEPT = 1024
+"""More than there are statements at once, and the client sends only what has no answer again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Session:
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: list[Notice] = field(default_factory=list)
     block_hold: ReadHold | None = None
+    writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
     running: dict[str, Running] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -167,6 +171,23 @@ class Session:
             before = self.transaction
             self.transaction = begin(before, read_only=read_only, isolation=isolation)
             self.blocks += self.transaction is not before
+
+    def buffer(self, write_id: str, write: BufferedWrite) -> bool:
+        """Keeps a write for COMMIT, if a block was open when it came for the first time.
+
+        One that comes again is kept once, whatever has become of its block. One that came outside
+        of a block is the committer's, which knows it again, too. Raises what `add_write` does.
+        """
+        with self.lock:
+            if (is_kept := self.writes.get(write_id)) is not None:
+                return is_kept
+            is_kept = in_block(self.transaction)
+            if is_kept:
+                self.transaction = add_write(self.transaction, write, write.size_bytes)
+            if len(self.writes) >= WRITES_KEPT:
+                del self.writes[next(iter(self.writes))]
+            self.writes[write_id] = is_kept
+            return is_kept
 
     def fail(self, block: int) -> None:
         """Notes that a statement failed which began when the session had begun `block` blocks."""
