@@ -90,6 +90,10 @@ WITHOUT_CASE = {
         "needs a full disk",
         "e2e/test_faults.py::test_no_space",
     ),
+    "SLACKWATER_PASSWORD_SHOWN": (
+        "is about the settings of an application",
+        "unit/test_persist_blobs.py::test_a_password_in_the_setting_of_the_metastore_is_refused",
+    ),
     "SLACKWATER_S3_SUPPORT_MISSING": (
         "needs a location in S3",
         "e2e/test_s3_location.py::test_what_is_missing_is_said",
