@@ -195,22 +195,43 @@ def test_a_leader_on_another_host_is_not_fenced(postgres, location, tmp_path):
 
 
 BLOCK = """
-import os, time
-
 def block(k):
     open({at!r}, "w").close()
-    while not os.path.exists({go!r}):
-        time.sleep(0.05)
+    open({gate!r}).close()
     return k + 1
 
 spark.udf.register("block", block, "int")
 """
 
 
-def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, tmp_path):
+class Gate:
+    """A FIFO: who opens it for reading waits until it is open."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self.path = path
+        self._writer = None
+
+    def open(self):
+        # With O_RDWR it is there at once; as long as it is, nobody waits.
+        self._writer = self._writer or os.open(self.path, os.O_RDWR)
+
+    def close(self):
+        self.open()
+        os.close(self._writer)
+
+
+@pytest.fixture
+def gate(tmp_path):
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
+
+
+def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gate, tmp_path):
     """It keeps the lock while it lives, however long that is; sources go on all the time."""
-    at, go = tmp_path / "at", tmp_path / "go"
-    joiner.python(BLOCK.format(at=str(at), go=str(go)))
+    at = tmp_path / "at"
+    joiner.python(BLOCK.format(at=str(at), gate=str(gate.path)))
     leader.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms')")
     leader.sql("INSERT INTO t VALUES (1)")
     hanging = joiner.start("INSERT INTO t SELECT block(k) FROM t")
@@ -225,7 +246,7 @@ def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, tmp
         more_ticks(leader, 5)
         other.result()
     finally:
-        go.touch()
+        gate.open()
         os.kill(jvm, signal.SIGCONT)
     with pytest.raises(SqlError) as refused:
         hanging.result()
