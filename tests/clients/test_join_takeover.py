@@ -18,7 +18,13 @@ from tests.support.application import (
     kill,
     wait_until,
 )
-from tests.support.other_host import HOST, USER, python_elsewhere
+from tests.support.other_host import (
+    HOST,
+    USER,
+    cannot_be_apart,
+    python_apart,
+    python_elsewhere,
+)
 
 from slackwater.server.identity import this_process
 
@@ -192,6 +198,38 @@ def test_a_leader_on_another_host_is_not_fenced(postgres, location, tmp_path):
         other.kill()
         kill(pid)
         assert here.rows("SELECT count(*) FROM slackwater.default.t") == [[2]]
+
+
+@pytest.mark.postgres
+def test_a_leader_in_another_network_is_not_fenced(postgres, location):
+    """Loopback is another one there, and what is listening on it is not the leader."""
+    if reason := cannot_be_apart():
+        pytest.skip(reason)
+    metastore, owner = postgres.new_database(), this_process()
+    local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+    options = {"conf": SHORT, "variables": local, "python": python_apart()}
+    with Application(location, metastore, conf=SHORT) as here:
+        here.sql("CREATE TABLE slackwater.default.t (k INT)")
+        (pid,) = coordinators(location)
+        apart = Application(location, metastore, **options)
+        with pytest.raises(SqlError) as refused:
+            apart.sql("INSERT INTO slackwater.default.t VALUES (-1)")
+        assert refused.value.condition == "SLACKWATER_LEADER_UNREACHABLE"
+        assert f"user {owner.user} on host {owner.host}, process {pid}." in str(refused.value)
+        here.sql("INSERT INTO slackwater.default.t VALUES (1)")
+        wait_until(lambda: coordinators(location) == [pid], what="the candidates' end")
+    with apart:
+        assert apart.rows("SELECT k FROM slackwater.default.t") == [[1]]
+        (pid,) = wait_until(
+            lambda: [each for each in coordinators(location) if each != pid], what="another leader"
+        )
+        with (
+            Application(location, metastore, conf=SHORT) as here,
+            pytest.raises(SqlError) as refused,
+        ):
+            here.sql("SELECT * FROM slackwater.default.t")
+        assert refused.value.condition == "SLACKWATER_LEADER_UNREACHABLE"
+        assert f"user {owner.user} on host {HOST}, process {pid}." in str(refused.value)
 
 
 BLOCK = """

@@ -61,9 +61,9 @@ class Place:
             engine=self._env.engine,
             location=self._env.location,
             epoch=epoch,
-            spark=NoSpark(),
             log="/log",
             **{
+                "spark": NoSpark(),
                 "on_fatal": self.fatal.append,
                 "blobs": LocalBlobs(Path(self._env.location)),
                 "clock": wall_clock_ms,

@@ -7,7 +7,7 @@ import pytest
 from tests.support.coordination import Place, wall_clock_ms
 
 from slackwater.persist.leadership import Fenced
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, user_error
 
 
 @pytest.fixture
@@ -52,6 +52,28 @@ def test_a_subscription_that_is_refused_holds_nothing(place):
         with pytest.raises(Exception, match="SLACKWATER"):
             place.sql(f"DECLARE c CURSOR FOR {text}")
     assert place.env.storage.holds() == ()
+
+
+def test_a_snapshot_that_could_not_be_read_comes_with_the_next_fetch(place):
+    place.table("t", k="long")
+    place.write("t", {"k": 1})
+    place.sql("DECLARE c CURSOR FOR SUBSCRIBE t WITH (SNAPSHOT, PROGRESS)")
+    storage = place.env.storage
+
+    class Away:
+        def __getattr__(self, name):
+            return getattr(storage, name)
+
+        def snapshot(self, global_id, as_of):
+            raise user_error("SLACKWATER_STORAGE_UNREADABLE", path="a file", reason="no answer")
+
+    place.env.storage = Away()
+    with pytest.raises(SlackwaterError, match="no answer"):
+        place.sql("FETCH ALL c")
+    place.env.storage = storage
+    place.write("t", {"k": 2})
+    found = [row["k"] for row in place.sql("FETCH ALL c") if not row["mz_progressed"]]
+    assert found == [1, 2]
 
 
 CALLS = {

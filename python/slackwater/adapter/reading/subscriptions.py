@@ -84,14 +84,15 @@ class Subscription:
             self.feed.release(Timestamp(max(self.as_of, upper - 1)))
 
     def _start(self) -> None:
+        """What cannot be read now is tried again with the next rows: nothing begins before it."""
+        rows = [self.output.begin()]
+        ended = self.as_of >= self.up_to
+        if self.output.spec.snapshot and not ended:
+            rows.append(self.output.rows(self.feed.snapshot(self.as_of), Frontier(self.as_of)))
         self.started = True
-        self._keep(self.output.begin())
-        if self.as_of >= self.up_to:
-            self.position = self.up_to
-            return
-        self.position = Timestamp(self.as_of + 1)
-        if self.output.spec.snapshot:
-            self._keep(self.output.rows(self.feed.snapshot(self.as_of), Frontier(self.as_of)))
+        self.position = self.up_to if ended else Timestamp(self.as_of + 1)
+        for each in rows:
+            self._keep(each)
 
     def _keep(self, rows: pa.Table) -> None:
         if rows.num_rows:
