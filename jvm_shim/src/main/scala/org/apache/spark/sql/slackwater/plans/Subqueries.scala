@@ -1,0 +1,91 @@
+package org.apache.spark.sql.slackwater.plans
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.Count
+import org.apache.spark.sql.catalyst.plans.{Inner, LeftSingle}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreePattern.{
+  EXISTS_SUBQUERY,
+  PLAN_EXPRESSION,
+  SCALAR_SUBQUERY
+}
+
+/** Normalises the plans inside subquery expressions; what they are ordered by has no meaning. */
+private[plans] final class NormaliseSubqueries(normalise: LogicalPlan => LogicalPlan)
+    extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformAllExpressionsWithPruning(_.containsPattern(PLAN_EXPRESSION)) {
+      case subquery: SubqueryExpression =>
+        subquery.withNewPlan(unordered(normalise(Subquery.fromExpression(subquery))))
+    }
+
+  private def unordered(plan: LogicalPlan): LogicalPlan = plan match {
+    case Subquery(child, _)           => unordered(child)
+    case sort: Sort                   => sort.child
+    case Project(columns, sort: Sort) => Project(columns, sort.child)
+    case other                        => other
+  }
+}
+
+/** `EXISTS (q)` that refers to nothing outside is `(SELECT count(*) FROM q) > 0`.
+  *
+  * Spark takes one row of it, and which one that is would have to be maintained.
+  */
+private[plans] object CountExists extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformAllExpressionsWithPruning(_.containsPattern(EXISTS_SUBQUERY)) {
+      case exists: Exists if !exists.isCorrelated =>
+        val rows = Alias(Count(Literal(1)).toAggregateExpression(), "rows")()
+        val counted = Aggregate(Nil, Seq(rows), exists.plan)
+        GreaterThan(ScalarSubquery(counted, exprId = exists.exprId), Literal(0L))
+    }
+}
+
+/** A scalar subquery that refers to nothing outside becomes a join with its only row.
+  *
+  * Where it is sure to have a row this is an inner join; otherwise LeftSingle, which gives NULL for
+  * no row and fails for several.
+  */
+private[plans] object JoinScalarSubqueries extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformUpWithPruning(_.containsPattern(SCALAR_SUBQUERY)) {
+      case node if node.children.nonEmpty && node.expressions.exists(_.exists(isAlone)) =>
+        val found = new Found
+        val replaced = node.transformExpressions {
+          case s: ScalarSubquery if isAlone(s) => found(s)
+        }
+        val joined = found.plans.foldLeft(replaced.children.head)(join)
+        val whole = replaced.withNewChildren(joined +: replaced.children.tail)
+        if (whole.output.map(_.exprId) == node.output.map(_.exprId)) whole
+        else Project(node.output, whole)
+    }
+
+  private def isAlone(expression: Expression): Boolean = expression match {
+    case subquery: ScalarSubquery => !subquery.isCorrelated
+    case _                        => false
+  }
+
+  /** The subqueries of a node: those with the same plan are one. */
+  private final class Found {
+    private val values = mutable.LinkedHashMap.empty[LogicalPlan, LogicalPlan]
+    def apply(subquery: ScalarSubquery): Attribute =
+      values.getOrElseUpdate(subquery.plan.canonicalized, subquery.plan).output.head match {
+        case value if hasOneRow(subquery.plan) => value
+        case value                             => value.withNullability(true)
+      }
+    def plans: Iterable[LogicalPlan] = values.values
+  }
+
+  private def join(left: LogicalPlan, right: LogicalPlan): LogicalPlan =
+    Join(left, right, if (hasOneRow(right)) Inner else LeftSingle, None, JoinHint.NONE)
+
+  private def hasOneRow(plan: LogicalPlan): Boolean = plan match {
+    case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty
+    case project: Project     => hasOneRow(project.child)
+    case _: OneRowRelation    => true
+    case _                    => false
+  }
+}
