@@ -83,6 +83,13 @@ FORMS: dict[str, dict[str, str]] = {
         " GROUP BY a",
         "scalar_of_having": "SELECT a, sum(b) AS s FROM t GROUP BY a"
         " HAVING sum(b) > (SELECT max(y) FROM u WHERE u.x = t.a)",
+        "in_of_view": "SELECT b FROM t WHERE b IN (SELECT n FROM vw WHERE vw.a = t.a)",
+        "in_of_cte": "SELECT b FROM t WHERE b IN (WITH c AS (SELECT y, max(x) AS m FROM u"
+        " GROUP BY y) SELECT c1.y FROM c c1 JOIN c c2 ON c1.y = c2.m WHERE c1.m >= t.a)",
+        "exists_deep": "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM (SELECT x FROM u"
+        " WHERE u.x = t.a AND u.y BETWEEN 1 AND nvl(t.b, 3)) AS q WHERE q.x > 1)",
+        "exists_deep_alone": "SELECT a FROM t WHERE b IN (SELECT k FROM w"
+        " WHERE EXISTS (SELECT 1 FROM u WHERE x > 2))",
         "between": "SELECT a FROM t WHERE b + 1 BETWEEN 1 AND (SELECT max(x) FROM u)",
     },
     "sets": {
@@ -118,6 +125,8 @@ FORMS: dict[str, dict[str, str]] = {
         " LATERAL (SELECT max(y) AS m FROM u WHERE u.x = t.a) l",
         "top": "SELECT t.a, l.y FROM t, LATERAL (SELECT y FROM u WHERE u.x = t.a"
         " ORDER BY y DESC, uid LIMIT 2) l",
+        "top_offset": "SELECT t.id, l.y FROM t, LATERAL (SELECT y FROM u WHERE u.x = t.a"
+        " ORDER BY uid LIMIT 2 OFFSET 1) l",
         "left": "SELECT t.a, l.m FROM t LEFT JOIN LATERAL (SELECT max(y) AS m, count(*) AS c"
         " FROM u WHERE u.x < t.a) l ON l.c > 1",
         "expression": "SELECT t.a, l.z FROM t, LATERAL (SELECT t.a + 1 AS z) l",

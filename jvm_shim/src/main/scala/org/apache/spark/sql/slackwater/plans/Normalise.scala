@@ -27,6 +27,7 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
     CollapseProject,
     CombineUnions,
     BooleanSimplification,
+    SimplifyCasts,
     RemoveRedundantAliases,
     RemoveNoopOperators
   )
@@ -35,18 +36,21 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
     Batch(
       "what only analysis needs",
       Once,
-      EliminateResolvedHint,
-      EliminateSubqueryAliases,
-      EliminatePipeOperators,
-      EliminateView,
-      EliminateSQLFunctionNode,
-      InlineCTE(alwaysInline = true),
-      ReplaceExpressions,
-      CountExists,
-      PullOutGroupingExpressions,
-      InsertMapSortInGroupingExpressions,
-      RewriteAsOfJoin,
-      RewriteCollationJoin
+      new Everywhere(
+        EliminateResolvedHint,
+        EliminateSubqueryAliases,
+        EliminatePipeOperators,
+        EliminateView,
+        EliminateSQLFunctionNode,
+        ReplaceExpressions,
+        CountExists,
+        PullOutGroupingExpressions,
+        InsertMapSortInGroupingExpressions,
+        RewriteAsOfJoin,
+        RewriteCollationJoin,
+        LimitSorted
+      ),
+      InlineCTE(alwaysInline = true)
     ),
     Batch("common expressions", repeatedly, RewriteWithExpression),
     Batch(
