@@ -63,6 +63,8 @@ FORMS: dict[str, dict[str, str]] = {
         "scalar": "SELECT a, (SELECT max(x) FROM u) AS m FROM t WHERE b > (SELECT avg(y) FROM u)",
         "scalar_twice": "SELECT a FROM t WHERE b > (SELECT avg(y) FROM u)"
         " OR a < (SELECT avg(y) FROM u)",
+        "scalar_copied": "SELECT m, a FROM (SELECT a, (SELECT max(x) FROM u) AS m FROM t)"
+        " WHERE m > 3 AND m > a",
         "scalar_having": "SELECT a, (SELECT max(x) FROM u HAVING max(x) > 90) AS m FROM t",
         "scalar_limit": "SELECT a, (SELECT y FROM u ORDER BY uid LIMIT 1) AS m FROM t",
         "scalar_in_scalar": "SELECT a FROM t WHERE b > (SELECT avg(y) FROM u"

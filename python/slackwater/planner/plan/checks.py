@@ -37,7 +37,7 @@ def check(plan: AnalyzedPlan) -> None:
         if len(set(new)) != len(new) or begun & set(new):
             raise FatalError(f"node {number} begins a column that has begun")
         begun.update(new)
-        if node.out != _out(node, below):
+        if not _fits(node, below):
             raise FatalError(f"node {number} has other columns than its inputs give")
     if begun != set(range(len(plan.columns))):
         raise FatalError("not every column of the plan begins at a node")
@@ -138,30 +138,28 @@ def _computed(node: Aggregate) -> _Columns:
     return groups + tuple(call.column for call in node.aggregates)
 
 
-def _out(node: Operator, below: Sequence[_Columns]) -> _Columns:
-    """What the columns of a node have to be."""
+def _fits(node: Operator, below: Sequence[_Columns]) -> bool:
+    """Whether the columns of a node are those that it has to have."""
     match node:
         case Filter() | Sort() | Limit():
-            return below[0]
-        case Join(kind=JoinKind.LEFT_SEMI | JoinKind.LEFT_ANTI):
-            return below[0]
-        case Join(kind=JoinKind.EXISTENCE):
-            return below[0] + _begun(node)
+            return node.out == below[0]
+        case Join(kind=JoinKind.LEFT_SEMI | JoinKind.LEFT_ANTI | JoinKind.EXISTENCE):
+            return node.out == below[0] + _begun(node)
         case Join():
-            return below[0] + below[1]
+            return node.out == below[0] + below[1]
         case Window():
-            return below[0] + _begun(node)
+            return node.out == below[0] + _begun(node)
         case Generate():
-            return tuple(c for c in below[0] if c in node.kept) + node.generated
+            return set(node.kept) <= set(below[0]) and node.out == node.kept + node.generated
         case Project():
-            return node.out[: len(node.exprs)]
+            return len(node.out) == len(node.exprs)
         case Aggregate():
-            return node.out[: len(node.results)]
+            return len(node.out) == len(node.results)
         case Expand():
-            return node.out[: min((len(each) for each in node.projections), default=0)]
+            return all(len(node.out) == len(row) for row in node.projections)
         case Union():
-            return node.out[: min(len(out) for out in below)]
+            return all(len(node.out) == len(out) for out in below)
         case Source():
-            return node.out[: len(node.fields)]
+            return len(node.out) == len(node.fields)
         case Constant() | Other():
-            return node.out
+            return True

@@ -110,14 +110,16 @@ private[plans] object JoinScalarSubqueries extends Rule[LogicalPlan] {
     case _                        => false
   }
 
-  /** The subqueries of a node: those with the same plan are one. */
+  /** The subqueries of a node: those with the same plan are one.
+    *
+    * Pushing a filter down may have copied one into another node, with its ids.
+    */
   private final class Found {
     private val values = mutable.LinkedHashMap.empty[LogicalPlan, LogicalPlan]
-    def apply(subquery: ScalarSubquery): Attribute =
-      values.getOrElseUpdate(subquery.plan.canonicalized, subquery.plan).output.head match {
-        case value if hasOneRow(subquery.plan) => value
-        case value                             => value.withNullability(true)
-      }
+    def apply(subquery: ScalarSubquery): Attribute = {
+      val plan = values.getOrElseUpdate(subquery.plan.canonicalized, Renewed(subquery.plan))
+      if (hasOneRow(plan)) plan.output.head else plan.output.head.withNullability(true)
+    }
     def plans: Iterable[LogicalPlan] = values.values
   }
 
