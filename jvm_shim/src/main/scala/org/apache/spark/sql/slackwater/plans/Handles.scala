@@ -87,7 +87,7 @@ private[plans] final class Handles {
         .put("nullable", e.nullable)
         .put("deterministic", e.deterministic)
         .put("foldable", e.foldable)
-        .put("throws", e.exists(_.throwable))
+        .put("throws", Totality.mayRaise(e))
         .put("uses_now", e.exists(_.isInstanceOf[MzNow]))
         .put("digest", Digest.of(e, numbers.get))
       node.set[ObjectNode](
