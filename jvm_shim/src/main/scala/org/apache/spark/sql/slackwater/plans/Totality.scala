@@ -58,9 +58,10 @@ private[plans] object Totality {
   }
 
   private def isFunction(expression: Expression): Boolean = expression match {
-    case _: GetStructField | _: CreateNamedStruct | _: CreateArray | _: Size           => true
-    case _: LambdaFunction | _: ArrayTransform | _: ArrayFilter | _: ArrayExists       => true
-    case _: ArrayContains | _: BitwiseNot | _: Collate | _: CollationKey               => true
+    case _: GetStructField | _: CreateNamedStruct | _: CreateArray | _: Size     => true
+    case _: LambdaFunction | _: ArrayTransform | _: ArrayFilter | _: ArrayExists => true
+    case _: ArrayContains | _: BitwiseNot | _: Collate | _: CollationKey | _: ResolvedCollation =>
+      true
     case _: StringPredicate | _: Upper | _: Lower | _: Length | _: Substring           => true
     case _: Concat | _: String2TrimExpression | _: GetDateField | _: GetTimeField      => true
     case _: Count | _: Min | _: Max | _: MaxMinBy | _: First | _: Last | _: Collect[_] => true
