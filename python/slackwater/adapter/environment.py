@@ -141,8 +141,8 @@ class Environment:
         details = f"{item.full_name} can be read from {self.since(item).value} on, not at {at}"
         return user_error("SLACKWATER_NO_VALID_TIMESTAMP", details=details)
 
-    def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
-        """The shards of the tables and sources that the items are computed from."""
+    def tables_below(self, ids: Iterable[GlobalId]) -> frozenset[int]:
+        """The shards of the tables among the items, and of those that they are computed from."""
         found: set[int] = set()
         pending = list(ids)
         seen: set[GlobalId] = set()
@@ -154,7 +154,7 @@ class Environment:
             item = self.state.items.get(global_id)
             if item is None:
                 continue
-            if item.kind in (ItemKind.TABLE, ItemKind.SOURCE) and item.shard_id is not None:
+            if item.kind is ItemKind.TABLE and item.shard_id is not None:
                 found.add(item.shard_id)
             else:
                 pending.extend(item.depends_on)

@@ -35,7 +35,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
-GIVE_WAY_S = 0.1
+LOOK_S = 0.1
 
 
 class Mode(Enum):
@@ -153,7 +153,7 @@ class StagedTables:
                 hold = self._reads.lock_for_write(session, target.replaces, cancellation)
             draft = self._draft(context, definition)
             rows = self._contents(draft, target, body) if stated["as_select"] else None
-            with self._ddl(hold, cancellation):
+            with self._ddl(cancellation):
                 earlier = self._env.committer.written(write_id)
                 if earlier is not None:
                     return answer(earlier)
@@ -170,16 +170,10 @@ class StagedTables:
                 self._reads.release(hold)
 
     @contextmanager
-    def _ddl(self, hold: str | None, cancellation: Cancellation) -> Iterator[None]:
-        """The ddl lock, for somebody who has write locks.
-
-        A DROP has it while it waits for a source's last write, which may wait for these locks. Then
-        what this statement has read is gone, and it gives way.
-        """
-        while not self._env.ddl.acquire(timeout=GIVE_WAY_S):
+    def _ddl(self, cancellation: Cancellation) -> Iterator[None]:
+        """The ddl lock, or what ends the statement before it gets it."""
+        while not self._env.ddl.acquire(timeout=LOOK_S):
             cancellation.refuse_late("another change of the catalog had ended")
-            if hold is not None:
-                self._reads.refuse_dropped(hold)
         try:
             yield
         finally:
