@@ -71,11 +71,11 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     */
   private def nameOfCached(plan: LogicalPlan, wanted: Collector): LogicalPlan =
     if (!wanted.isPinned) {
-      plan.transform { case relation: DataSourceV2Relation if Binding.isOurs(relation) =>
-        relation.copy(timeTravelSpec = Binding.neverServed)
+      plan.transform {
+        case relation: DataSourceV2Relation if Binding.isOurs(relation) =>
+          relation.copy(timeTravelSpec = Binding.neverServed)
       }
-    }
-    else new Substitution(bind(wanted, None, Hold.Now), wanted).statement(plan)
+    } else new Substitution(bind(wanted, None, Hold.Now), wanted).statement(plan)
 
   /** @param end
     *   when what is bound is not read any more; `Now` where it is bound again before it is read

@@ -40,7 +40,9 @@ private[slackwater] object Callers {
     def isQuery(frame: StackFrame) =
       frame.getClassName == execution && frame.getMethodName.contains("azyNormalized")
     def isNamed(frame: StackFrame) =
-      frame.getClassName == cacheTable || frame.getClassName == catalog && named(frame.getMethodName)
+      frame.getClassName == cacheTable || frame.getClassName == catalog && named(
+        frame.getMethodName
+      )
     walker.walk[Boolean] { frames =>
       val known = frames.filter(f => isCache(f) || isQuery(f) || isNamed(f)).iterator.asScala.toSeq
       known.headOption.exists(isCache) || !known.exists(isFill) && known.exists(isNamed) &&
