@@ -76,17 +76,13 @@ class Environment:
         return self.catalog.state
 
     @contextmanager
-    def defining(
-        self, cancellation: Cancellation, give_way: Callable[[], None] = lambda: None
-    ) -> Iterator[None]:
+    def defining(self, cancellation: Cancellation) -> Iterator[None]:
         """The ddl lock for a statement.
 
-        Raises SLACKWATER_CANCELED, SLACKWATER_STATEMENT_TIMEOUT, and while it waits what `give_way`
-        raises.
+        Raises SLACKWATER_CANCELED and SLACKWATER_STATEMENT_TIMEOUT.
         """
         while not self.ddl.acquire(timeout=LOOK_S):
             cancellation.refuse_late("another change of the catalog had ended")
-            give_way()
         try:
             yield
         finally:
@@ -162,8 +158,8 @@ class Environment:
         details = f"{item.full_name} can be read from {self.since(item).value} on, not at {at}"
         return user_error("SLACKWATER_NO_VALID_TIMESTAMP", details=details)
 
-    def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
-        """The shards of the tables and sources that the items are computed from."""
+    def tables_below(self, ids: Iterable[GlobalId]) -> frozenset[int]:
+        """The shards of the tables among the items, and of those that they are computed from."""
         found: set[int] = set()
         pending = list(ids)
         seen: set[GlobalId] = set()
@@ -175,7 +171,7 @@ class Environment:
             item = self.state.items.get(global_id)
             if item is None:
                 continue
-            if item.kind in (ItemKind.TABLE, ItemKind.SOURCE) and item.shard_id is not None:
+            if item.kind is ItemKind.TABLE and item.shard_id is not None:
                 found.add(item.shard_id)
             else:
                 pending.extend(item.depends_on)

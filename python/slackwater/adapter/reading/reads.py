@@ -210,16 +210,6 @@ class Reads:
             self._end(token, opened)
         return tuple(opened.session.session_id for opened in silent.values())
 
-    def refuse_dropped(self, token: str) -> None:
-        """Raises SLACKWATER_DEPENDENCY_DROPPED if something that is read under the hold is gone."""
-        with self._lock:
-            opened = self._open.get(token)
-        if opened is None:
-            return
-        shared = () if opened.shared is None else opened.shared.ids
-        for global_id in (*shared, *opened.own):
-            self._env.item(global_id)
-
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
         with session.lock:
@@ -337,7 +327,7 @@ class Reads:
         cancellation: Cancellation,
     ) -> OpenHold:
         if write_target is not None:
-            ids = self._env.leaves([item.id for item in items] + [write_target])
+            ids = self._env.tables_below([item.id for item in items] + [write_target])
             self._env.committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, write_target is not None)
         with self._lock:

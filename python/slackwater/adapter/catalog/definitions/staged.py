@@ -141,15 +141,6 @@ class StagedTables:
         definition, target = TableDefinition.from_json(stated), Target.from_json(stated["target"])
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
-
-        def give_way() -> None:
-            """A DROP waits for a source's last write, which may wait for this one's locks.
-
-            Then what this statement has read is gone.
-            """
-            if hold is not None:
-                self._reads.refuse_dropped(hold)
-
         try:
             check_outside_block(session.transaction, definition.statement)
             if hold is not None and not self._reads.claim(hold):
@@ -159,7 +150,7 @@ class StagedTables:
                 hold = self._reads.lock_for_write(session, target.replaces, cancellation)
             draft = self._draft(context, definition)
             rows = self._contents(draft, target, body) if stated["as_select"] else None
-            with self._env.defining(cancellation, give_way):
+            with self._env.defining(cancellation):
                 earlier = self._env.committer.written(write_id)
                 if earlier is not None:
                     return answer(earlier)

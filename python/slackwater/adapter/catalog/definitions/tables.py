@@ -168,12 +168,13 @@ class Tables:
     def create_table_with_options(
         self, session: Session, context: Context, statement: st.CreateTable
     ) -> None:
-        """Spark parses columns and types: the options travel as table properties."""
+        """Spark parses columns and types as in that session: the options travel as properties."""
         body = statement.body.text
         if statement.retain_history_ms is not None:
             body += f" TBLPROPERTIES ('{RETAIN_HISTORY}' = '{statement.retain_history_ms} ms')"
         spark = replace(statement, body=st.TextSlice(body), retain_history_ms=None)
-        self._env.engine.collect(spark.spark_text, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        engine.collect(spark.spark_text, context.catalog, context.namespace)
 
 
 def _table_details(properties: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
