@@ -17,10 +17,10 @@ SHIM_SOURCES := build.sbt project/build.properties project/plugins.sbt \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jar wheel lint hadoop test demo bench property chaos simulation revision fuzz clean
+.PHONY: help setup jar wheel lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation revision fuzz clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .build/python .build/jar ## Make the environment (.venv) and the shim's jar
 
@@ -29,16 +29,21 @@ jar: .build/jar ## Build the shim's jar into python/slackwater/jars
 wheel: setup ## Build the wheel, which carries the jar, into dist/
 	$(VENV_PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-lint: setup ## Check style, types, import arrows and Scala format
+lint: pythonlint ## Check style, types, import arrows and Scala format
+	$(SBT) scalafmtCheckAll
+
+pythonlint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(SBT) scalafmtCheckAll
+
+scalatest: setup ## Check Scala format and run the Scala tests; SUITE=*MemorySpec: one of them
+	$(SBT) scalafmtCheckAll $(if $(SUITE),"testOnly $(SUITE)",test)
 
 hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests use
 
-test: lint hadoop ## Run everything that CI checks
+test: pythonlint scalatest hadoop ## Run everything that CI checks
 	$(VENV_PYTHON) -m pytest
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
@@ -46,6 +51,9 @@ demo: setup ## Run the demo on real data; fails when one of its own checks does
 
 bench: setup ## Run the benchmarks
 	$(VENV_PYTHON) -m tests.bench
+
+arrangements: setup ## Measure the index in memory; ROWS=24000000: with so many rows
+	$(SBT) "Test/runMain org.apache.spark.sql.slackwater.arrangements.Bench $(ROWS)"
 
 property: setup ## Run the property tests alone; EXAMPLES=100000: that many histories, on all cores
 	$(VENV_PYTHON) -m pytest tests/property $(if $(EXAMPLES),--numprocesses auto --dist worksteal)

@@ -35,6 +35,11 @@ def minorOf(jars: File, shims: File): String = {
   }
 }
 
+// What org.apache.spark.launcher.JavaModuleOptions opens, as far as rows outside the heap need it.
+val opensOfSpark = Seq("java.lang", "java.nio", "java.util", "sun.nio.ch")
+  .map(name => s"--add-opens=java.base/$name=ALL-UNNAMED") :+
+  "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"
+
 lazy val root = (project in file("."))
   .settings(
     name := "slackwater-spark",
@@ -58,6 +63,14 @@ lazy val root = (project in file("."))
     sparkJars := sys.env.get("SPARK_JARS").filter(_.nonEmpty).map(file).getOrElse(jarsOfPyspark()),
     sparkMinor := minorOf(sparkJars.value, baseDirectory.value / "jvm_shim/src/main/shims"),
     Compile / unmanagedJars := (sparkJars.value * "*.jar").classpath,
+    Test / unmanagedJars := (Compile / unmanagedJars).value,
+    Test / scalaSource := baseDirectory.value / "jvm_shim/src/test/scala",
+    libraryDependencies ++= Seq(
+      "org.scalatest" %% "scalatest" % "3.2.19" % Test,
+      "org.scalatestplus" %% "scalacheck-1-18" % "3.2.19.0" % Test
+    ),
+    Test / fork := true,
+    Test / javaOptions ++= "-Xmx2g" +: opensOfSpark,
     Compile / resourceGenerators += Def.task {
       val catalogue = "slackwater-error-conditions.json"
       val target = (Compile / resourceManaged).value / "error" / catalogue
