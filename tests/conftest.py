@@ -20,6 +20,12 @@ settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("default" if "EXAMPLES" in os.environ else "repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-plans", action="store_true", help="write the files in tests/engine/plans anew"
+    )
+
+
 @pytest.fixture(scope="module")
 def spark() -> Iterator[object]:
     """A plain Spark session. The JVM below stays, so that the next module starts in a second."""

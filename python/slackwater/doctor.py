@@ -25,7 +25,13 @@ from sqlalchemy import inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from slackwater.persist.locations import Location, parse_location
+from slackwater.persist.locations import (
+    PASSWORD,
+    PASSWORD_FILE,
+    Location,
+    parse_location,
+    without_password,
+)
 from slackwater.repr.errors import SlackwaterError
 from slackwater.spark import session as spark_session
 
@@ -91,6 +97,7 @@ def _findings(
 ) -> Iterator[Finding]:
     text = location or conf.get("spark.slackwater.location") or DEFAULT_LOCATION
     store = metastore or conf.get("spark.slackwater.metastore")
+    bare, variables = _metastore_setting(metastore, conf)
     with tempfile.TemporaryDirectory(
         prefix="slackwater-doctor-", ignore_cleanup_errors=True
     ) as tmp:
@@ -98,22 +105,41 @@ def _findings(
         yield from first
         try:
             place = parse_location(text, os.environ)
-            place.metastore(store, os.environ)
         except SlackwaterError as error:
             yield Finding("location", "FAIL", error.message, "see docs/user/operations.md")
+            return
+        try:
+            place.metastore(bare, variables)
+        except SlackwaterError as error:
+            yield Finding("metastore", "FAIL", error.message, "see docs/user/operations.md")
             return
         found, exists = _place(place, conf)
         yield from found
         first += found
         used = place if exists else parse_location(f"{tmp}/environment", os.environ)
         shown = str(used.local) if used.is_local else used.uri
-        installation = Installation(shown, used.metastore(store, os.environ), store, conf)
+        installation = Installation(shown, used.metastore(bare, variables), store, conf)
         metastore_findings = list(_metastore(installation))
         yield from metastore_findings
         if any(finding.outcome == "FAIL" for finding in [*first, *metastore_findings]):
             yield Finding("session", "skip", "not checked: correct what failed above first")
             return
         yield from _session(installation)
+
+
+def _metastore_setting(
+    metastore: str | None, conf: Mapping[str, str]
+) -> tuple[str | None, Mapping[str, str]]:
+    """The metastore's URL, and the variables that have its password, as a session has them."""
+    secrets = {
+        PASSWORD: conf.get("spark.slackwater.metastore.password"),
+        PASSWORD_FILE: conf.get("spark.slackwater.metastore.passwordFile"),
+    }
+    url = conf.get("spark.slackwater.metastore")
+    if metastore is not None:
+        url, given = without_password(metastore)
+        secrets[PASSWORD] = given or secrets[PASSWORD]
+    return url, {**os.environ, **{name: text for name, text in secrets.items() if text}}
 
 
 def _python() -> Finding:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 from tests.support.application import SqlError, wait_until
@@ -106,6 +108,36 @@ def test_a_spark_job_of_the_coordinators(place):
         place.sql("FETCH ALL c", session="first")
     wait_until(lambda: not active_jobs(place), what="the end of the job")
     place.sql("CLOSE c", session="first")
+
+
+def test_waiting_for_another_change_of_the_catalog(place):
+    """The one that has come first is under way, and goes on."""
+    metastore = sqlite3.connect(
+        Path(place.application.location) / "metastore.sqlite", isolation_level=None
+    )
+    metastore.execute("BEGIN IMMEDIATE")
+    both = [
+        in_group(place, "one", f"COMMENT ON TABLE t IS '{session}'", session)
+        for session in ("first", "second")
+    ]
+
+    def one_has_ended():
+        place.application.python(f"sc = spark.sparkContext\n{CANCELS['group']}")
+        return any(each.is_done for each in both)
+
+    wait_until(one_has_ended, what="the end of the one that waits")
+    metastore.execute("ROLLBACK")
+    metastore.close()
+    outcomes = []
+    for each in both:
+        try:
+            each.result()
+            outcomes.append("done")
+        except SqlError as error:
+            outcomes.append(error.condition)
+    assert sorted(outcomes) == ["SLACKWATER_CANCELED", "done"]
+    named = ("first", "second")[outcomes.index("done")]
+    assert f"COMMENT '{named}'" in str(place.rows("SHOW CREATE TABLE t"))
 
 
 def test_what_has_ended_is_not_cancelled_later(place):

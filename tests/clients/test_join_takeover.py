@@ -18,7 +18,13 @@ from tests.support.application import (
     kill,
     wait_until,
 )
-from tests.support.other_host import HOST, USER, python_elsewhere
+from tests.support.other_host import (
+    HOST,
+    USER,
+    cannot_be_apart,
+    python_apart,
+    python_elsewhere,
+)
 
 from slackwater.server.identity import this_process
 
@@ -194,23 +200,76 @@ def test_a_leader_on_another_host_is_not_fenced(postgres, location, tmp_path):
         assert here.rows("SELECT count(*) FROM slackwater.default.t") == [[2]]
 
 
-BLOCK = """
-import os, time
+@pytest.mark.postgres
+def test_a_leader_in_another_network_is_not_fenced(postgres, location):
+    """Loopback is another one there, and what is listening on it is not the leader."""
+    if reason := cannot_be_apart():
+        pytest.skip(reason)
+    metastore, owner = postgres.new_database(), this_process()
+    local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+    options = {"conf": SHORT, "variables": local, "python": python_apart()}
+    with Application(location, metastore, conf=SHORT) as here:
+        here.sql("CREATE TABLE slackwater.default.t (k INT)")
+        (pid,) = coordinators(location)
+        apart = Application(location, metastore, **options)
+        with pytest.raises(SqlError) as refused:
+            apart.sql("INSERT INTO slackwater.default.t VALUES (-1)")
+        assert refused.value.condition == "SLACKWATER_LEADER_UNREACHABLE"
+        assert f"user {owner.user} on host {owner.host}, process {pid}." in str(refused.value)
+        here.sql("INSERT INTO slackwater.default.t VALUES (1)")
+        wait_until(lambda: coordinators(location) == [pid], what="the candidates' end")
+    with apart:
+        assert apart.rows("SELECT k FROM slackwater.default.t") == [[1]]
+        (pid,) = wait_until(
+            lambda: [each for each in coordinators(location) if each != pid], what="another leader"
+        )
+        with (
+            Application(location, metastore, conf=SHORT) as here,
+            pytest.raises(SqlError) as refused,
+        ):
+            here.sql("SELECT * FROM slackwater.default.t")
+        assert refused.value.condition == "SLACKWATER_LEADER_UNREACHABLE"
+        assert f"user {owner.user} on host {HOST}, process {pid}." in str(refused.value)
 
+
+BLOCK = """
 def block(k):
     open({at!r}, "w").close()
-    while not os.path.exists({go!r}):
-        time.sleep(0.05)
+    open({gate!r}).close()
     return k + 1
 
 spark.udf.register("block", block, "int")
 """
 
 
-def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, tmp_path):
+class Gate:
+    """A FIFO: who opens it for reading waits until it is open."""
+
+    def __init__(self, path):
+        os.mkfifo(path)
+        self.path = path
+        self._writer = None
+
+    def open(self):
+        # With O_RDWR it is there at once; as long as it is, nobody waits.
+        self._writer = self._writer or os.open(self.path, os.O_RDWR)
+
+    def close(self):
+        self.open()
+        os.close(self._writer)
+
+
+@pytest.fixture
+def gate(tmp_path):
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
+
+
+def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gate, tmp_path):
     """It keeps the lock while it lives, however long that is; sources go on all the time."""
-    at, go = tmp_path / "at", tmp_path / "go"
-    joiner.python(BLOCK.format(at=str(at), go=str(go)))
+    at = tmp_path / "at"
+    joiner.python(BLOCK.format(at=str(at), gate=str(gate.path)))
     leader.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms')")
     leader.sql("INSERT INTO t VALUES (1)")
     hanging = joiner.start("INSERT INTO t SELECT block(k) FROM t")
@@ -225,7 +284,7 @@ def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, tmp
         more_ticks(leader, 5)
         other.result()
     finally:
-        go.touch()
+        gate.open()
         os.kill(jvm, signal.SIGCONT)
     with pytest.raises(SqlError) as refused:
         hanging.result()

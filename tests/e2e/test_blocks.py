@@ -78,6 +78,71 @@ def test_a_commit_says_what_became_of_it_also_when_the_coordinator_is_killed(wor
         assert workplace.value("SELECT count(*) FROM a") == rows
 
 
+IN_SQL = (
+    "CREATE TABLE u (k INT)",
+    "CREATE TABLE IF NOT EXISTS u (k INT)",
+    "CREATE TABLE u (k INT) WITH (RETAIN HISTORY FOR '1 hour')",
+    "CREATE TABLE u AS SELECT * FROM a",
+    "CREATE OR REPLACE TABLE a (k INT)",
+    "REPLACE TABLE a AS SELECT 1 AS k",
+    "ALTER TABLE a ADD COLUMN v STRING",
+    "ALTER TABLE a SET TBLPROPERTIES ('retain_history' = '1 hour')",
+    "ALTER TABLE a RENAME TO u",
+    "COMMENT ON TABLE a IS 'other'",
+    "COMMENT ON COLUMN a.k IS 'other'",
+    "DROP TABLE a",
+    "DROP TABLE IF EXISTS a",
+    "DROP TABLE a CASCADE",
+    "TRUNCATE TABLE a",
+    "CREATE VIEW w AS SELECT * FROM a",
+    "CREATE OR REPLACE VIEW v AS SELECT 1 AS one",
+    "ALTER VIEW v AS SELECT 2 AS two",
+    "ALTER VIEW v RENAME TO w",
+    "DROP VIEW v",
+    "CREATE MATERIALIZED VIEW w AS SELECT * FROM a",
+    "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '1 h')",
+    "CREATE SCHEMA slackwater.made_in_a_block",
+    "COMMENT ON SCHEMA slackwater.default IS 'other'",
+    "DROP SCHEMA slackwater.empty_one",
+)
+IN_PYTHON = (
+    "spark.range(1).write.saveAsTable('u')",
+    "spark.range(1).writeTo('u').create()",
+    "spark.range(1).writeTo('a').createOrReplace()",
+    "spark.catalog.createTable('u', schema=spark.range(1).schema)",
+)
+
+
+def test_definitions_are_refused_in_a_block_and_change_nothing(workplace):
+    def there_is():
+        shown = ("SHOW TABLES", "SHOW VIEWS", "SHOW SCHEMAS", "DESCRIBE EXTENDED a")
+        return [
+            *map(workplace.rows, shown),
+            workplace.rows("SELECT * FROM a"),
+            workplace.rows("SELECT * FROM v"),
+            workplace.rows("SELECT id, name FROM mz_catalog.mz_objects ORDER BY id"),
+        ]
+
+    workplace.sql("CREATE TABLE a (k INT)")
+    workplace.sql("INSERT INTO a VALUES (1)")
+    workplace.sql("CREATE VIEW v AS SELECT k FROM a")
+    workplace.sql("CREATE SCHEMA slackwater.empty_one")
+    before = there_is()
+    refused = ("SLACKWATER_TRANSACTION_STATEMENT", "25001")
+    for define, text in (
+        *((workplace.sql, text) for text in IN_SQL),
+        *((workplace.application.python, code) for code in IN_PYTHON),
+    ):
+        workplace.sql("BEGIN")
+        with pytest.raises(SqlError) as told:
+            define(text)
+        assert (told.value.condition, told.value.sqlstate) == refused, text
+        assert outcome(workplace, "SELECT 1 FROM a") == "SLACKWATER_FAILED_TRANSACTION", text
+        workplace.sql("COMMIT")
+        assert there_is() == before, text
+    workplace.sql("DROP SCHEMA slackwater.empty_one")
+
+
 def outcome(workplace, statement):
     """The condition that the statement fails with, None when it succeeds."""
     return condition_of(lambda: workplace.sql(statement))

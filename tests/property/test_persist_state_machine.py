@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +23,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.property.histories import settings_of
-from tests.support.persistence import DESC, EAGER, Environment, new_environment, new_shard, updates
+from tests.support.persistence import (
+    DESC,
+    EAGER,
+    Environment,
+    copied,
+    in_memory,
+    new_environment,
+    new_shard,
+    updates,
+)
 
 from slackwater.persist import garbage
 from slackwater.persist.blobs import local_path
@@ -38,7 +46,6 @@ from slackwater.persist.client import (
 from slackwater.persist.compaction import choose, compact
 from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.leadership import Fenced
-from slackwater.persist.metastore import connect
 from slackwater.persist.parts import FileBody
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier
 from slackwater.repr.read_policy import ValidFrom
@@ -551,17 +558,6 @@ def template(tmp_path_factory):
     environment = new_environment(in_memory(), tmp_path_factory.mktemp("template"))
     yield environment.engine
     environment.engine.dispose()
-
-
-def in_memory() -> str:
-    return f"sqlite:///file:{uuid.uuid4().hex}?mode=memory&cache=shared&uri=true"
-
-
-def copied(template, url, folder):
-    environment = Environment(url, connect(url), str(folder))
-    with template.connect() as source, environment.engine.connect() as target:
-        source.connection.driver_connection.backup(target.connection.driver_connection)
-    return environment
 
 
 def tried(new, request):

@@ -115,4 +115,7 @@ def _answer(writer: int, action: Callable[[], bytes]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    # An interpreter that ends in order tells of each object of native code that is left.
+    os._exit(status)

@@ -1,4 +1,4 @@
-"""What can go wrong below the storage shell, by seed: at the metastore, files, answers, processes.
+"""What can go wrong below a coordinator, by seed: metastore, files, engine, answers, processes.
 
 Every step that others can see or that outlives a process is a boundary. At each one others may go
 on first, time may pass, and the process may end, as by kill -9.
@@ -49,12 +49,21 @@ class Weather:
     blob: int = 0
     repeat: int = 0
     sink: int = 0
+    engine: int = 0
 
     @staticmethod
     def drawn(rng: random.Random) -> Weather:
         """Some troubles often, some never: what only one of them shows is not hidden by others."""
         most = Weather(
-            kill=10, delay=40, refuse=30, lose=30, outage=4, blob=80, repeat=500, sink=80
+            kill=10,
+            delay=40,
+            refuse=30,
+            lose=30,
+            outage=4,
+            blob=80,
+            repeat=500,
+            sink=80,
+            engine=100,
         )
         names = [each.name for each in fields(Weather)]
         return Weather(**{n: rng.choice((0, 1, getattr(most, n))) for n in names})

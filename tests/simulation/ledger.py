@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from tests.simulation.views import VIEWS, contents, wrong
 from tests.support.coordination import Place
 
 from slackwater.adapter.catalog.collections import retention
@@ -40,6 +42,16 @@ COUNTED = "counted"
 """A table of one row, which statements read and replace by the next number."""
 
 
+REPLACED = "replaced"
+"""A table whose contents are those of one `replacement`."""
+
+
+def replacement(number: int) -> list[dict[str, Any]]:
+    """The rows of the replacement of this number; each fourth has other columns."""
+    other = {"w": number} if number % 4 == 3 else {"v": "x"}
+    return [{"k": number, **other} for _ in range(1 + number % 3)]
+
+
 @dataclass(slots=True)
 class Ledger:
     """All that clients have asked for and been answered."""
@@ -52,6 +64,11 @@ class Ledger:
     """How often it was answered that the number is the next one."""
     doubtful: int = 0
     """How often that was asked for, and it is not known what became of it."""
+
+    replaced: int = 0
+    """The last replacement that was acknowledged."""
+    asked: int = 0
+    """The last replacement that was asked for."""
 
     def insert(self, *tables: str) -> Insert:
         made = Insert(len(self.inserts) + 1, tables)
@@ -104,6 +121,14 @@ class Ledger:
                 f" acknowledged and {self.doubtful} that may have been"
             )
 
+    def check_replaced(self, what: str, rows: list[dict[str, Any]], *, least: int) -> None:
+        """One replacement, as a whole: what was there before and what comes come at one time."""
+        number = rows[0]["k"] if rows else 0
+        if rows != (replacement(number) if number else []):
+            self.fail(f"I29: {what}: {REPLACED} is {rows}")
+        if not least <= number <= self.asked:
+            self.fail(f"I29: {what}: {REPLACED} is {number}, not {least} to {self.asked}")
+
     # Restarts and the end
 
     def check_all(self, place: Place, what: str) -> None:
@@ -123,14 +148,19 @@ class Ledger:
             [item.id for item in stored], Holder(HoldKind.STATEMENT, what)
         )
         try:
-            tables = [i for i in stored if i.kind is ItemKind.TABLE and i.name != COUNTED]
+            tables = [
+                i for i in stored if i.kind is ItemKind.TABLE and i.name not in (COUNTED, REPLACED)
+            ]
             self._check_tables(place, tables, hold.since)
             if any(item.name == COUNTED for item in stored):
                 numbers = [row["k"] for row in place.rows(COUNTED)]
                 self.check_counted(what, numbers, least=self.counted)
+            if any(item.name == REPLACED for item in stored):
+                self._check_replacements(place, what, hold.since)
             for item in stored:
                 if item.kind is ItemKind.SOURCE and "progress" in item.details:
                     self._check_source(place, item, hold.since)
+            self._check_views(place, what, hold.since)
         finally:
             place.env.storage.release(hold)
 
@@ -167,6 +197,27 @@ class Ledger:
                 wrong = {tuple(row.values()) for row in rows} != last_values(config, reached)
             if wrong:
                 self.fail(f"I51: {item.name} at {time} is not what the source emitted")
+
+    def _check_replacements(self, place: Place, what: str, since: int) -> None:
+        times = {row["__time"] for row in place.updates(REPLACED)}
+        last = place.env.persist.tables_upper() - 1
+        for at in sorted({time for time in times if since < time} | {max(since, last)}):
+            least = self.replaced if at == last else 0
+            self.check_replaced(f"{what} at {at}", place.rows(REPLACED, at), least=least)
+
+    def _check_views(self, place: Place, what: str, since: int) -> None:
+        """Whenever they can be read they are what their queries answer then."""
+        named = {each for view in VIEWS.values() for each in view.names}
+        here = [i for i in place.env.state.items.values() if i.name in VIEWS or i.name in named]
+        upper = min((place.env.upper(item).value for item in here), default=0)
+        if upper <= since:
+            return
+        times = {row["__time"] for item in here for row in place.updates(item.name)}
+        within = {time for time in times if since < time < upper}
+        for at in sorted({since, *within, upper - 1})[-12:]:
+            found = {item.name: contents(place, item.name, at) for item in here}
+            if names := wrong(found):
+                self.fail(f"{what}: {names} at {at} are not what their queries answer: {found}")
 
     def check_sink(self, folder: Path, table: str) -> None:
         """What a reader that follows the manifest has got: each insert once, at its time."""

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import structlog
+from tests.simulation.cursors import Cursors
 from tests.simulation.faults import Hazards, Weather, disturbed
+from tests.simulation.replacements import Replacements
 from tests.simulation.threads import Failed, Scheduler
 from tests.simulation.workload import Clients
 from tests.simulation.world import World
@@ -46,6 +48,7 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
     def story(world: World) -> None:
         scheduler.note(str(weather))
         clients = Clients(world)
+        cursors, replacements = Cursors(clients), Replacements(clients)
         operator = scheduler.spawn("operator", None, world.operate)
         scheduler.spawn("watch", None, world.watch)
         scheduler.spawn("drift", None, world.drift)
@@ -56,10 +59,15 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
             clients.write,
             clients.read,
             clients.read,
+            clients.read_views,
             clients.subscribe,
             clients.count,
             clients.count,
             clients.define,
+            cursors.query,
+            cursors.follow,
+            replacements.replace,
+            replacements.read,
         ):
             scheduler.spawn(role.__name__, None, role)
         scheduler.sleep(TROUBLE_S)
@@ -68,6 +76,8 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
         scheduler.wait(lambda: operator.ended)
         if not scheduler.wait(lambda: not clients.busy, 120.0):
             scheduler.fail(f"clients wait for ever\n{scheduler.stacks()}")
+        world.leader()
+        cursors.close()
         finish(world, clients)
 
     return _run(scheduler, seed, weather, None, story)
@@ -78,10 +88,12 @@ def simulate_kill(scheduler: Scheduler, seed: int, kill_at: int | None) -> Outco
 
     def story(world: World) -> None:
         clients = Clients(world)
+        replacements = Replacements(clients)
         operator = scheduler.spawn("operator", None, lambda: world.operate(lifetime_s=1e9))
         clients.prepare()
         clients.insert("t1")
         clients.insert("t1", "t2")
+        replacements.replace_once(attempts=1000)
         clients.define_and_drop()
         clients.insert("t2")
         scheduler.sleep(2.5)
@@ -97,6 +109,7 @@ def finish(world: World, clients: Clients) -> None:
     world.hazards.enabled = False
     server = world.leader()
     clients.insert("t1")
+    clients.read_all_views()
     world.audit(server)
     clients.end_sources()
     world.settle()
@@ -158,5 +171,7 @@ def _logged(scheduler: Scheduler, level: str, event: dict) -> str:
         text += "\n" + traceback.format_exc()
         if not any(name in text for name in ("SLACKWATER_METASTORE", "SLACKWATER_STORAGE")):
             scheduler.fail(text)
+    if "SLACKWATER_INTERNAL" in text:
+        scheduler.fail(text)
     scheduler.note(text)
     raise structlog.DropEvent

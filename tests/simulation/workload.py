@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.simulation.ledger import COUNTED, Insert
+from tests.simulation.ledger import COUNTED, REPLACED, Insert
+from tests.simulation.views import VIEWS, contents, wrong
 from tests.simulation.world import Lost, World
 from tests.support.coordination import Place
 
@@ -33,6 +34,8 @@ DEFINITE = frozenset({"SLACKWATER_METASTORE_UNAVAILABLE", "SLACKWATER_STORAGE_UN
 """With these nothing was written, unless they say that it is not known."""
 GONE = frozenset({"SLACKWATER_DEPENDENCY_DROPPED", "SLACKWATER_UNKNOWN_RELATION"})
 """What may be answered about something that somebody drops."""
+LATE = frozenset({"SLACKWATER_WAIT_TIMEOUT"})
+PAST = frozenset({"SLACKWATER_NO_VALID_TIMESTAMP"})
 BLOCK_LOST = "SLACKWATER_TRANSACTION_LOST"
 LOCK_LOST = "SLACKWATER_LOCK_LOST"
 COUNTER = "LOAD GENERATOR COUNTER (TICK INTERVAL '250ms')"
@@ -115,23 +118,27 @@ class Clients:
 
     def write(self) -> None:
         """Inserts, and asks again when no answer came."""
-        self._now_and_then(0.3, self._write)
+        self.now_and_then(0.3, self._write)
 
     def read(self) -> None:
         """Reads at a time, twice."""
-        self._now_and_then(1.0, self._read)
+        self.now_and_then(1.0, self._read)
+
+    def read_views(self) -> None:
+        """Reads views with what they are computed from."""
+        self.now_and_then(1.5, self._read_views)
 
     def subscribe(self) -> None:
         """Follows a table for a while."""
-        self._now_and_then(4.0, self._subscribe)
+        self.now_and_then(4.0, self._subscribe)
 
     def count(self) -> None:
         """Reads a number and writes the next one, in one statement."""
-        self._now_and_then(1.0, self._count)
+        self.now_and_then(1.0, self._count)
 
     def define(self) -> None:
         """Creates, alters and drops."""
-        self._now_and_then(1.5, self._define)
+        self.now_and_then(1.5, self._define)
 
     def prepare(self) -> None:
         """What is there from the beginning and stays."""
@@ -140,8 +147,10 @@ class Clients:
             "t1": self._new_table("t1"),
             "t2": self._new_table("t2"),
             COUNTED: self._new_table(COUNTED),
+            REPLACED: self._new_table(REPLACED),
             "ticks": self._new_source("ticks"),
             "kv": lambda place: place.sql(f"CREATE SOURCE kv FROM {KEY_VALUE}"),
+            **{name: self._new_view(name) for name in VIEWS},
             "out": lambda place: place.sql(
                 f"CREATE SINK out FROM t1 INTO FILES (PATH '{path}', FORMAT JSON)"
             ),
@@ -171,7 +180,7 @@ class Clients:
 
     # How they do it
 
-    def _now_and_then(self, seconds: float, action: Callable[[], None]) -> None:
+    def now_and_then(self, seconds: float, action: Callable[[], None]) -> None:
         scheduler = self.world.scheduler
         self.busy += 1
         while not self.world.over:
@@ -184,7 +193,7 @@ class Clients:
         names = [n for n, kept in self.world.ledger.objects.items() if kept and TABLE.fullmatch(n)]
         return rng.sample(names, k=min(len(names), rng.choice((1, 1, 1, 2, 3))))
 
-    def _refused(self, what: str, error: SlackwaterError, *expected: str) -> None:
+    def refused(self, what: str, error: SlackwaterError, *expected: str) -> None:
         """Notes an answer; there are some that nobody should get."""
         self.world.scheduler.note(f"{what}: {error}")
         if error.condition not in PASSING.union(expected):
@@ -223,7 +232,7 @@ class Clients:
             insert.refused = not request.doubtful
             return False
         except SlackwaterError as error:
-            self._refused(name, error, *GONE, BLOCK_LOST)
+            self.refused(name, error, *GONE, BLOCK_LOST)
             if error.condition == BLOCK_LOST:
                 # Whoever says so has looked: nothing of it was written.
                 insert.refused = True
@@ -253,7 +262,7 @@ class Clients:
                 if not request:
                     break
             except SlackwaterError as error:
-                self._refused("count", error, LOCK_LOST)
+                self.refused("count", error, LOCK_LOST)
                 unwritten = error.condition in DEFINITE and UNKNOWN not in str(error)
                 if not request or error.condition == LOCK_LOST:
                     break
@@ -324,7 +333,58 @@ class Clients:
             self.world.scheduler.note("read: no answer")
         except SlackwaterError as error:
             past = () if back_ms is None else ("SLACKWATER_NO_VALID_TIMESTAMP",)
-            self._refused("read", error, *GONE, *past)
+            self.refused("read", error, *GONE, *past)
+
+    def read_all_views(self) -> None:
+        """Without trouble each view comes to be complete."""
+        if not self._views_are_read(sorted(VIEWS), None):
+            self.world.scheduler.fail("the views are not complete although nothing is in the way")
+
+    def _read_views(self) -> None:
+        rng = self.world.scheduler.rng
+        views = rng.sample(sorted(VIEWS), k=rng.randrange(1, len(VIEWS) + 1))
+        self._views_are_read(views, rng.choice((None, None, rng.randrange(3000))))
+
+    def _views_are_read(self, views: Iterable[str], back_ms: int | None) -> bool:
+        """Reads the views, and the tables that they are computed from, at one time.
+
+        Whether there was an answer. `back_ms`: so long ago; None: as of now.
+        """
+        names = sorted({"t1", "t2", "even", *views})
+        done = self.world.ledger.done()
+
+        def read(place: Place) -> None:
+            body: dict[str, Any] = {
+                "session": "reader/2",
+                "relations": [{"id": place.item(name).id} for name in names],
+            }
+            if back_ms is not None:
+                body["as_of"] = {"at": place.env.oracle.read_ts() - back_ms}
+            bound = place.coordinator.calls()["/v1/bind"](body)
+            at = bound["timestamp"]
+            try:
+                found = {name: contents(place, name, at) for name in names}
+            finally:
+                place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+            tables = {n: [row[0] for row in found[n].elements()] for n in ("t1", "t2")}
+            known = done if back_ms is None else self.world.ledger.done_until(at)
+            self.world.ledger.check_contents("a read of views", at, tables, known)
+            if different := wrong(found):
+                self.world.scheduler.fail(f"{different} at {at} with {found}")
+
+        return self.ask("read views", read, *GONE, *LATE, *(PAST if back_ms is not None else ()))
+
+    def ask(self, what: str, action: Callable[[Place], object], *expected: str) -> bool:
+        """Asks once; whether it was answered."""
+        try:
+            self.world.call(what, action)
+        except Lost:
+            self.world.scheduler.note(f"{what}: no answer")
+            return False
+        except SlackwaterError as error:
+            self.refused(what, error, *expected)
+            return False
+        return True
 
     @staticmethod
     def _contents(place: Place, shards: Mapping[str, int], at: Timestamp) -> dict[str, list[int]]:
@@ -353,7 +413,7 @@ class Clients:
         except Lost:
             self.world.scheduler.note("subscribe: no answer")
         except SlackwaterError as error:
-            self._refused("subscribe", error, *GONE)
+            self.refused("subscribe", error, *GONE)
         else:
             self._check_subscribed(table, done, times)
 
@@ -398,6 +458,11 @@ class Clients:
         return lambda place: place.table(name, k="long", v="string")
 
     @staticmethod
+    def _new_view(name: str) -> Definition:
+        query = VIEWS[name].query
+        return lambda place: place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+
+    @staticmethod
     def _new_source(name: str) -> Definition:
         return lambda place: place.sql(f"CREATE SOURCE {name} FROM {COUNTER}")
 
@@ -424,8 +489,7 @@ class Clients:
             if found is None:
                 return
             if found.kind is ItemKind.TABLE:
-                body = {"namespace": ["default"], "name": name}
-                place.coordinator.calls()["/v1/catalog/drop_table"](body)
+                place.drop(name)
             else:
                 place.sql(f"DROP SOURCE {name}")
 
@@ -449,7 +513,7 @@ class Clients:
             self.world.scheduler.note(f"{what}: no answer")
             return False
         except SlackwaterError as error:
-            self._refused(what, error, *GONE)
+            self.refused(what, error, *GONE)
             return False
         self.world.scheduler.note(what)
         return True

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Engine
+from tests.simulation.engine import SimulatedEngine
 from tests.simulation.faults import Hazards, SimulatedBlobs, SimulatedMetastore
 from tests.simulation.ledger import Durable, Ledger
 from tests.simulation.threads import Process, Scheduler
@@ -100,10 +101,12 @@ class World:
 
         def start() -> None:
             blobs = SimulatedBlobs(LocalBlobs(self.folder / "files"), self.hazards)
+            spark = SimulatedEngine(self.hazards, blobs)
             try:
-                server.place = Place(
+                server.place = spark.place = Place(
                     Environment(self._url, server.engine, str(self.folder / "files")),
                     blobs=blobs,
+                    spark=spark,
                     maintenance=MAINTENANCE,
                     on_fatal=server.fatal.append,
                 )

@@ -36,11 +36,11 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_COORDINATOR_START": (
         "needs an interpreter that does not start",
-        "clients/test_shim_core.py::test_a_coordinator_that_cannot_start",
+        "clients/test_shim_process.py::test_a_coordinator_that_cannot_start",
     ),
     "SLACKWATER_COORDINATOR_UNAVAILABLE": (
         "needs a coordinator that is gone",
-        "clients/test_shim_core.py::test_a_coordinator_that_nobody_reaches",
+        "clients/test_shim_process.py::test_a_coordinator_that_nobody_reaches",
     ),
     "SLACKWATER_DEPENDENCY_DROPPED": (
         "needs a DROP while a SUBSCRIBE runs",
@@ -90,6 +90,10 @@ WITHOUT_CASE = {
         "needs a full disk",
         "e2e/test_faults.py::test_no_space",
     ),
+    "SLACKWATER_PASSWORD_SHOWN": (
+        "is about the settings of an application",
+        "unit/test_persist_blobs.py::test_a_password_in_the_setting_of_the_metastore_is_refused",
+    ),
     "SLACKWATER_S3_SUPPORT_MISSING": (
         "needs a location in S3",
         "e2e/test_s3_location.py::test_what_is_missing_is_said",
@@ -112,7 +116,7 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_STATEMENT_INTERRUPTED": (
         "needs a coordinator that ends meanwhile",
-        "clients/test_shim_core.py::test_a_statement_whose_coordinator_dies_is_not_repeated",
+        "clients/test_shim_process.py::test_a_statement_whose_coordinator_dies_is_not_repeated",
     ),
     "SLACKWATER_STATEMENT_TIMEOUT": (
         "needs a statement that waits",

@@ -95,8 +95,9 @@ class Application:
         remote=None,
         folder=None,
         variables=None,
+        python=(sys.executable,),
     ):
-        """`folder`: where it runs and logs, if not beside the location."""
+        """`folder`: where it runs and logs, if not beside the location; `python`: what runs it."""
         self.location = str(location)
         environment = {
             **os.environ,
@@ -108,7 +109,7 @@ class Application:
         self.log = folder / f"driver-{time.monotonic_ns()}.log"
         with open(self.log, "w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.driver"],
+                [*python, "-m", "tests.support.driver"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

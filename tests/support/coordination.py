@@ -61,9 +61,9 @@ class Place:
             engine=self._env.engine,
             location=self._env.location,
             epoch=epoch,
-            spark=NoSpark(),
             log="/log",
             **{
+                "spark": NoSpark(),
                 "on_fatal": self.fatal.append,
                 "blobs": LocalBlobs(Path(self._env.location)),
                 "clock": wall_clock_ms,
@@ -91,7 +91,18 @@ class Place:
         """A new table; `columns` are Spark's JSON names of types."""
         desc = RelationDesc.of(**columns)
         self.coordinator.calls()["/v1/catalog/create_table"](
-            {"namespace": ["default"], "name": name, "schema": desc.to_json()}
+            {
+                "session": "app/1",
+                "namespace": ["default"],
+                "name": name,
+                "schema": desc.to_json(),
+            }
+        )
+
+    def drop(self, name: str, session: str = "app/1") -> None:
+        """Drops a table."""
+        self.coordinator.calls()["/v1/catalog/drop_table"](
+            {"session": session, "namespace": ["default"], "name": name}
         )
 
     def write(self, name: str, *rows: dict, diff: int = 1, **body) -> Timestamp:

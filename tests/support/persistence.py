@@ -42,6 +42,19 @@ def new_environment(url: str, location: Path) -> Environment:
     return Environment(url, engine, str(location))
 
 
+def in_memory() -> str:
+    """The URL of a new metastore in memory, which lasts as long as an engine is connected to it."""
+    return f"sqlite:///file:{uuid.uuid4().hex}?mode=memory&cache=shared&uri=true"
+
+
+def copied(template: Engine, url: str, location: Path) -> Environment:
+    """An environment like that of `template`, without the time that migrations take."""
+    environment = Environment(url, connect(url), str(location))
+    with template.connect() as source, environment.engine.connect() as target:
+        source.connection.driver_connection.backup(target.connection.driver_connection)
+    return environment
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def new_database(request, tmp_path):
     """Gives URLs of empty databases, of both kinds."""

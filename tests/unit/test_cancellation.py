@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from tests.support.coordination import WAIT_S, Place
+from tests.support.coordination import WAIT_S, NoSpark, Place
 from tests.support.persistence import new_environment
 
 from slackwater.adapter.catalog.definitions.views import ATTEMPTS
@@ -168,6 +168,88 @@ def test_a_lock_that_was_granted_is_kept_when_the_statement_is_cancelled_then(pl
     committer.release("mine")
     committer.lock(frozenset({7}), "other", wait_ms=WAIT_S * 1000)
     committer.release("other")
+
+
+# What waits for the catalog: any definition.
+
+COLUMNS = RelationDesc.of(k="integer").to_json()
+BY_SPARK = {
+    "create_namespace": {"namespace": ["more"]},
+    "alter_namespace": {"comment": "other"},
+    "drop_namespace": {},
+    "create_table": {"name": "u", "schema": COLUMNS},
+    "alter_table": {"name": "t", "changes": [{"set_comment": "other"}]},
+    "rename_table": {"name": "t", "to_namespace": ["default"], "to_name": "u"},
+    "drop_table": {"name": "t"},
+    "create_view": {"name": "v", "schema": COLUMNS, "query": "SELECT k FROM t"},
+}
+BY_US = (
+    "CREATE VIEW v AS SELECT k FROM t",
+    "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t",
+    "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '1 h')",
+    "CREATE SINK s FROM t INTO FILES (PATH '{folder}', FORMAT JSON)",
+    "DROP TABLE t CASCADE",
+    "ALTER TABLE t SET (RETAIN HISTORY FOR '1 hour')",
+    "COMMENT ON COLUMN t.k IS 'other'",
+)
+
+
+class Answers:
+    """Spark that analyses at once."""
+
+    ended_by = NoSpark.ended_by
+    under = NoSpark.under
+
+    def __init__(self, place):
+        self._place = place
+
+    def analyze(self, text, catalog, namespace):
+        table = self._place.item("t")
+        return Analysis(
+            RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False, False
+        )
+
+
+@pytest.fixture
+def changing(place, pool):
+    """Another definition is under way."""
+    place.env.engine = Answers(place)
+    locked, go_on = threading.Event(), threading.Event()
+
+    def change():
+        with place.env.ddl:
+            locked.set()
+            assert go_on.wait(WAIT_S)
+
+    other = pool.submit(change)
+    assert locked.wait(WAIT_S)
+    yield place
+    go_on.set()
+    other.result(WAIT_S)
+
+
+def define(place, definition, folder):
+    body = {"session": "app/1", "execution": "e", "context": {"user": "me"}}
+    if definition in BY_SPARK:
+        more = {"namespace": ["default"], **BY_SPARK[definition]}
+        return call(place, f"/v1/catalog/{definition}", **body, **more)
+    text = definition.format(folder=folder)
+    return call(place, "/v1/execute", **body, text=text)
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("definition", [*BY_SPARK, *BY_US])
+def test_no_definition_waits_for_another_for_ever(changing, pool, tmp_path, definition, late):
+    changing.sql(f"SET statement_timeout = '{'50ms' if late else '0'}'")
+    before = changing.env.state
+    running = changing.env.sessions.find("app/1").running
+    future = pool.submit(define, changing, definition, tmp_path / "out")
+    if not late:
+        changing.wait(lambda: len(running) == 1)
+        call(changing, "/v1/cancel", session="app/1", execution="e")
+    condition = "SLACKWATER_STATEMENT_TIMEOUT" if late else "SLACKWATER_CANCELED"
+    assert refusal(future) == (condition, "57014")
+    assert changing.env.state == before
 
 
 class Busy:

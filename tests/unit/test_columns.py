@@ -16,7 +16,12 @@ V = Column("v", '"string"')
 def place(env):
     place = Place(env)
     place.coordinator.calls()["/v1/catalog/create_table"](
-        {"namespace": ["default"], "name": "t", "schema": RelationDesc((K, V)).to_json()}
+        {
+            "session": "app/1",
+            "namespace": ["default"],
+            "name": "t",
+            "schema": RelationDesc((K, V)).to_json(),
+        }
     )
     yield place
     place.close()
@@ -25,7 +30,7 @@ def place(env):
 def alter(place, *name, nullable=True):
     change = {"set_nullability": {"name": list(name), "nullable": nullable}}
     return place.coordinator.calls()["/v1/catalog/alter_table"](
-        {"namespace": ["default"], "name": "t", "changes": [change]}
+        {"session": "app/1", "namespace": ["default"], "name": "t", "changes": [change]}
     )
 
 
@@ -109,6 +114,7 @@ def test_other_changes_of_nullability_are_refused(place):
     assert condition(lambda: alter(place, "k", "x")) == "SLACKWATER_UNSUPPORTED"
     place.sql("CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '1 h')")
     body = {
+        "session": "app/1",
         "namespace": ["default"],
         "name": "ticks",
         "changes": [{"set_nullability": {"name": ["counter"], "nullable": True}}],

@@ -11,7 +11,7 @@ from tests.support.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater import doctor
 from slackwater.persist.leadership import Lease, Owner, acquire, give_up
-from slackwater.persist.locations import parse_location
+from slackwater.persist.locations import PASSWORD, parse_location
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,18 @@ def test_password_of_the_metastore_is_hidden(tmp_path):
     findings = list(doctor._metastore(doctor.Installation(str(tmp_path), url, url, {})))
     assert findings[-1].outcome == "FAIL"
     assert "secret" not in str(findings)
+
+
+def test_a_password_in_the_option_is_moved_and_in_the_setting_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv(PASSWORD, raising=False)
+    url = "postgresql+psycopg://me:opensesame@127.0.0.1:1/nothing?connect_timeout=1"
+    moved = list(doctor._findings(str(tmp_path), url, {}))
+    assert "metastore" in [finding.name for finding in moved]
+    conf = {"spark.slackwater.metastore": url}
+    refused = list(doctor._findings(str(tmp_path), None, conf))[-1]
+    assert (refused.name, refused.outcome) == ("metastore", "FAIL")
+    assert "spark.slackwater.metastore.passwordFile" in refused.text
+    assert "opensesame" not in str([*moved, refused])
 
 
 def test_a_bucket_is_tried_and_left_as_it_was(s3, tmp_path):

@@ -12,6 +12,7 @@ MACHINES = {
     "The controller machine": CONTROLLER,
     "the controller machine": CONTROLLER,
     "the machine of crashes": CONTROLLER,
+    "the machine of leaders": "property/test_storage_shell_properties.py",
     "the persist machine": "property/test_persist_state_machine.py",
     "the simulation": "simulation/test_simulation.py",
 }

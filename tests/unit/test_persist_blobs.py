@@ -264,7 +264,6 @@ def test_a_colon_in_the_name_of_a_folder_makes_no_scheme(monkeypatch, tmp_path):
     ("url", "variables", "wanted"),
     [
         ("postgresql://a@h/d", {PASSWORD: "p@ss/w"}, "postgresql://a:p%40ss%2Fw@h/d"),
-        ("postgresql://a:own@h/d", {PASSWORD: "other"}, "postgresql://a:own@h/d"),
         ("postgresql://a@h/d", {}, "postgresql://a@h/d"),
         ("sqlite:///x.db", {PASSWORD: "p"}, "sqlite:///x.db"),
         ("no url", {PASSWORD: "p"}, "no url"),
@@ -283,6 +282,30 @@ def test_the_password_of_the_metastore_comes_from_a_file(tmp_path):
         with_password("postgresql://a@h/d", {PASSWORD_FILE: str(tmp_path / "none")})
     assert caught.value.condition == "SLACKWATER_INVALID_OPTION"
     assert "passwordFile" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://a:opensesame@h/d",
+        "postgresql://h/d?user=a&password=opensesame",
+        "mysql://a:opensesame@h/d",
+    ],
+)
+def test_a_password_in_the_setting_of_the_metastore_is_refused(url):
+    for variables in ({}, {PASSWORD: "other"}):
+        with pytest.raises(SlackwaterError) as caught:
+            parse_location("s3://bucket/x", {}).metastore(url, variables)
+        assert (caught.value.condition, caught.value.sqlstate) == (
+            "SLACKWATER_PASSWORD_SHOWN",
+            "28000",
+        )
+        told = f"{caught.value.message} {caught.value.parameters}"
+        assert "opensesame" not in told
+        for name in ("metastore", "metastore.password", "metastore.passwordFile"):
+            assert f"spark.slackwater.{name}" in told.replace(",", " ").split()
+        for variable in (PASSWORD, PASSWORD_FILE):
+            assert variable in told
 
 
 def test_settings_of_spark_hold_no_password(monkeypatch):

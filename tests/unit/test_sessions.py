@@ -13,6 +13,7 @@ from slackwater.adapter import transactions
 from slackwater.adapter.time.selection import Immediately
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
 
 ME = "app/1"
 
@@ -182,6 +183,42 @@ def test_a_read_only_block_refuses_every_write(place):
     assert keys(place) == [2]
 
 
+SCHEMA = RelationDesc.of(k="long").to_json()
+DEFINITIONS = {
+    "create_namespace": {"namespace": ["more"]},
+    "alter_namespace": {"namespace": ["default"], "comment": "other"},
+    "drop_namespace": {"namespace": ["empty"]},
+    "create_table": {"name": "u", "schema": SCHEMA},
+    "alter_table": {"name": "t", "changes": [{"set_comment": "other"}]},
+    "rename_table": {"name": "t", "to_namespace": ["default"], "to_name": "u"},
+    "drop_table": {"name": "t"},
+    "create_view": {"name": "v", "schema": SCHEMA, "query": "SELECT * FROM t"},
+    "drop_view": {"name": "v"},
+    "stage_table": {"name": "u", "schema": SCHEMA, "mode": "create"},
+}
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_a_definition_by_spark_s_own_statement_is_refused_in_a_block(place, definition):
+    place.table("t", k="long")
+    place.coordinator.calls()["/v1/catalog/create_namespace"](
+        {"session": ME, "namespace": ["empty"]}
+    )
+    assert set(DEFINITIONS) == {
+        path.removeprefix("/v1/catalog/")
+        for path in place.coordinator.calls()
+        if path.startswith("/v1/catalog/")
+    } - {"namespaces", "list", "load"}
+    place.sql("BEGIN")
+    before = place.env.state
+    body = {"session": ME, "namespace": ["default"], **DEFINITIONS[definition]}
+    define = place.coordinator.calls()[f"/v1/catalog/{definition}"]
+    assert refusal(lambda: define(body)) == ("SLACKWATER_TRANSACTION_STATEMENT", "25001")
+    assert place.env.state == before
+    assert refusal(lambda: define(body)) == ("SLACKWATER_FAILED_TRANSACTION", "25P02")
+    place.sql("ROLLBACK")
+
+
 def test_what_a_block_has_written_is_bounded(place, monkeypatch):
     monkeypatch.setattr(transactions, "BLOCK_LIMIT_BYTES", 10_000)
     place.table("t", k="long")
@@ -202,6 +239,7 @@ def test_a_column_that_is_added_while_a_block_is_open(place):
     place.write("t", {"k": 1}, mode="append")
     place.coordinator.calls()["/v1/catalog/alter_table"](
         {
+            "session": "app/2",
             "namespace": ["default"],
             "name": "t",
             "changes": [
@@ -212,6 +250,55 @@ def test_a_column_that_is_added_while_a_block_is_open(place):
     place.write("t", {"k": 2, "v": "b"}, mode="append")
     place.sql("COMMIT")
     assert place.rows("t") == [{"k": 1, "v": None}, {"k": 2, "v": "b"}]
+
+
+# A write carries an id, by which it is known when it is sent again
+
+
+def test_a_write_of_a_block_that_is_sent_again_is_kept_once(place):
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    for _ in range(3):
+        assert place.write("t", {"k": 1}, mode="append", write_id="w1") == 0
+    place.write("t", {"k": 1}, mode="append", write_id="w2")
+    place.sql("COMMIT")
+    assert keys(place) == [1, 1]
+
+
+@pytest.mark.parametrize(("end", "kept"), [("COMMIT", [1]), ("ROLLBACK", [])])
+def test_a_write_that_is_sent_again_after_its_block_has_no_effect(place, end, kept):
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    place.write("t", {"k": 1}, mode="append", write_id="w1")
+    place.sql(end)
+    assert place.write("t", {"k": 1}, mode="append", write_id="w1") == 0
+    place.sql("BEGIN")
+    assert place.write("t", {"k": 1}, mode="append", write_id="w1") == 0
+    place.sql("COMMIT")
+    assert keys(place) == kept
+
+
+def test_a_write_that_is_sent_again_in_a_later_block_is_not_kept_for_it(place):
+    place.table("t", k="long")
+    time = place.write("t", {"k": 1}, mode="append", write_id="w1")
+    place.sql("BEGIN")
+    assert place.write("t", {"k": 1}, mode="append", write_id="w1") == time
+    place.sql("COMMIT")
+    assert keys(place) == [1]
+
+
+def test_copies_of_a_write_that_come_at_once_are_kept_once(place, hurry):
+    place.table("t", k="long")
+    place.sql("BEGIN")
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(
+                lambda n: place.write("t", {"k": n % 20}, mode="append", write_id=f"w{n % 20}"),
+                range(160),
+            )
+        )
+    place.sql("COMMIT")
+    assert keys(place) == list(range(20))
 
 
 # COMMIT carries an id
@@ -233,7 +320,7 @@ def test_a_commit_that_failed_fails_again(place):
     place.table("t", k="long")
     place.sql("BEGIN")
     place.write("t", {"k": 1}, mode="append")
-    place.coordinator.calls()["/v1/catalog/drop_table"]({"namespace": ["default"], "name": "t"})
+    place.drop("t", session="app/2")
     for _ in range(2):
         assert refusal(lambda: commit(place, "c1"))[0] == "SLACKWATER_DEPENDENCY_DROPPED"
 
@@ -292,6 +379,6 @@ def test_a_commit_that_happened_is_said_also_when_its_table_is_gone(env):
         with contextlib.suppress(SlackwaterError):
             commit(place, "c1")
     place.env.committer.flush()
-    place.coordinator.calls()["/v1/catalog/drop_table"]({"namespace": ["default"], "name": "t"})
+    place.drop("t", session="app/2")
     commit(place, "c1")
     place.close()

@@ -27,10 +27,11 @@ from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import user_id
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
+K = Column("k", '"integer"')
 FILES = {"connector": "files", "config": {"connector": "FILES", "format": "CSV"}}
 
 
@@ -55,7 +56,11 @@ def snapshot():
         entry(10, "t", ItemKind.TABLE),
         entry(11, "s", ItemKind.SOURCE, **FILES),
         entry(12, "v", ItemKind.VIEW, 10, 11, query="SELECT 1"),
-        entry(13, "mv", ItemKind.MATERIALIZED_VIEW, 12, query="SELECT 2"),
+        replace(
+            entry(13, "mv", ItemKind.MATERIALIZED_VIEW, 12, query="SELECT 2"),
+            comment="what is kept",
+            desc=RelationDesc((K, Column("v", '"string"', metadata_json='{"comment": "text"}'))),
+        ),
         entry(14, "mv2", ItemKind.MATERIALIZED_VIEW, 13, query="SELECT 3"),
         entry(15, "out", ItemKind.SINK, 14, **FILES),
         entry(16, "idx", ItemKind.INDEX, 14),
@@ -67,7 +72,8 @@ def snapshot():
     frontiers[user_id(15)] = ObjectFrontiers(None, EMPTY_FRONTIER)
     return SystemSnapshot(
         catalog=CatalogState.of(
-            [SchemaEntry(user_id(1), "default"), *system_schemas()], [*items, *system_items()]
+            [SchemaEntry(user_id(1), "default", "the first"), *system_schemas()],
+            [*items, *system_items()],
         ),
         now_ms=6001,
         frontiers=frontiers,
@@ -126,7 +132,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
-        mz_read_holds"""
+        mz_read_holds mz_comments"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -218,6 +224,14 @@ def test_columns_dependencies_and_statuses(snapshot):
     assert rows("mz_sink_statuses", snapshot)[0]["status"] == "created"
 
 
+def test_comments_of_schemas_objects_and_columns(snapshot):
+    assert [tuple(row.values()) for row in rows("mz_comments", snapshot)] == [
+        ("u1", "schema", None, "the first"),
+        ("u13", "materialized-view", None, "what is kept"),
+        ("u13", "materialized-view", 2, "text"),
+    ]
+
+
 def test_read_holds_say_who_keeps_what(snapshot):
     assert [tuple(row.values()) for row in rows("mz_read_holds", snapshot)] == [
         ("u10", "u13", "view", 900),
@@ -235,9 +249,7 @@ def test_i56_what_is_shown_is_the_present_state_whoever_changed_it(env):
         )
         is_what_there_is(place)
         gone = place.item("dropped")
-        place.coordinator.calls()["/v1/catalog/drop_table"](
-            {"namespace": ["default"], "name": "dropped"}
-        )
+        place.drop("dropped")
         for _ in range(2):
             is_what_there_is(place)
             for relation in ("mz_objects", "mz_tables", "mz_columns"):

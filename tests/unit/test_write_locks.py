@@ -60,6 +60,25 @@ def test_a_source_that_the_statement_does_not_read_is_not_even_delayed(place):
     place.write("t", {"k": 1}, hold=bound["hold"])
 
 
+def test_a_source_that_the_statement_reads_goes_on(place):
+    """The statement reads it at one time; the tables that it reads stay as they are."""
+    wait_until(lambda: counted(place) > 2, what="the source runs")
+    bound = bind_to_write(place, "t", "s")
+    kept = Renewals(place, bound["hold"])
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(place.write, "t", {"k": 0}, session="app/2")
+        read = place.rows("s", bound["timestamp"])
+        try:
+            wait_until(lambda: counted(place) > len(read) + 2, what="the source goes on")
+            assert place.rows("s", bound["timestamp"]) == read
+            assert not other.done()
+        finally:
+            kept.end()
+        mine = place.write("t", {"k": len(read)}, hold=bound["hold"])
+        assert other.result(20) > mine
+    assert place.rows("t", mine) == [{"k": len(read)}]
+
+
 def test_a_client_that_lives_keeps_its_lock(place):
     bound = bind_to_write(place, "t")
     kept = Renewals(place, bound["hold"])

@@ -41,7 +41,7 @@ from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
-from slackwater.adapter.transactions import in_block
+from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
 from slackwater.adapter.writing.storage_log import StorageLog
 from slackwater.adapter.writing.writes import Writes
@@ -436,37 +436,63 @@ class Coordinator:
             return None
         return object_json(item)
 
+    def _define(
+        self,
+        body: Mapping[str, Any],
+        statement: str,
+        action: Callable[[Context, Cancellation], Any],
+    ) -> Any:
+        """Runs a definition that Spark's grammar asks of its catalog; no block takes it."""
+
+        def define(session: Session, cancellation: Cancellation) -> Any:
+            check_outside_block(session.transaction, statement)
+            return action(Context.from_json(body), cancellation)
+
+        return self._running(body, define)
+
     def _create_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._definitions.objects.create_namespace(
-            _schema(body["namespace"]),
-            body.get("properties") or {},
-            bool(body.get("if_not_exists")),
-        )
+        def action(_: Context, cancellation: Cancellation) -> None:
+            self._definitions.objects.create_namespace(
+                _schema(body["namespace"]),
+                body.get("properties") or {},
+                bool(body.get("if_not_exists")),
+                cancellation,
+            )
+
+        self._define(body, "CREATE SCHEMA", action)
         return {}
 
     def _alter_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._definitions.objects.comment_on_namespace(
-            _schema(body["namespace"]), body["comment"], Context.from_json(body).user
-        )
+        def action(context: Context, cancellation: Cancellation) -> None:
+            self._definitions.objects.comment_on_namespace(
+                _schema(body["namespace"]), body["comment"], context.user, cancellation
+            )
+
+        self._define(body, "COMMENT ON SCHEMA", action)
         return {}
 
     def _drop_namespace(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._definitions.objects.drop_namespace(
-            _schema(body["namespace"]), bool(body.get("cascade"))
-        )
+        def action(_: Context, cancellation: Cancellation) -> None:
+            self._definitions.objects.drop_namespace(
+                _schema(body["namespace"]), bool(body.get("cascade")), cancellation
+            )
+
+        self._define(body, "DROP SCHEMA", action)
         return {}
 
     def _create_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._started.wait()
-        item = self._definitions.tables.create_table(
-            Context.from_json(body),
-            _schema(body["namespace"]),
-            body["name"],
-            RelationDesc.from_json(schema_text(body["schema"])),
-            body.get("properties") or {},
-            body.get("comment"),
-        )
-        return object_json(item)
+        def action(context: Context, cancellation: Cancellation) -> CatalogItem:
+            return self._definitions.tables.create_table(
+                context,
+                _schema(body["namespace"]),
+                body["name"],
+                RelationDesc.from_json(schema_text(body["schema"])),
+                body.get("properties") or {},
+                body.get("comment"),
+                cancellation,
+            )
+
+        return object_json(self._define(body, "CREATE TABLE", action))
 
     def _stage_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
         def action(session: Session, _: Cancellation) -> dict[str, Any]:
@@ -477,18 +503,28 @@ class Coordinator:
         return answer
 
     def _alter_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        item = self._definitions.tables.alter_table(
-            Context.from_json(body), _schema(body["namespace"]), body["name"], body["changes"]
-        )
-        return object_json(item)
+        def action(context: Context, cancellation: Cancellation) -> CatalogItem:
+            return self._definitions.tables.alter_table(
+                context,
+                _schema(body["namespace"]),
+                body["name"],
+                body["changes"],
+                cancellation,
+            )
+
+        return object_json(self._define(body, "ALTER TABLE", action))
 
     def _rename_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._definitions.objects.rename(
-            Context.from_json(body),
-            self._item(body),
-            _schema(body["to_namespace"]),
-            body["to_name"],
-        )
+        def action(context: Context, cancellation: Cancellation) -> None:
+            self._definitions.objects.rename(
+                context,
+                self._item(body),
+                _schema(body["to_namespace"]),
+                body["to_name"],
+                cancellation,
+            )
+
+        self._define(body, "RENAME", action)
         return {}
 
     def _drop_table(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -498,27 +534,31 @@ class Coordinator:
         return self._drop(body, ItemKind.VIEW)
 
     def _drop(self, body: Mapping[str, Any], kind: ItemKind) -> dict[str, Any]:
-        self._started.wait()
-        schema = _schema(body["namespace"])
-        if self._env.state.find(schema, body["name"]) is None:
-            return {"dropped": False}
-        item = self._env.state.get(schema, body["name"], kind)
-        self._definitions.objects.drop(Context.from_json(body), item, cascade=False)
-        return {"dropped": True}
+        def action(context: Context, cancellation: Cancellation) -> bool:
+            schema = _schema(body["namespace"])
+            if self._env.state.find(schema, body["name"]) is None:
+                return False
+            item = self._env.state.get(schema, body["name"], kind)
+            self._definitions.objects.drop(context, item, cancellation)
+            return True
+
+        return {"dropped": self._define(body, f"DROP {kind.spoken.upper()}", action)}
 
     def _create_view(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._started.wait()
-        item = self._definitions.views.create_view(
-            Context.from_json(body),
-            _schema(body["namespace"]),
-            body["name"],
-            RelationDesc.from_json(schema_text(body["schema"])),
-            body["query"],
-            replace_existing=bool(body.get("replace")),
-            comment=body.get("comment"),
-            properties=body.get("properties") or {},
-        )
-        return object_json(item)
+        def action(context: Context, cancellation: Cancellation) -> CatalogItem:
+            return self._definitions.views.create_view(
+                context,
+                _schema(body["namespace"]),
+                body["name"],
+                RelationDesc.from_json(schema_text(body["schema"])),
+                body["query"],
+                cancellation,
+                replace_existing=bool(body.get("replace")),
+                comment=body.get("comment"),
+                properties=body.get("properties") or {},
+            )
+
+        return object_json(self._define(body, "CREATE VIEW", action))
 
     def _item(self, body: Mapping[str, Any]) -> CatalogItem:
         return self._env.state.get(_schema(body["namespace"]), body["name"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.external.told import Told
 from slackwater.adapter.sessions import Sessions
 from slackwater.adapter.time.oracle import TimestampOracle
-from slackwater.adapter.time.watch import FrontierWatch
+from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
@@ -33,6 +34,9 @@ from slackwater.storage.ingestion import IngestionRunner
 READABLE = frozenset(
     {ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SYSTEM_TABLE}
 )
+
+LOOK_S = 0.1
+"""How often who waits for the ddl lock looks whether the statement still wants it."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,19 @@ class Environment:
     def state(self) -> CatalogState:
         """The catalog as of now: an immutable snapshot."""
         return self.catalog.state
+
+    @contextmanager
+    def defining(self, cancellation: Cancellation) -> Iterator[None]:
+        """The ddl lock for a statement.
+
+        Raises SLACKWATER_CANCELED and SLACKWATER_STATEMENT_TIMEOUT.
+        """
+        while not self.ddl.acquire(timeout=LOOK_S):
+            cancellation.refuse_late("another change of the catalog had ended")
+        try:
+            yield
+        finally:
+            self.ddl.release()
 
     def item(self, global_id: GlobalId) -> CatalogItem:
         """The item, or SLACKWATER_DEPENDENCY_DROPPED when it is gone."""
@@ -141,8 +158,8 @@ class Environment:
         details = f"{item.full_name} can be read from {self.since(item).value} on, not at {at}"
         return user_error("SLACKWATER_NO_VALID_TIMESTAMP", details=details)
 
-    def leaves(self, ids: Iterable[GlobalId]) -> frozenset[int]:
-        """The shards of the tables and sources that the items are computed from."""
+    def tables_below(self, ids: Iterable[GlobalId]) -> frozenset[int]:
+        """The shards of the tables among the items, and of those that they are computed from."""
         found: set[int] = set()
         pending = list(ids)
         seen: set[GlobalId] = set()
@@ -154,7 +171,7 @@ class Environment:
             item = self.state.items.get(global_id)
             if item is None:
                 continue
-            if item.kind in (ItemKind.TABLE, ItemKind.SOURCE) and item.shard_id is not None:
+            if item.kind is ItemKind.TABLE and item.shard_id is not None:
                 found.add(item.shard_id)
             else:
                 pending.extend(item.depends_on)

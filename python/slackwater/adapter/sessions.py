@@ -15,16 +15,21 @@ from slackwater.adapter.transactions import (
     Idle,
     Lost,
     Transaction,
+    add_write,
     begin,
+    in_block,
     isolation,
     statement_failed,
 )
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.planner.parser import variables
+from slackwater.repr.errors import user_error
 from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
 ENDINGS_KEPT = 64
+WRITES_KEPT = 1024
+"""More than there are statements at once, and the client sends only what has no answer again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,8 @@ class Session:
     """One Spark session. Several of its statements may run at once, in threads of their own.
 
     `lock` guards what they share and change by looking at it first: the transaction, its hold and
-    its end, and the notices. It is held for as long as that takes, never while a statement runs or
-    waits. Lock order: before the storage controller's, after none.
+    its end, the cursors, and the notices. It is held for as long as that takes, never while a
+    statement runs or waits. Lock order: before the storage controller's, after none.
     """
 
     session_id: str
@@ -103,9 +108,11 @@ class Session:
     endings: dict[str, Ending] = field(default_factory=dict)
     entered: bool = False
     cursors: dict[str, Cursor] = field(default_factory=dict)
+    block_cursors: set[str] = field(default_factory=set)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: list[Notice] = field(default_factory=list)
     block_hold: ReadHold | None = None
+    writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
     running: dict[str, Running] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -165,6 +172,23 @@ class Session:
             self.transaction = begin(before, read_only=read_only, isolation=isolation)
             self.blocks += self.transaction is not before
 
+    def buffer(self, write_id: str, write: BufferedWrite) -> bool:
+        """Keeps a write for COMMIT, if a block was open when it came for the first time.
+
+        One that comes again is kept once, whatever has become of its block. One that came outside
+        of a block is the committer's, which knows it again, too. Raises what `add_write` does.
+        """
+        with self.lock:
+            if (is_kept := self.writes.get(write_id)) is not None:
+                return is_kept
+            is_kept = in_block(self.transaction)
+            if is_kept:
+                self.transaction = add_write(self.transaction, write, write.size_bytes)
+            if len(self.writes) >= WRITES_KEPT:
+                del self.writes[next(iter(self.writes))]
+            self.writes[write_id] = is_kept
+            return is_kept
+
     def fail(self, block: int) -> None:
         """Notes that a statement failed which began when the session had begun `block` blocks."""
         with self.lock:
@@ -175,6 +199,7 @@ class Session:
         """Ends the block; gives what there was."""
         with self.lock:
             block, self.transaction = self.transaction, Idle()
+            self._end_cursors()
             return block
 
     def commit(self, write_id: str) -> tuple[Ending, bool]:
@@ -191,7 +216,43 @@ class Session:
                 del self.endings[next(iter(self.endings))]
             ending = self.endings[write_id] = Ending(write_id, self.transaction)
             self.transaction = Idle()
+            self._end_cursors()
             return ending, True
+
+    # Cursors
+
+    @property
+    def block(self) -> int | None:
+        """The number of the open block; None outside of one."""
+        return self.blocks if in_block(self.transaction) else None
+
+    def open_cursor(self, name: str, cursor: Cursor, block: int | None) -> None:
+        """Keeps a cursor that was declared in `block`, or outside of one.
+
+        A block that has ended meanwhile takes it along. Raises SLACKWATER_DUPLICATE_CURSOR, and
+        then it is closed.
+        """
+        with self.lock:
+            is_late = block is not None and block != self.block
+            if not is_late and self.cursors.setdefault(name, cursor) is cursor:
+                if block is not None:
+                    self.block_cursors.add(name)
+                return
+        cursor.close()
+        if not is_late:
+            raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
+
+    def close_cursor(self, name: str) -> None:
+        """Ends a cursor, if there is one of that name."""
+        with self.lock:
+            cursor = self.cursors.pop(name, None)
+            self.block_cursors.discard(name)
+        if cursor is not None:
+            cursor.close()
+
+    def _end_cursors(self) -> None:
+        for name in tuple(self.block_cursors):
+            self.close_cursor(name)
 
 
 class Sessions:

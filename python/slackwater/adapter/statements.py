@@ -59,6 +59,9 @@ _ANYWHERE = (
     st.Begin,
     st.Commit,
     st.Rollback,
+    st.DeclareCursor,
+    st.Fetch,
+    st.CloseCursor,
     st.SetVariable,
     st.ResetVariable,
     st.Show,
@@ -282,19 +285,17 @@ class Statements:
             case st.DeclareCursor(name=name, statement=of):
                 if name in session.cursors:
                     raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
-                opened = self._subscriptions.declare(session, context, name, of)
-                if session.cursors.setdefault(name, opened) is not opened:
-                    opened.close()
-                    raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
+                block = session.block
+                opened = self._subscriptions.declare(session, context, of)
+                session.open_cursor(name, opened, block)
                 return done()
             case st.Fetch(cursor=name, count=count, timeout_ms=timeout_ms):
                 cursor = _cursor(session, name)
                 with in_turn(cursor, cancellation):
                     return cursor.fetch(count, timeout_ms, cancellation)
             case st.CloseCursor(name=name):
-                cursor = _cursor(session, name)
-                session.cursors.pop(name, None)
-                cursor.close()
+                _cursor(session, name)
+                session.close_cursor(name)
                 return done()
 
     def _explain_timestamp(

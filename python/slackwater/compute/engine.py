@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -30,6 +31,14 @@ class Analysis:
     nondeterministic: tuple[str, ...]
     uses_mz_now: bool
     streaming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """A plan whose expressions and operators the driver keeps under `plan_id`."""
+
+    plan_id: str
+    plan: AnalyzedPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,12 @@ class Engine(Protocol):
         """While the block runs, what this thread asks of Spark ends when `interruption` says so."""
 
     def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis: ...
+
+    def plan(self, text: str, catalog: str, namespace: Sequence[str]) -> KeptPlan:
+        """The query's plan. Its id holds for this engine, until `forget_plan`."""
+
+    def forget_plan(self, plan_id: str) -> None:
+        """The driver may drop what it keeps of the plan. An unknown id changes nothing."""
 
     def milliseconds(self, expression: str) -> int:
         """The moment that a constant expression means. Raises SLACKWATER_INVALID_AS_OF."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from slackwater.persist.blobs import Blobs, LocalBlobs, file_uri, local_path
@@ -61,16 +61,20 @@ PASSWORD_FILE = "SLACKWATER_METASTORE_PASSWORD_FILE"
 
 
 def with_password(url: str, environment: Mapping[str, str]) -> str:
-    """`url` with the password that the variables or the file they name hold; its own one wins.
+    """`url` with the password that the variables or the file they name hold.
 
     The end of the file's last line is not part of it. Raises SLACKWATER_INVALID_OPTION when the
-    file cannot be read.
+    file cannot be read, and SLACKWATER_PASSWORD_SHOWN when `url` has a password itself.
     """
     try:
         parsed = make_url(url)
     except ArgumentError:
         return url
-    if parsed.password or parsed.get_backend_name() == "sqlite":
+    if _own_password(parsed):
+        raise user_error(
+            "SLACKWATER_PASSWORD_SHOWN", key="spark.slackwater.metastore", variable=PASSWORD
+        )
+    if parsed.get_backend_name() == "sqlite":
         return url
     password = environment.get(PASSWORD)
     path = environment.get(PASSWORD_FILE)
@@ -96,10 +100,16 @@ def without_password(url: str) -> tuple[str, str | None]:
         parsed = make_url(url)
     except ArgumentError:
         return url, None
-    if not parsed.password:
+    password = _own_password(parsed)
+    if password is None:
         return url, None
-    bare = parsed._replace(password=None).render_as_string(hide_password=False)
-    return bare, str(parsed.password)
+    bare = parsed._replace(password=None).difference_update_query(["password"])
+    return bare.render_as_string(hide_password=False), password
+
+
+def _own_password(url: URL) -> str | None:
+    password = url.password or url.query.get("password")
+    return str(password) if password else None
 
 
 def parse_location(text: str, environment: Mapping[str, str]) -> Location:

@@ -68,7 +68,7 @@ class Settings:
 
     @staticmethod
     def from_environment() -> Settings:
-        """Raises SLACKWATER_INVALID_OPTION, _UNSUPPORTED and _METASTORE_REQUIRED."""
+        """Raises SLACKWATER_INVALID_OPTION, _UNSUPPORTED, _METASTORE_REQUIRED, _PASSWORD_SHOWN."""
         text = os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
         location = parse_location(text, os.environ)
         metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"), os.environ)

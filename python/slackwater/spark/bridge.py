@@ -17,10 +17,11 @@ import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from slackwater.compute.engine import Analysis, Interruption, NamedUpdates, WrittenFile
+from slackwater.compute.engine import Analysis, Interruption, KeptPlan, NamedUpdates, WrittenFile
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
+from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import Position, SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
 
@@ -138,6 +139,18 @@ class SparkBridge:
             uses_mz_now=bool(answer["uses_mz_now"]),
             streaming=bool(answer["streaming"]),
         )
+
+    def plan(self, text: str, catalog: str, namespace: Sequence[str]) -> KeptPlan:
+        bridge = self._bridge()
+        answer = self._run(bridge.plan, text, catalog, self._names(namespace))
+        described = json.loads(answer)
+        if "error" in described:
+            self._refuse_late()
+            raise error_from_json(described["error"])
+        return KeptPlan(described["plan"], analyzed_plan(answer))
+
+    def forget_plan(self, plan_id: str) -> None:
+        _call(self._bridge().forgetPlan, plan_id)
 
     def milliseconds(self, expression: str) -> int:
         return int(_call(self._bridge().milliseconds, expression))

@@ -28,12 +28,14 @@ RESULTS = (
 )
 """The names, or their beginnings, of kept settings that change values rather than their cost."""
 
+ESCAPED_LITERALS = "spark.sql.parser.escapedStringLiterals"
+
 READING = (
     "spark.sql.ansi.doubleQuotedIdentifiers",
     "spark.sql.legacy.consecutiveStringLiterals.enabled",
     "spark.sql.legacy.parser.havingWithoutGroupByAsWhere",
     "spark.sql.legacy.setopsPrecedence.enabled",
-    "spark.sql.parser.escapedStringLiterals",
+    ESCAPED_LITERALS,
     "spark.sql.parser.quotedRegexColumnNames",
 )
 """Switches with which Spark reads a text in another way than the planner of maintained views."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from slackwater.adapter.catalog.model import PROGRESS, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
+from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.sinks import sink_config
 from slackwater.adapter.sessions import Context
@@ -244,7 +245,7 @@ class Drafts:
         if statement.columns is None:
             desc = infer(files_config(settings), full)
         else:
-            desc = self._declared(statement.columns.text)
+            desc = self._declared(statement.columns.text, context)
         desc.arrow_schema()
         details = {
             "connector": "files",
@@ -254,10 +255,12 @@ class Drafts:
         }
         return self._item(schema, name, context, statement, desc, details)
 
-    def _declared(self, columns: str) -> RelationDesc:
-        """The columns of a declaration, as Spark's parser understands them."""
+    def _declared(self, columns: str, context: Context) -> RelationDesc:
+        """The columns of a declaration, as Spark's parser understands them in that session."""
         escaped = columns.replace("\\", "\\\\").replace("'", "\\'")
-        analysis = self._env.engine.analyze(
+        settings = dict(context.settings or {})
+        settings.pop(ESCAPED_LITERALS, None)
+        analysis = self._env.engine.under(settings).analyze(
             f"SELECT from_json('{{}}', '{escaped}') AS row", "slackwater", ("default",)
         )
         return RelationDesc.from_json(analysis.desc.columns[0].type_json)

@@ -210,22 +210,21 @@ class Reads:
             self._end(token, opened)
         return tuple(opened.session.session_id for opened in silent.values())
 
-    def refuse_dropped(self, token: str) -> None:
-        """Raises SLACKWATER_DEPENDENCY_DROPPED if something that is read under the hold is gone."""
-        with self._lock:
-            opened = self._open.get(token)
-        if opened is None:
-            return
-        shared = () if opened.shared is None else opened.shared.ids
-        for global_id in (*shared, *opened.own):
-            self._env.item(global_id)
-
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
         with session.lock:
             hold, session.block_hold = session.block_hold, None
         if hold is not None:
             self._env.storage.release(hold)
+
+    def choose(self, session: Session, items: Sequence[CatalogItem], when: QueryWhen) -> Timestamp:
+        """Chooses the time for reading `items`, which the caller holds; does not wait.
+
+        In a block it is, or becomes, the time of the block, unless `when` states it. Raises
+        SLACKWATER_NO_VALID_TIMESTAMP, and what the state of the session's transaction forbids.
+        """
+        with session.lock:
+            return self._statement_time(session, self.inputs(items), when, None)
 
     def determination(
         self,
@@ -328,7 +327,7 @@ class Reads:
         cancellation: Cancellation,
     ) -> OpenHold:
         if write_target is not None:
-            ids = self._env.leaves([item.id for item in items] + [write_target])
+            ids = self._env.tables_below([item.id for item in items] + [write_target])
             self._env.committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, write_target is not None)
         with self._lock:
@@ -386,7 +385,7 @@ class Reads:
         inputs: Sequence[InputFrontiers],
         common: QueryWhen | None,
         write_target: GlobalId | None,
-    ) -> Timestamp | None:
+    ) -> Timestamp:
         """The time of all relations that do not state their own; the value of mz_now()."""
         unasked: QueryWhen = Immediately() if write_target is None else FreshestTableWrite()
         when = common or unasked

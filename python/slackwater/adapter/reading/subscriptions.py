@@ -26,7 +26,6 @@ from slackwater.adapter.time.selection import (
     QueryWhen,
 )
 from slackwater.adapter.time.watch import Cancellation
-from slackwater.compute.engine import Analysis
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -85,14 +84,15 @@ class Subscription:
             self.feed.release(Timestamp(max(self.as_of, upper - 1)))
 
     def _start(self) -> None:
+        """What cannot be read now is tried again with the next rows: nothing begins before it."""
+        rows = [self.output.begin()]
+        ended = self.as_of >= self.up_to
+        if self.output.spec.snapshot and not ended:
+            rows.append(self.output.rows(self.feed.snapshot(self.as_of), Frontier(self.as_of)))
         self.started = True
-        self._keep(self.output.begin())
-        if self.as_of >= self.up_to:
-            self.position = self.up_to
-            return
-        self.position = Timestamp(self.as_of + 1)
-        if self.output.spec.snapshot:
-            self._keep(self.output.rows(self.feed.snapshot(self.as_of), Frontier(self.as_of)))
+        self.position = self.up_to if ended else Timestamp(self.as_of + 1)
+        for each in rows:
+            self._keep(each)
 
     def _keep(self, rows: pa.Table) -> None:
         if rows.num_rows:
@@ -142,14 +142,15 @@ class Subscription:
 class QueryCursor:
     """A cursor over the answer of a SELECT at the time of DECLARE.
 
-    It is computed when it is first fetched; until then `hold` keeps what it reads.
+    It is computed when it is first fetched; until then `hold` keeps what it reads. System relations
+    have no history: it reads them as they are then.
     """
 
     desc: RelationDesc
     answer: Callable[[], pa.Table]
     created_ms: int
     limit_bytes: Callable[[], int]
-    hold: FeedHold | None = None
+    hold: FeedHold
     turn: threading.Lock = field(default_factory=threading.Lock)
     reads: tuple[GlobalId, ...] = ()
     rest: pa.Table | None = None
@@ -166,16 +167,12 @@ class QueryCursor:
         check_size(rows.nbytes, self.limit_bytes())
         taken = rows if count is None else rows.slice(0, count)
         self.rest = rows.slice(taken.num_rows)
-        self._release()
+        self.hold.release(None)
         return Result(self.desc, taken)
 
     def close(self) -> None:
-        self._release()
+        self.hold.release(None)
         self.rest = None
-
-    def _release(self) -> None:
-        if self.hold is not None:
-            self.hold.release(None)
 
 
 class Subscriptions:
@@ -217,13 +214,13 @@ class Subscriptions:
         self,
         session: Session,
         context: Context,
-        name: str,
         statement: st.Subscribe | st.Query,
     ) -> Cursor:
         """Opens a cursor. Its time is chosen now, and what it reads is held from now on.
 
-        Raises SLACKWATER_UNSUPPORTED for a query over other catalogs: it would be read with the
-        rights of the coordinator.
+        In a block it is the block's time, unless AS OF states another one. Raises
+        SLACKWATER_UNSUPPORTED for a query over other catalogs, which would be read with the rights
+        of the coordinator, and what the state of the session's transaction forbids.
         """
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
@@ -236,33 +233,18 @@ class Subscriptions:
                 feature=f"A cursor over {', '.join(analysis.foreign)}",
                 advice="Cursors read relations of slackwater. Run the query itself.",
             )
-        hold, suffix = self._moment(session, context, analysis, statement.as_of)
+        items = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        hold, time = self._held(session, items, self._when(context, statement.as_of))
         schema = analysis.desc.arrow_schema()
 
         def answer() -> pa.Table:
-            table = engine.collect(f"{text}\n{suffix}", context.catalog, context.namespace)
+            timed = f"{text}\nAS OF {time}"
+            table = engine.collect(timed, context.catalog, context.namespace)
             return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
 
         return QueryCursor(
             analysis.desc, answer, self._env.now(), lambda: session.result_limit_bytes, hold
         )
-
-    def _moment(
-        self, session: Session, context: Context, analysis: Analysis, as_of: st.AsOf | None
-    ) -> tuple[FeedHold | None, str]:
-        """A hold at the time at which the query of a cursor is read, and that time as its AS OF.
-
-        System relations are read as they are when rows are fetched.
-        """
-        items = [self._env.item(GlobalId(i)) for i in analysis.relations]
-        if not items or any(item.kind is ItemKind.SYSTEM_TABLE for item in items):
-            if as_of is None:
-                return None, ""
-            words = "AT LEAST " if as_of.kind == "at_least" else ""
-            return None, f" AS OF {words}{as_of.expression.text}"
-        when = Immediately() if as_of is None else self.evaluate(context, as_of)
-        hold, time = self._held(session, items, when)
-        return hold, f" AS OF {time}"
 
     def _held(
         self, session: Session, items: Sequence[CatalogItem], when: QueryWhen
@@ -272,12 +254,15 @@ class Subscriptions:
         hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
         try:
             self._env.persist.confirm_leadership()
-            time = self._reads.determination(session, items, when).timestamp
+            time = self._reads.choose(session, items, when)
             hold.release(time)
         except BaseException:
             hold.release(None)
             raise
         return hold, time
+
+    def _when(self, context: Context, as_of: st.AsOf | None) -> QueryWhen:
+        return Immediately() if as_of is None else self.evaluate(context, as_of)
 
     def evaluate(self, context: Context, as_of: st.AsOf) -> QueryWhen:
         """The time that an AS OF clause means. Raises SLACKWATER_INVALID_AS_OF."""
@@ -286,13 +271,12 @@ class Subscriptions:
 
     def _open(self, session: Session, context: Context, statement: st.Subscribe) -> Subscription:
         desc, items, text = self._target(context, statement)
-        when = Immediately() if statement.as_of is None else self.evaluate(context, statement.as_of)
         up_to = (
             TIMESTAMP_MAX
             if statement.up_to is None
             else self._milliseconds(context, statement.up_to.text)
         )
-        hold, as_of = self._held(session, items, when)
+        hold, as_of = self._held(session, items, self._when(context, statement.as_of))
         try:
             check_bounds(as_of, up_to)
             spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)

@@ -527,6 +527,21 @@ def _shard_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
+def _comments(snapshot: SystemSnapshot) -> Iterator[Row]:
+    """Of a column with its position in `mz_columns`, of anything else with NULL."""
+    for schema in snapshot.catalog.schemas.values():
+        if schema.comment:
+            yield schema.id, "schema", None, schema.comment
+    for item in _items(snapshot):
+        if item.comment:
+            yield item.id, _type_name(item), None, item.comment
+        columns = () if item.desc is None else item.desc.columns
+        for position, column in enumerate(columns, start=1):
+            comment = json.loads(column.metadata_json).get("comment")
+            if comment:
+                yield item.id, _type_name(item), position, comment
+
+
 def _desc(spec: str) -> RelationDesc:
     """Columns from ``name``, ``name:type``; a trailing ``!`` means NOT NULL; text by default."""
     columns = []
@@ -700,6 +715,7 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "object_id! holder! kind! hold_time:long!",
         _read_holds,
     ),
+    ("mz_internal", "mz_comments", "id! object_type! object_sub_id:long comment!", _comments),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

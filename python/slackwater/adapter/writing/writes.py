@@ -20,7 +20,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
-from slackwater.adapter.transactions import add_write, check_write_outside_block, in_block
+from slackwater.adapter.transactions import check_write_outside_block
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.group_commit import (
     PartsAt,
@@ -83,7 +83,7 @@ class Writes:
                 hold = hold or self._reads.lock_for_write(session, item.id, cancellation)
                 return answer(self._replace(session, item, body, hold, cancellation))
             buffered = self._buffered(item, body, mode)
-            if mode == "append" and self._is_buffered_in_block(session, buffered):
+            if mode == "append" and session.buffer(write_id, buffered):
                 return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
             return answer(self.commit((buffered,), write_id, hold, cancellation))
         finally:
@@ -120,15 +120,6 @@ class Writes:
             yield self._env.persist.negation(shard_id, self._env.persist.upper(shard_id)).at
         finally:
             self._env.storage.release(held)
-
-    @staticmethod
-    def _is_buffered_in_block(session: Session, write: BufferedWrite) -> bool:
-        """Keeps the write for COMMIT, if a block is open."""
-        with session.lock:
-            if not in_block(session.transaction):
-                return False
-            session.transaction = add_write(session.transaction, write, write.size_bytes)
-            return True
 
     def commit(
         self,

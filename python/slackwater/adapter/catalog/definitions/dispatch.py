@@ -57,23 +57,23 @@ class Definitions:
             case st.CreateTable():
                 self.tables.create_table_with_options(session, context, statement)
             case st.CreateView():
-                self.views.create_view_statement(session, context, statement)
+                self.views.create_view_statement(session, context, statement, cancellation)
             case st.CreateMaterializedView():
                 self.views.create_materialized_view(session, context, statement, cancellation)
             case st.CreateSource():
                 self._external.create_source(session, context, statement, cancellation)
             case st.CreateSink():
-                self._external.create_sink(session, context, statement)
+                self._external.create_sink(session, context, statement, cancellation)
             case st.DropObjects():
-                self.objects.drop_objects(session, context, statement)
+                self.objects.drop_objects(session, context, statement, cancellation)
             case st.AlterRename():
-                self.objects.rename_statement(context, statement)
+                self.objects.rename_statement(context, statement, cancellation)
             case st.AlterSetRetainHistory():
-                self.objects.set_retain_history(session, context, statement)
+                self.objects.set_retain_history(session, context, statement, cancellation)
             case st.AlterSinkFrom():
                 self._external.redirect_sink(session, context, statement, cancellation)
             case st.CommentOn():
-                self.objects.comment(context, statement)
+                self.objects.comment(context, statement, cancellation)
             case _:
                 raise AssertionError(f"{type(statement).__name__} is not a definition")
 

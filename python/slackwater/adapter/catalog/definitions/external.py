@@ -50,19 +50,25 @@ class ExternalDefinitions:
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
         items = self._drafts.draft(schema, name, context, statement)
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             self._changes.commit(self._changes.with_grouped_shards(items), context.user)
         source = next(item for item in items if item.parent is None)
         self._sources.wait_for_snapshot(session, source, cancellation)
 
-    def create_sink(self, session: Session, context: Context, statement: st.CreateSink) -> None:
+    def create_sink(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateSink,
+        cancellation: Cancellation,
+    ) -> None:
         written = find_item(self._env.state, statement.from_name, context)
         given = statement.name or QualifiedName((f"{written.name}_sink",))
         schema, name = resolve(given, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
         item_id = self._env.catalog.allocate_ids()[0]
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             if written.shard_id is not None:
                 self._env.collections.prepare_export(item_id, written.id)
             try:
@@ -106,7 +112,7 @@ class ExternalDefinitions:
         try:
             self._check_readable(sink, written, hold, time)
             self._wait_until_out(sink, time, cancellation)
-            with self._env.ddl:
+            with self._env.defining(cancellation):
                 sink = self._env.state.item(sink.id)
                 change = self._drafts.redirect_sink(sink, self._env.state.item(written.id))
                 if change.depends_on != sink.depends_on:

@@ -24,6 +24,7 @@ from slackwater.adapter.catalog.ops import (
 )
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve, resolve_schema
 
@@ -36,36 +37,54 @@ class Objects:
         self._changes = changes
 
     def create_namespace(
-        self, name: str, properties: Mapping[str, str], if_not_exists: bool
+        self,
+        name: str,
+        properties: Mapping[str, str],
+        if_not_exists: bool,
+        cancellation: Cancellation,
     ) -> None:
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             if if_not_exists and self._env.state.find_schema(name) is not None:
                 return
             schema_id = self._env.catalog.allocate_ids()[0]
             entry = SchemaEntry(schema_id, name, properties.get("comment"))
             self._changes.commit([CreateSchema(entry)], None)
 
-    def comment_on_namespace(self, name: str, text: str, user: str | None) -> None:
+    def comment_on_namespace(
+        self, name: str, text: str, user: str | None, cancellation: Cancellation
+    ) -> None:
         """An empty text takes the comment away."""
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             self._changes.commit([CommentSchema(name, text or None)], user)
 
-    def drop_namespace(self, name: str, cascade: bool, user: str | None = None) -> None:
-        with self._env.ddl:
-            self._changes.commit([DropSchema(name, cascade)], user)
+    def drop_namespace(self, name: str, cascade: bool, cancellation: Cancellation) -> None:
+        with self._env.defining(cancellation):
+            self._changes.commit([DropSchema(name, cascade)], None)
 
-    def rename(self, context: Context, item: CatalogItem, schema_name: str, name: str) -> None:
-        with self._env.ddl:
+    def rename(
+        self,
+        context: Context,
+        item: CatalogItem,
+        schema_name: str,
+        name: str,
+        cancellation: Cancellation,
+    ) -> None:
+        with self._env.defining(cancellation):
             self._changes.commit([RenameItem(item.id, name, schema_name)], context.user)
 
-    def drop(self, context: Context, item: CatalogItem, cascade: bool) -> None:
-        """Drops an item; with `cascade` what depends on it as well."""
-        with self._env.ddl:
-            self._changes.commit([DropItem(item.id, cascade)], context.user)
+    def drop(self, context: Context, item: CatalogItem, cancellation: Cancellation) -> None:
+        with self._env.defining(cancellation):
+            self._changes.commit([DropItem(item.id)], context.user)
 
-    def drop_objects(self, session: Session, context: Context, statement: st.DropObjects) -> None:
+    def drop_objects(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.DropObjects,
+        cancellation: Cancellation,
+    ) -> None:
         cascade = bool(statement.cascade)
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             ops: list[CatalogOp] = []
             for name in statement.names:
                 op = self._drop_op(session, context, statement, name, cascade)
@@ -99,7 +118,9 @@ class Objects:
             return None
         return DropItem(self._env.state.get(schema, own, kind).id, cascade)
 
-    def rename_statement(self, context: Context, statement: st.AlterRename) -> None:
+    def rename_statement(
+        self, context: Context, statement: st.AlterRename, cancellation: Cancellation
+    ) -> None:
         schema, own = resolve(statement.name, context.catalog, context.namespace)
         if statement.if_exists and self._env.state.find(schema, own) is None:
             return
@@ -110,25 +131,31 @@ class Objects:
             if len(statement.new_name.parts) == 1
             else resolve(statement.new_name, context.catalog, context.namespace)
         )
-        self.rename(context, item, new_schema, new_name)
+        self.rename(context, item, new_schema, new_name, cancellation)
 
     def set_retain_history(
-        self, session: Session, context: Context, statement: st.AlterSetRetainHistory
+        self,
+        session: Session,
+        context: Context,
+        statement: st.AlterSetRetainHistory,
+        cancellation: Cancellation,
     ) -> None:
         schema, own = resolve(statement.name, context.catalog, context.namespace)
         if statement.if_exists and self._env.state.find(schema, own) is None:
             session.notify(f"There is no relation {schema}.{own}.", code="42704")
             return
         kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             item = self._env.state.get(schema, own, kind)
             details = dict(item.details)
             details["retain_history_ms"] = statement.retain_history_ms
             self._changes.commit([AlterItem(item.id, details=details)], context.user)
 
-    def comment(self, context: Context, statement: st.CommentOn) -> None:
+    def comment(
+        self, context: Context, statement: st.CommentOn, cancellation: Cancellation
+    ) -> None:
         text = statement.text or ""
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             if statement.kind is st.ObjectKind.COLUMN:
                 relation = QualifiedName(statement.name.parts[:-1])
                 item = find_item(self._env.state, relation, context)

@@ -8,8 +8,7 @@ was. See docs/decisions 0015.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -34,8 +33,6 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-
-GIVE_WAY_S = 0.1
 
 
 class Mode(Enum):
@@ -153,7 +150,7 @@ class StagedTables:
                 hold = self._reads.lock_for_write(session, target.replaces, cancellation)
             draft = self._draft(context, definition)
             rows = self._contents(draft, target, body) if stated["as_select"] else None
-            with self._ddl(hold, cancellation):
+            with self._env.defining(cancellation):
                 earlier = self._env.committer.written(write_id)
                 if earlier is not None:
                     return answer(earlier)
@@ -168,22 +165,6 @@ class StagedTables:
         finally:
             if hold is not None:
                 self._reads.release(hold)
-
-    @contextmanager
-    def _ddl(self, hold: str | None, cancellation: Cancellation) -> Iterator[None]:
-        """The ddl lock, for somebody who has write locks.
-
-        A DROP has it while it waits for a source's last write, which may wait for these locks. Then
-        what this statement has read is gone, and it gives way.
-        """
-        while not self._env.ddl.acquire(timeout=GIVE_WAY_S):
-            cancellation.refuse_late("another change of the catalog had ended")
-            if hold is not None:
-                self._reads.refuse_dropped(hold)
-        try:
-            yield
-        finally:
-            self._env.ddl.release()
 
     def _draft(self, context: Context, definition: TableDefinition) -> CatalogItem:
         return self._tables.draft(

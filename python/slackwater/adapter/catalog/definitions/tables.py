@@ -22,6 +22,7 @@ from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.render import create_table_sql
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import user_error
@@ -46,13 +47,14 @@ class Tables:
         desc: RelationDesc,
         properties: Mapping[str, str],
         comment: str | None,
+        cancellation: Cancellation,
     ) -> CatalogItem:
         """A new empty table, readable from now on.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
         """
         item = self.draft(context, schema_name, name, desc, properties, comment)
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             self._changes.commit(self._changes.with_grouped_shards([item]), context.user)
             return self._env.state.item(item.id)
 
@@ -112,14 +114,19 @@ class Tables:
         )
 
     def alter_table(
-        self, context: Context, schema_name: str, name: str, changes: Sequence[Mapping[str, Any]]
+        self,
+        context: Context,
+        schema_name: str,
+        name: str,
+        changes: Sequence[Mapping[str, Any]],
+        cancellation: Cancellation,
     ) -> CatalogItem:
         """Adds columns, drops NOT NULL, changes properties and the comment.
 
         Other changes are SLACKWATER_UNSUPPORTED. Raises what
         `slackwater.adapter.catalog.columns` raises.
         """
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             item = self._env.state.get(schema_name, name)
             details = dict(item.details)
             properties = dict(details.get("properties") or {})
@@ -161,12 +168,13 @@ class Tables:
     def create_table_with_options(
         self, session: Session, context: Context, statement: st.CreateTable
     ) -> None:
-        """Spark parses columns and types: the options travel as table properties."""
+        """Spark parses columns and types as in that session: the options travel as properties."""
         body = statement.body.text
         if statement.retain_history_ms is not None:
             body += f" TBLPROPERTIES ('{RETAIN_HISTORY}' = '{statement.retain_history_ms} ms')"
         spark = replace(statement, body=st.TextSlice(body), retain_history_ms=None)
-        self._env.engine.collect(spark.spark_text, context.catalog, context.namespace)
+        engine = self._env.engine.under(context.settings)
+        engine.collect(spark.spark_text, context.catalog, context.namespace)
 
 
 def _table_details(properties: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:

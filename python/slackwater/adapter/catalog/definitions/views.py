@@ -46,6 +46,7 @@ class ViewDefinitions:
         name: str,
         desc: RelationDesc,
         query: str,
+        cancellation: Cancellation,
         *,
         replace_existing: bool,
         comment: str | None,
@@ -83,7 +84,7 @@ class ViewDefinitions:
                 "properties": dict(properties),
             },
         )
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             ops: list[CatalogOp] = []
             if replace_existing and self._env.state.find(schema_name, name) is not None:
                 ops.append(DropItem(self._env.state.get(schema_name, name, ItemKind.VIEW).id))
@@ -91,7 +92,11 @@ class ViewDefinitions:
         return self._env.state.item(item.id)
 
     def create_view_statement(
-        self, session: Session, context: Context, statement: st.CreateView
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateView,
+        cancellation: Cancellation,
     ) -> None:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
@@ -106,6 +111,7 @@ class ViewDefinitions:
             name,
             desc,
             statement.query.text,
+            cancellation,
             replace_existing=statement.or_replace,
             comment=statement.comment,
             properties=as_properties(context.settings),
@@ -128,18 +134,27 @@ class ViewDefinitions:
             return
         item_id = self._env.catalog.allocate_ids()[0]
         for attempt in range(1, ATTEMPTS + 1):
-            with self._env.ddl if attempt == ATTEMPTS else nullcontext():
+            with self._env.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
                 draft = self._views.draft(item_id, schema, name, context, statement)
                 try:
                     cancellation.refuse_late("the view was defined")
-                    if self._created(draft, context, replace_existing=statement.or_replace):
+                    if self._created(
+                        draft, context, cancellation, replace_existing=statement.or_replace
+                    ):
                         break
                 finally:
                     self._views.release(draft)
         for message in draft.notices:
             session.notify(message)
 
-    def _created(self, draft: Draft, context: Context, *, replace_existing: bool) -> bool:
+    def _created(
+        self,
+        draft: Draft,
+        context: Context,
+        cancellation: Cancellation,
+        *,
+        replace_existing: bool,
+    ) -> bool:
         """Creates the view; False when what it reads is not what was analysed any more."""
         schema, name = draft.item.schema_name, draft.item.name
 
@@ -151,7 +166,7 @@ class ViewDefinitions:
                 ops.append(DropItem(existing.id))
             return [*ops, CreateItem(self._views.with_shards(conn, draft))]
 
-        with self._env.ddl:
+        with self._env.defining(cancellation):
             if not draft.describes(self._env.state):
                 return False
             self._changes.commit(make, context.user)

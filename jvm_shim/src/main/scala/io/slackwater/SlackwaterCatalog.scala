@@ -185,6 +185,8 @@ class SlackwaterCatalog
       namespace: Array[String],
       metadata: util.Map[String, String]
   ): Unit = {
+    // Spark asks with IF NOT EXISTS as well, and a refused call would fail the transaction block.
+    if (namespaceExists(namespace)) throw new NamespaceAlreadyExistsException(namespace)
     val body = Sessions.request(Sessions.active)
     body.set[ObjectNode]("namespace", Json.texts(namespace))
     body.set[ObjectNode]("properties", Json.textMap(metadata.asScala))

@@ -7,7 +7,7 @@ import scala.collection.mutable.ArrayBuffer
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
-import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
+import org.apache.spark.sql.catalyst.analysis.{AsOfVersion, EliminateSubqueryAliases}
 import org.apache.spark.sql.catalyst.expressions.{Literal, PlanExpression}
 import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -65,11 +65,17 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     }
 
   /** What is read at one time for ever has the same name each time. The rest is known by the names
-    * of its relations alone: nothing that is read is called so, hence it is never served.
+    * of its relations alone: nothing that is read is called so, hence it is never served. A version
+    * in the name, which no relation has, keeps Spark from resolving a table to the one of the entry,
+    * and from making the entry anew after each write.
     */
   private def nameOfCached(plan: LogicalPlan, wanted: Collector): LogicalPlan =
-    if (!wanted.isPinned) plan
-    else new Substitution(bind(wanted, None, Hold.Now), wanted).statement(plan)
+    if (!wanted.isPinned) {
+      plan.transform {
+        case relation: DataSourceV2Relation if Binding.isOurs(relation) =>
+          relation.copy(timeTravelSpec = Binding.neverServed)
+      }
+    } else new Substitution(bind(wanted, None, Hold.Now), wanted).statement(plan)
 
   /** @param end
     *   when what is bound is not read any more; `Now` where it is bound again before it is read
@@ -110,6 +116,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
 
 object Binding {
   private val sequence = new AtomicLong
+  private val neverServed = Some(AsOfVersion("never served"))
 
   private[slackwater] def execution(session: SparkSession): String = {
     val root = session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY)

@@ -28,9 +28,9 @@ import org.apache.spark.sql.slackwater.shims.V2Relation
 private[slackwater] object DataStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     // Limits are planned in another way where they are right below the root.
-    case ReturnAnswer(Statement(child, reading)) =>
-      Seq(StatementExec(planLater(ReturnAnswer(child)), reading))
-    case Statement(child, reading)       => Seq(StatementExec(planLater(child), reading))
+    case ReturnAnswer(statement: Statement) =>
+      Seq(StatementExec.of(statement, planLater(ReturnAnswer(statement.child))))
+    case statement: Statement => Seq(StatementExec.of(statement, planLater(statement.child)))
     case InlineRows(label, output, rows) => Seq(InlineRowsExec(label, output, rows))
     case SlotRows(name, output)          => Seq(SlotRowsExec(name, output))
     case V2Relation(Ours(table))         => throw DataErrors.unbound(table.name)

@@ -4,12 +4,14 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OrderPreservingUnaryNode}
-import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
-import org.apache.spark.sql.slackwater.scan.RunsPlan
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.slackwater.scan.{InlineRowsExec, RunsPlan}
 import org.apache.spark.sql.slackwater.shims.Executions
 
 /** The root of a bound query. Whatever looks for equal plans sees the query alone. */
@@ -73,14 +75,23 @@ private[slackwater] final class Reading(
   *
   * Spark keeps the physical plan of a DataFrame, so that a second `collect()` executes it again. For
   * Spark it is a command, because adaptive execution then begins below it.
+  *
+  * @param asking
+  *   a second child until adaptive execution has planned it, which alone tells a plan whose it is
+  * @param query
+  *   whose plan this is: it keeps an RDD, which is not to be the one of the next action
   */
-private[slackwater] final case class StatementExec(child: SparkPlan, planned: Reading)
-    extends V2CommandExec
+private[slackwater] final case class StatementExec(
+    child: SparkPlan,
+    planned: Reading,
+    asking: Option[SparkPlan] = None,
+    @transient query: Option[QueryExecution] = None
+) extends V2CommandExec
     with RunsPlan {
   @transient private var latest: Option[SparkPlan] = None
   @transient private var reading = planned
 
-  override def children: Seq[SparkPlan] = Seq(current)
+  override def children: Seq[SparkPlan] = current +: asking.toSeq
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = current.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = current.outputOrdering
@@ -88,7 +99,11 @@ private[slackwater] final case class StatementExec(child: SparkPlan, planned: Re
   override protected def stringArgs: Iterator[Any] = Iterator.empty
   override protected def withNewChildrenInternal(
       newChildren: IndexedSeq[SparkPlan]
-  ): StatementExec = copy(child = newChildren.head)
+  ): StatementExec = newChildren.lift(1) match {
+    case Some(told: AdaptiveSparkPlanExec) =>
+      copy(child = newChildren.head, asking = None, query = Some(told.context.qe))
+    case other => copy(child = newChildren.head, asking = other)
+  }
 
   override protected def run(): Seq[InternalRow] = executeCollect().toSeq
   override def executeCollect(): Array[InternalRow] = started().executeCollect()
@@ -99,6 +114,7 @@ private[slackwater] final case class StatementExec(child: SparkPlan, planned: Re
     started().executeCollectIterator()
   override protected def doExecute(): RDD[InternalRow] = {
     Executions.forget(this)(executeQuery(doExecute()))
+    query.foreach(Executions.forgetRdd)
     started().execute()
   }
 
@@ -125,5 +141,19 @@ private[slackwater] final case class StatementExec(child: SparkPlan, planned: Re
         latest = Some(other)
         reading = planned.renewed
     }
+  }
+}
+
+private[slackwater] object StatementExec {
+
+  /** The root of a statement's plan, from the strategy on. */
+  def of(statement: Statement, below: SparkPlan): StatementExec = {
+    val asking = Option.when(below.conf.adaptiveExecutionEnabled) {
+      val exchange =
+        ShuffleExchangeExec(SinglePartition, InlineRowsExec(Statement.Name, Nil, Nil))
+      exchange.setLogicalLink(statement)
+      exchange
+    }
+    new StatementExec(below, statement.reading, asking)
   }
 }

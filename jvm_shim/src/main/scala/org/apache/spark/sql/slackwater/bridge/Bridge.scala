@@ -8,6 +8,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.sql.slackwater.binding.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
 import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{LocalRows, PartScan, Sources}
@@ -73,6 +74,8 @@ final class Bridge private[bridge] (opened: Opened) {
   /** How many rows the files of each registered view have. */
   private val registered = new ConcurrentHashMap[String, Long]()
 
+  private val views = new AnalyzedViews
+
   private lazy val small: SmallQueries = {
     val session = opened.openSmall()
     new SmallQueries(
@@ -95,6 +98,23 @@ final class Bridge private[bridge] (opened: Opened) {
         Json.mapper.writeValueAsString(Analysis.describe(own, plan))
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** The plan of a query as JSON, which `docs/internals/analyzed_plans.md` describes, and under
+    * `plan` the id by which this bridge keeps it until `forgetPlan`; errors as `analyze` has them.
+    */
+  def plan(text: String, catalog: String, namespace: Array[String], group: String): String =
+    try {
+      running.within(own.sparkContext, group) {
+        val analyzedPlan = analyzed(own, text, catalog, namespace).queryExecution.analyzed
+        val view = AnalyzedView.of(own, analyzedPlan)
+        s"""{"plan":"${views.keep(view)}",${view.json.substring(1)}"""
+      }
+    } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** A plan that `plan` has kept. Raises NoSuchElementException for one that is forgotten. */
+  def planned(id: String): AnalyzedView = views.get(id)
+
+  def forgetPlan(id: String): Unit = views.forget(id)
 
   /** The moment that an expression of `AS OF` or `UP TO` means, in milliseconds since the epoch.
     *

@@ -55,8 +55,8 @@ private[slackwater] object Holds extends Logging {
     thread
   }
 
-  /** Results that are pulled after their execution has ended. PySpark's have no name at all. */
-  private val lazyActions = Set("toLocalIterator")
+  /** What is read after the execution that made it has ended. PySpark's have no name at all. */
+  private val lazyActions = Set("toLocalIterator", "rdd", "checkpoint", "localCheckpoint")
 
   /** Ends `hold` with the running SQL execution, or, outside of one, when its plan is collected. */
   def follow(session: SparkSession, hold: Hold): Unit =

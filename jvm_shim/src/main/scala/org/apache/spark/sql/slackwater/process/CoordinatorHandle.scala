@@ -185,7 +185,7 @@ final class CoordinatorHandle private (
       path: String,
       body: ObjectNode
   ): HttpResponse[Array[Byte]] = {
-    if (path == "/v1/write") body.put("execution", UUID.randomUUID.toString)
+    if (path == "/v1/write" || definitions(path)) body.put("execution", UUID.randomUUID.toString)
     val answer = http.sendAsync(request(at, path, body, None), receiving)
     def answered(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
     try {
@@ -399,14 +399,10 @@ object CoordinatorHandle extends Logging {
   /** So long it may take to end a bind that is cancelled. */
   private val bindLimit = Duration.ofSeconds(5)
 
-  /** Calls in which statements wait. */
-  private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind", "/v1/write")
-
-  /** Calls that are not over before their outcome is known. */
-  private val effective = Set(
-    "/v1/execute",
-    "/v1/write",
+  /** What Spark's own statements define. */
+  private val definitions = Set(
     "/v1/catalog/create_namespace",
+    "/v1/catalog/alter_namespace",
     "/v1/catalog/drop_namespace",
     "/v1/catalog/create_table",
     "/v1/catalog/alter_table",
@@ -415,6 +411,12 @@ object CoordinatorHandle extends Logging {
     "/v1/catalog/create_view",
     "/v1/catalog/drop_view"
   )
+
+  /** Calls in which statements wait. */
+  private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind", "/v1/write") ++ definitions
+
+  /** Calls that are not over before their outcome is known. */
+  private val effective = Set("/v1/execute", "/v1/write") ++ definitions
   private val receiving = HttpResponse.BodyHandlers.ofByteArray()
   private val discarding = HttpResponse.BodyHandlers.discarding()
 

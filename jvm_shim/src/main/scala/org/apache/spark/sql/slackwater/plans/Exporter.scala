@@ -1,0 +1,106 @@
+package org.apache.spark.sql.slackwater.plans
+
+import scala.collection.mutable
+
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.slackwater.protocol.Json
+
+/** An exported operator as its readers see it. */
+private[plans] final case class Input(node: Int, plan: LogicalPlan, out: Seq[Int]) {
+  lazy val scope: Scope = Scope.of(plan.output, out)
+}
+
+/** Writes a normalised plan down, children first and from left to right. */
+private[plans] final class Exporter {
+  private val handles = new Handles
+  private val operators = new Operators(handles)
+  private val plans = mutable.ArrayBuffer.empty[LogicalPlan]
+  private val json = Json.mapper.createArrayNode()
+
+  /** The subplans that give the same rows each time, by what they compute. */
+  private val shared = mutable.HashMap.empty[LogicalPlan, Input]
+
+  def view(analyzed: LogicalPlan, normalised: LogicalPlan): AnalyzedView = {
+    val root = input(normalised)
+    val answer = Json.obj().put("version", AnalyzedView.version)
+    answer.set[ObjectNode]("columns", handles.columnsJson)
+    answer.set[ObjectNode]("handles", handles.handlesJson)
+    answer.set[ObjectNode]("nodes", json)
+    answer.put("root", root.node)
+    answer.set[ObjectNode]("names", Json.texts(analyzed.output.map(_.name)))
+    answer.set[ObjectNode]("schema", Json.ofSchema(analyzed.schema))
+    AnalyzedView(
+      plans.toIndexedSeq,
+      handles.handles,
+      handles.columns,
+      Json.mapper.writeValueAsString(answer)
+    )
+  }
+
+  private def input(plan: LogicalPlan): Input = plan match {
+    // Where rows are has no meaning.
+    case moved: RepartitionOperation => seenAs(moved, input(moved.child))
+    case moved: RebalancePartitions  => seenAs(moved, input(moved.child))
+    case Constant(_)                 => exported(plan)
+    case _ if !plan.deterministic    => exported(plan)
+    case _                           =>
+      shared.get(plan.canonicalized) match {
+        case Some(first) => added(plan, Seq(first), operators.again(first))
+        case None        =>
+          val first = exported(plan)
+          shared(plan.canonicalized) = first
+          first
+      }
+  }
+
+  private def seenAs(plan: LogicalPlan, input: Input): Input = input.copy(plan = plan)
+
+  private def exported(plan: LogicalPlan): Input = reason(plan) match {
+    case Some(reason) => added(plan, Nil, operators.other(plan, reason))
+    case None         =>
+      plan match {
+        case slot: CollectionSlot  => added(plan, Nil, operators.source(slot))
+        case leaf @ Constant(rows) => added(plan, Nil, operators.constant(leaf, rows))
+        case RowLimit(limit)       => unary(plan, limit.child)(operators.limit(limit, _))
+        case p: Project            => unary(plan, p.child)(operators.project(p, _))
+        case f: Filter             => unary(plan, f.child)(operators.filter(f, _))
+        case a: Aggregate          => unary(plan, a.child)(operators.aggregate(a, _))
+        case w: Window             => unary(plan, w.child)(operators.window(w, _))
+        case e: Expand             => unary(plan, e.child)(operators.expand(e, _))
+        case g: Generate           => unary(plan, g.child)(operators.generate(g, _))
+        case s: Sort               => unary(plan, s.child)(operators.sort(s, _))
+        case u: Union              => added(plan, u.children.map(input), operators.union(u))
+        case j: Join               =>
+          val left = input(j.left)
+          val right = input(j.right)
+          added(plan, Seq(left, right), operators.join(j, left, right))
+        case _ => added(plan, Nil, operators.other(plan, "no such operator is maintained"))
+      }
+  }
+
+  private def unary(plan: LogicalPlan, child: LogicalPlan)(encode: Input => Encoded): Input = {
+    val below = input(child)
+    added(plan, Seq(below), encode(below))
+  }
+
+  private def added(plan: LogicalPlan, inputs: Seq[Input], encoded: Encoded): Input = {
+    encoded.json.set[ObjectNode]("in", Handles.array(inputs.map(_.node)))
+    encoded.json.set[ObjectNode]("out", Handles.array(encoded.out))
+    json.add(encoded.json)
+    plans += plan
+    Input(plans.size - 1, plan, encoded.out)
+  }
+
+  /** Why the expressions of an operator cannot be handed over. */
+  private def reason(plan: LogicalPlan): Option[String] = {
+    val all = plan.expressions.flatMap(_.collect { case e => e })
+    all.collectFirst {
+      case _: PythonFuncExpression | _: PythonUDTF => "a Python function"
+      case _: PlanExpression[_]                    => "a subquery that is no join"
+      case _: OuterReference                       => "a reference to an outer query"
+    }
+  }
+}

@@ -1,0 +1,135 @@
+package org.apache.spark.sql.slackwater.plans
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.Count
+import org.apache.spark.sql.catalyst.plans.{Inner, LeftSingle}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreePattern.{
+  EXISTS_SUBQUERY,
+  LIMIT,
+  OFFSET,
+  PLAN_EXPRESSION,
+  SCALAR_SUBQUERY
+}
+
+/** Applies rules to a plan, and to the plans inside its subquery expressions. */
+private[plans] final class Everywhere(rules: Rule[LogicalPlan]*) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    rules
+      .foldLeft(plan)((done, rule) => rule(done))
+      .transformAllExpressionsWithPruning(_.containsPattern(PLAN_EXPRESSION)) {
+        case subquery: SubqueryExpression => subquery.withNewPlan(apply(subquery.plan))
+      }
+}
+
+/** LIMIT stands right above the ORDER BY that it is about.
+  *
+  * Spark looks for it there when it takes a correlated LIMIT out of a subquery, and a column that is
+  * ordered by and not selected has put a projection in between.
+  */
+private[plans] object LimitSorted extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUpWithPruning(
+    _.containsAnyPattern(LIMIT, OFFSET)
+  ) {
+    case limit: UnaryNode if isLimit(limit) =>
+      limit.child match {
+        case project: Project if project.deterministic && isSorted(project.child) =>
+          project.withNewChildren(Seq(limit.withNewChildren(Seq(project.child))))
+        case _ => limit
+      }
+  }
+
+  private def isLimit(plan: LogicalPlan): Boolean = plan match {
+    case _: GlobalLimit | _: LocalLimit | _: Offset => true
+    case _                                          => false
+  }
+
+  private def isSorted(plan: LogicalPlan): Boolean = plan match {
+    case sort: Sort                         => sort.global
+    case project: Project                   => isSorted(project.child)
+    case limit: UnaryNode if isLimit(limit) => isSorted(limit.child)
+    case _                                  => false
+  }
+}
+
+/** Normalises the plans inside subquery expressions; what they are ordered by has no meaning. */
+private[plans] final class NormaliseSubqueries(normalise: LogicalPlan => LogicalPlan)
+    extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformAllExpressionsWithPruning(_.containsPattern(PLAN_EXPRESSION)) {
+      case subquery: SubqueryExpression =>
+        subquery.withNewPlan(unordered(normalise(Subquery.fromExpression(subquery))))
+    }
+
+  private def unordered(plan: LogicalPlan): LogicalPlan = plan match {
+    case Subquery(child, _)           => unordered(child)
+    case sort: Sort                   => sort.child
+    case Project(columns, sort: Sort) => Project(columns, sort.child)
+    case other                        => other
+  }
+}
+
+/** `EXISTS (q)` that refers to nothing outside is `(SELECT count(*) FROM q) > 0`.
+  *
+  * Spark takes one row of it, and which one that is would have to be maintained.
+  */
+private[plans] object CountExists extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformAllExpressionsWithPruning(_.containsPattern(EXISTS_SUBQUERY)) {
+      case exists: Exists if !exists.isCorrelated =>
+        val rows = Alias(Count(Literal(1)).toAggregateExpression(), "rows")()
+        val counted = Aggregate(Nil, Seq(rows), exists.plan)
+        GreaterThan(ScalarSubquery(counted, exprId = exists.exprId), Literal(0L))
+    }
+}
+
+/** A scalar subquery that refers to nothing outside becomes a join with its only row.
+  *
+  * Where it is sure to have a row this is an inner join; otherwise LeftSingle, which gives NULL for
+  * no row and fails for several.
+  */
+private[plans] object JoinScalarSubqueries extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformUpWithPruning(_.containsPattern(SCALAR_SUBQUERY)) {
+      case node if node.children.nonEmpty && node.expressions.exists(_.exists(isAlone)) =>
+        val found = new Found
+        val replaced = node.transformExpressions {
+          case s: ScalarSubquery if isAlone(s) => found(s)
+        }
+        val joined = found.plans.foldLeft(replaced.children.head)(join)
+        val whole = replaced.withNewChildren(joined +: replaced.children.tail)
+        if (whole.output.map(_.exprId) == node.output.map(_.exprId)) whole
+        else Project(node.output, whole)
+    }
+
+  private def isAlone(expression: Expression): Boolean = expression match {
+    case subquery: ScalarSubquery => !subquery.isCorrelated
+    case _                        => false
+  }
+
+  /** The subqueries of a node: those with the same plan are one.
+    *
+    * Pushing a filter down may have copied one into another node, with its ids.
+    */
+  private final class Found {
+    private val values = mutable.LinkedHashMap.empty[LogicalPlan, LogicalPlan]
+    def apply(subquery: ScalarSubquery): Attribute = {
+      val plan = values.getOrElseUpdate(subquery.plan.canonicalized, Renewed(subquery.plan))
+      if (hasOneRow(plan)) plan.output.head else plan.output.head.withNullability(true)
+    }
+    def plans: Iterable[LogicalPlan] = values.values
+  }
+
+  private def join(left: LogicalPlan, right: LogicalPlan): LogicalPlan =
+    Join(left, right, if (hasOneRow(right)) Inner else LeftSingle, None, JoinHint.NONE)
+
+  private def hasOneRow(plan: LogicalPlan): Boolean = plan match {
+    case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty
+    case project: Project     => hasOneRow(project.child)
+    case _: OneRowRelation    => true
+    case _                    => false
+  }
+}

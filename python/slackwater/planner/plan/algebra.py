@@ -1,0 +1,276 @@
+"""The plan of a view as Spark analyzed it: operators over numbered columns and expressions.
+
+What each field means is in ``docs/internals/analyzed_plans.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from slackwater.repr.relation import RelationDesc
+
+ColumnNumber: TypeAlias = int
+HandleNumber: TypeAlias = int
+NodeNumber: TypeAlias = int
+
+
+@dataclass(frozen=True, slots=True)
+class SparkType:
+    """A data type of Spark. `text` is its JSON; `collations` go by the path in it.
+
+    `key_issues` says why equal values may differ in their bytes: ``collation``, ``floating``,
+    ``map``, ``variant``.
+    """
+
+    text: str
+    collations: tuple[tuple[str, str], ...] = ()
+    key_issues: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column where it begins. Above an outer join it may be NULL even if `nullable` is false."""
+
+    name: str
+    type: SparkType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """An expression that the driver holds.
+
+    `column` is the number of the only column that it is, if it is no more than that. `digest` tells
+    it apart from any other expression over the same columns; `sql` is for people.
+    """
+
+    sql: str
+    type: SparkType
+    nullable: bool
+    deterministic: bool
+    foldable: bool
+    throws: bool
+    uses_now: bool
+    columns: tuple[ColumnNumber, ...]
+    column: ColumnNumber | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The collection's columns `fields`, in the order of `out`."""
+
+    collection: str
+    fields: tuple[str, ...]
+    out: tuple[ColumnNumber, ...]
+    inputs: tuple[NodeNumber, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """So many rows that are the same at all times; the driver has them under the node's number."""
+
+    rows: int
+    digest: str
+    out: tuple[ColumnNumber, ...]
+    inputs: tuple[NodeNumber, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    exprs: tuple[HandleNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    conjuncts: tuple[HandleNumber, ...]
+
+
+class JoinKind(Enum):
+    INNER = "inner"
+    CROSS = "cross"
+    LEFT_OUTER = "left_outer"
+    RIGHT_OUTER = "right_outer"
+    FULL_OUTER = "full_outer"
+    LEFT_SEMI = "left_semi"
+    LEFT_ANTI = "left_anti"
+    EXISTENCE = "existence"
+    LEFT_SINGLE = "left_single"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """`left` equals `right`; NULL equals NULL if `null_safe`."""
+
+    left: HandleNumber
+    right: HandleNumber
+    null_safe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NullAware:
+    """The conjunct `condition` says ``left = right OR (left = right) IS NULL``, as NOT IN does."""
+
+    condition: HandleNumber
+    left: HandleNumber
+    right: HandleNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """`null_aware` are in `residual` too. `exists` is the column of an existence join."""
+
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    kind: JoinKind
+    keys: tuple[JoinKey, ...]
+    residual: tuple[HandleNumber, ...]
+    null_aware: tuple[NullAware, ...]
+    exists: ColumnNumber | None
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The values of `handle` are in the new column `column`."""
+
+    handle: HandleNumber
+    column: ColumnNumber
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """`handle` is the function with its arguments; `args` are these alone."""
+
+    function: str
+    handle: HandleNumber
+    args: tuple[HandleNumber, ...]
+    distinct: bool
+    filter: HandleNumber | None
+    column: ColumnNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`results` are computed over the columns of `groups` and `aggregates`.
+
+    Without groups there is one row, also of no input.
+    """
+
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    groups: tuple[Computed, ...]
+    aggregates: tuple[AggregateCall, ...]
+    results: tuple[HandleNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    handle: HandleNumber
+    ascending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    functions: tuple[Computed, ...]
+    partition: tuple[HandleNumber, ...]
+    order: tuple[SortKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Each input row gives a row for each of `projections`."""
+
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    projections: tuple[tuple[HandleNumber, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Each input row gives the rows of the generator `handle`, one of NULLs if `outer` and none."""
+
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    handle: HandleNumber
+    outer: bool
+    kept: tuple[ColumnNumber, ...]
+    generated: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All rows of all inputs, whose columns correspond by position."""
+
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    order: tuple[SortKey, ...]
+    is_global: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`count` rows after the first `offset`; None: all of them."""
+
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    count: int | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """What has no form here, with all that is below it."""
+
+    name: str
+    reason: str
+    out: tuple[ColumnNumber, ...]
+    inputs: tuple[NodeNumber, ...] = ()
+
+
+Operator: TypeAlias = (
+    Source
+    | Constant
+    | Project
+    | Filter
+    | Join
+    | Aggregate
+    | Window
+    | Expand
+    | Generate
+    | Union
+    | Sort
+    | Limit
+    | Other
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzedPlan:
+    """A directed graph without cycles: the inputs of a node have smaller numbers than it has.
+
+    `names` and `schema` are those of the query. Two plans with the same `fingerprint` compute the
+    same, and number their nodes, columns and handles alike.
+    """
+
+    nodes: tuple[Operator, ...]
+    root: NodeNumber
+    columns: tuple[Column, ...]
+    handles: tuple[Handle, ...]
+    names: tuple[str, ...]
+    schema: RelationDesc
+    fingerprint: str
