@@ -44,8 +44,10 @@ lazy val root = (project in file("."))
   .settings(
     name := "slackwater-spark",
     moduleName := s"slackwater-spark_${sparkMinor.value}",
-    artifactName := ((scala, module, artifact) =>
-      s"${module.name}_${scala.binary}-${module.revision}.${artifact.extension}"),
+    artifactName := ((scala, module, artifact) => {
+      val kind = artifact.classifier.fold("")("-" + _)
+      s"${module.name}_${scala.binary}-${module.revision}$kind.${artifact.extension}"
+    }),
     organization := "io.slackwater",
     version := versionOf(baseDirectory.value / "pyproject.toml"),
     scalaVersion := "2.13.18",
