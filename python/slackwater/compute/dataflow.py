@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from slackwater.compute.engine import ViewProgram
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import Append
 from slackwater.persist.parts import NewPart, Part
@@ -45,7 +46,8 @@ class Dataflow:
     `state_shards` are the shards of ``plan.states``, by number; their upper is the output's.
     The view is exact at every time from `as_of` on; a shard of its own whose upper is not beyond
     `as_of` is empty, and the first tick fills it. `settings` are those of Spark's with which its
-    query means what it meant when the view was created; see `Engine.under`.
+    query means what it meant when the view was created; see `Engine.under`. With a `program` it is
+    that which maintains the view, and there are no state shards.
     """
 
     global_id: GlobalId
@@ -56,6 +58,7 @@ class Dataflow:
     state_shards: tuple[int, ...]
     as_of: Timestamp
     settings: Mapping[str, str] | None = None
+    program: ViewProgram | None = None
 
 
 class Shards(Protocol):

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.planner.delta.program import Program
 from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -39,6 +40,22 @@ class KeptPlan:
 
     plan_id: str
     plan: AnalyzedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ViewProgram:
+    """How a view is maintained: the plan that the driver keeps, and its program."""
+
+    kept: KeptPlan
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A collection with the columns of `desc`, as a relation in the form of `relation_json`."""
+
+    desc: RelationDesc
+    relation: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +106,27 @@ class Interruption(Protocol):
         """Raises when the statement is to end; `doing` says before what."""
 
 
+class TickProgram(Protocol):
+    """A program in the driver, with what it keeps between ticks. Not thread-safe."""
+
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents]) -> None:
+        """Fills what it keeps with the contents of all inputs at `as_of`."""
+
+    def tick(
+        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+    ) -> pa.Table:
+        """The output's updates with ``lower <= __time < upper``, consolidated.
+
+        Columns: those of the output by their position, ``__time``, ``__diff``. `deltas` are the
+        updates of the collections that have changed. To be called again, it gives the same.
+        """
+
+    def committed(self, upper: Timestamp) -> None:
+        """No tick will begin before `upper`."""
+
+    def close(self) -> None: ...
+
+
 class Engine(Protocol):
     """Spark, with temporary views over updates.
 
@@ -113,6 +151,25 @@ class Engine(Protocol):
 
     def forget_plan(self, plan_id: str) -> None:
         """The driver may drop what it keeps of the plan. An unknown id changes nothing."""
+
+    def open_program(self, view: ViewProgram, name: str, as_of: Timestamp) -> TickProgram:
+        """A program whose first tick begins just after `as_of`; `name` is the view's."""
+
+    def write_view(
+        self,
+        view: ViewProgram,
+        desc: RelationDesc,
+        as_of: Timestamp,
+        inputs: Mapping[str, Contents],
+        recorded: Contents | None,
+        directory: str,
+    ) -> list[WrittenFile]:
+        """Writes the view's rows at `as_of` as updates at that time, into Parquet files.
+
+        They have the columns of `desc`.
+
+        With `recorded`, updates of the view: only what the rows differ by from their sum.
+        """
 
     def milliseconds(self, expression: str) -> int:
         """The moment that a constant expression means. Raises SLACKWATER_INVALID_AS_OF."""

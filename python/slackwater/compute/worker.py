@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, readable_from, upper_of
 from slackwater.compute.engine import Engine
+from slackwater.compute.programs import RunningView
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
 from slackwater.compute.tick import TickQueries, appends_of_tick, first_change
 from slackwater.persist.client import UnknownShard, UpperMismatch
@@ -247,12 +248,12 @@ class Worker:
             if self._shared.stopping:
                 return False
             flows = dict(self._shared.flows)
-        self._queries = {g: known for g, known in self._queries.items() if g in flows}
+        self._close_removed(flows)
         try:
             ticks, moved = self._begin(flows, flows)
             while ticks:
                 tick = ticks.popleft()
-                if tick.first:
+                if tick.first or not self._is_ready(flows[tick.global_id]):
                     self._fill(flows[tick.global_id], tick)
                     continue
                 moved = self._timed_tick(flows[tick.global_id], tick) or moved
@@ -385,6 +386,8 @@ class Worker:
             begin = flow.as_of if tick.first else tick.lower
             self._leave_unreadable(flow, begin, tick.exact_from)
             self._shards.commit(appends)
+            if queries.running is not None:
+                queries.running.committed(appends[0].upper)
         except UpperMismatch:
             return True
         except UnknownShard:
@@ -417,8 +420,29 @@ class Worker:
         known = self._queries.get(flow.global_id)
         if known is None or known[0] is not flow:
             prefix = f"__sw_{self._name}_{flow.global_id}"
-            known = self._queries[flow.global_id] = (flow, TickQueries(flow.plan, prefix))
+            if known is not None and known[1].running is not None:
+                known[1].running.close()
+            known = self._queries[flow.global_id] = (
+                flow,
+                TickQueries(flow.plan, prefix, self._running(flow)),
+            )
         return known[1]
+
+    def _running(self, flow: Dataflow) -> RunningView | None:
+        if flow.program is None:
+            return None
+        return RunningView(flow, flow.program, self._shards, self._engine.under(flow.settings))
+
+    def _is_ready(self, flow: Dataflow) -> bool:
+        """Whether a tick of it only looks at what has changed."""
+        running = self._queries_of(flow).running
+        return running is None or running.is_ready
+
+    def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:
+        for global_id in [g for g in self._queries if g not in flows]:
+            _, queries = self._queries.pop(global_id)
+            if queries.running is not None:
+                queries.running.end()
 
     def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
         if not isinstance(error, SlackwaterError):

@@ -17,12 +17,21 @@ import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from slackwater.compute.engine import Analysis, Interruption, KeptPlan, NamedUpdates, WrittenFile
+from slackwater.compute.engine import (
+    Analysis,
+    Contents,
+    Interruption,
+    KeptPlan,
+    NamedUpdates,
+    ViewProgram,
+    WrittenFile,
+)
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import Position, SlackwaterError, user_error
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
 SENT_PARTS_KNOWN = 100_000
@@ -34,7 +43,9 @@ _log = structlog.get_logger("bridge")
 class Driver:
     """The driver's JVM, and the bridges to it by their settings. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: str = "") -> None:
+        """`environment` says where the environment is that the coordinator leads."""
+        self.environment = environment
         # Part ids are unique in one environment only, and a driver may serve several.
         self.origin = uuid.uuid4().hex
         self._lock = threading.Lock()
@@ -152,6 +163,41 @@ class SparkBridge:
     def forget_plan(self, plan_id: str) -> None:
         _call(self._bridge().forgetPlan, plan_id)
 
+    def open_program(self, view: ViewProgram, name: str, as_of: Timestamp) -> SparkProgram:
+        flows = _call(self._bridge().dataflows)
+        program_id = _call(
+            flows.open,
+            self._driver.environment,
+            self._driver.origin,
+            view.kept.plan_id,
+            view.program.to_json(),
+            name,
+            as_of,
+        )
+        return SparkProgram(self, flows, program_id, view.kept.plan_id)
+
+    def write_view(
+        self,
+        view: ViewProgram,
+        desc: RelationDesc,
+        as_of: Timestamp,
+        inputs: Mapping[str, Contents],
+        recorded: Contents | None,
+        directory: str,
+    ) -> list[WrittenFile]:
+        request = _inputs_json(as_of, inputs)
+        request["node"] = view.kept.plan.root
+        if recorded is not None:
+            request["recorded"] = _contents_json(recorded)
+        answer = self._run(
+            self._bridge().writeView,
+            view.kept.plan_id,
+            json.dumps(request),
+            self._names(desc.names),
+            directory,
+        )
+        return [WrittenFile(**entry) for entry in json.loads(answer)]
+
     def milliseconds(self, expression: str) -> int:
         return int(_call(self._bridge().milliseconds, expression))
 
@@ -191,30 +237,7 @@ class SparkBridge:
     def _small_request(
         self, sql: str, views: Sequence[NamedUpdates], sent: Set[tuple[int, str]]
     ) -> str:
-        entries = []
-        for view in views:
-            schema = view.desc.to_json()
-            parts: list[dict[str, Any]] = []
-            for part in view.parts:
-                entry: dict[str, Any] = {}
-                if isinstance(part, Part):
-                    entry["id"] = part.part_id
-                match part.body:
-                    case FileBody():
-                        entry["file"] = file_json(part, part.body)
-                    case InlineBody(ipc) if (entry.get("id"), sql) not in sent:
-                        entry["inline"] = inline_text(ipc, view.desc)
-                parts.append(entry)
-            entries.append(
-                {
-                    "name": view.name,
-                    "schema": schema,
-                    "parts": parts,
-                    "lower": view.lower,
-                    "upper": view.upper,
-                    "advance_to": view.advance_to,
-                }
-            )
+        entries = [_updates_json(view, sql, sent) for view in views]
         return json.dumps({"origin": self._driver.origin, "views": entries})
 
     def write(
@@ -249,6 +272,86 @@ class SparkBridge:
         interruption = getattr(self._driver.statement, "interruption", None)
         if interruption is not None:
             interruption.refuse_late("Spark had answered")
+
+
+class SparkProgram:
+    """`slackwater.compute.engine.TickProgram` in the driver."""
+
+    def __init__(self, bridge: SparkBridge, flows: Any, program_id: str, plan_id: str) -> None:
+        self._bridge = bridge
+        self._flows = flows
+        self._program_id = program_id
+        self._plan_id = plan_id
+
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents]) -> None:
+        """As the seam says."""
+        bridge = self._bridge
+        request = json.dumps(_inputs_json(as_of, inputs))
+        bridge._run(bridge._bridge().loadProgram, self._program_id, self._plan_id, request)
+
+    def tick(
+        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+    ) -> pa.Table:
+        """As the seam says. Rows that the driver has are not sent again, if it kept them."""
+        payload = _call(self._flows.tick, self._program_id, self._request(lower, upper, deltas))
+        size = int.from_bytes(payload[:4], "big")
+        with pa.ipc.open_stream(pa.py_buffer(payload)[4 + size :]) as reader:
+            return reader.read_all()
+
+    def _request(
+        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+    ) -> str:
+        sources = {name: _updates_json(delta, "", frozenset()) for name, delta in deltas.items()}
+        return json.dumps(
+            {
+                "origin": self._bridge._driver.origin,
+                "lower": lower,
+                "upper": upper,
+                "sources": sources,
+            }
+        )
+
+    def committed(self, upper: Timestamp) -> None:
+        """As the seam says."""
+        _call(self._flows.committed, self._program_id, upper)
+
+    def close(self) -> None:
+        """As the seam says."""
+        _call(self._flows.close, self._program_id)
+
+
+def _updates_json(view: NamedUpdates, query: str, sent: Set[tuple[int, str]]) -> dict[str, Any]:
+    """Updates as the driver reads them, without the rows of parts in `sent` for the query."""
+    parts: list[dict[str, Any]] = []
+    for part in view.parts:
+        entry: dict[str, Any] = {}
+        if isinstance(part, Part):
+            entry["id"] = part.part_id
+        match part.body:
+            case FileBody():
+                entry["file"] = file_json(part, part.body)
+            case InlineBody(ipc) if (entry.get("id"), query) not in sent:
+                entry["inline"] = inline_text(ipc, view.desc)
+        parts.append(entry)
+    return {
+        "name": view.name,
+        "schema": view.desc.to_json(),
+        "parts": parts,
+        "lower": view.lower,
+        "upper": view.upper,
+        "advance_to": view.advance_to,
+    }
+
+
+def _inputs_json(as_of: Timestamp, inputs: Mapping[str, Contents]) -> dict[str, Any]:
+    return {
+        "as_of": as_of,
+        "inputs": {name: _contents_json(contents) for name, contents in inputs.items()},
+    }
+
+
+def _contents_json(contents: Contents) -> dict[str, Any]:
+    return {"schema": contents.desc.to_json(), "relation": contents.relation}
 
 
 def _as_text(schema: Any) -> str:

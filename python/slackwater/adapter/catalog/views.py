@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -14,11 +14,15 @@ from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_oth
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
 from slackwater.compute.dataflow import Dataflow, Input
-from slackwater.compute.engine import Analysis
-from slackwater.planner.delta.explain import explain
+from slackwater.compute.engine import Analysis, ViewProgram
+from slackwater.planner.delta.explain import ExplainRow, explain
+from slackwater.planner.delta.explain_program import explain_program
+from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.planner.parser.tokens import tokenize
+from slackwater.planner.plan.algebra import Source
 from slackwater.planner.plan.build import build_plan
 from slackwater.planner.plan.canonical import to_sql
 from slackwater.planner.plan.functions import refuse_unmaterializable
@@ -53,12 +57,20 @@ class Draft:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How a view is maintained: by a program, if there is one for its query."""
+
+    plan: ViewPlan
+    program: ViewProgram | None
+
+
 class Views:
     """Plans maintained views."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
-        self._planned: dict[GlobalId, ViewPlan] = {}
+        self._planned: dict[GlobalId, Planned] = {}
 
     def draft(
         self,
@@ -110,15 +122,21 @@ class Views:
             },
         )
         plan = self.plan(item)
-        self._planned[item_id] = plan
-        maintenance = "recompute" if plan.is_opaque else "incremental"
+        program = self._program(item) if self._env.programs else None
+        self._planned[item_id] = Planned(plan, program)
+        maintenance = "recompute" if program is None and plan.is_opaque else "incremental"
         notices: tuple[str, ...] = ()
-        if isinstance(plan.root, Opaque):
+        if program is None and isinstance(plan.root, Opaque):
             notices = (
                 f"{full} is recomputed whenever its inputs change, because of "
                 f"{plan.root.reason}. {plan.root.advice}",
             )
         details = {**item.details, "maintenance": maintenance}
+        if program is not None:
+            details["program"] = {
+                "version": PROGRAM_VERSION,
+                "fingerprint": program.kept.plan.fingerprint,
+            }
         # Held before the time is chosen, so that the view can be filled at that time.
         hold = self._env.hold(
             [self._env.item(each) for each in plan.collections],
@@ -153,7 +171,10 @@ class Views:
 
     def release(self, draft: Draft) -> None:
         """The view exists and holds its inputs itself, or does not come to be."""
-        self._planned.pop(draft.item.id, None)
+        unused = self._planned.pop(draft.item.id, None)
+        if unused is not None and unused.program is not None:
+            engine = self._env.engine.under(draft.item.details.get("settings"))
+            engine.forget_plan(unused.program.kept.plan_id)
         self._env.storage.release(draft.hold)
 
     def with_shards(self, conn: Connection, draft: Draft) -> CatalogItem:
@@ -165,20 +186,53 @@ class Views:
         shard_id = create(conn, desc, since=draft.as_of, upper=draft.as_of, grouped=False)
         states = [
             create(conn, state, since=draft.as_of, upper=draft.as_of, grouped=False)
-            for state in draft.plan.states
+            for state in (() if "program" in draft.item.details else draft.plan.states)
         ]
         details = {**draft.item.details, "states": states, "as_of": int(draft.as_of)}
         return replace(draft.item, shard_id=shard_id, details=details)
 
     def plan_ahead(self, item: CatalogItem) -> None:
         """Plans the view, so that `dataflow` need not: it may be asked with the catalog locked."""
-        self._planned[item.id] = self.plan(item)
+        self._planned[item.id] = self._plan_of(item)
+
+    def _plan_of(self, item: CatalogItem) -> Planned:
+        program = self._program(item) if "program" in item.details else None
+        return Planned(self.plan(item), program)
+
+    def _program(self, item: CatalogItem) -> ViewProgram | None:
+        details = item.details
+        return self._program_for(
+            details["query"],
+            details["catalog"],
+            tuple(details["namespace"]),
+            details.get("settings"),
+        )
+
+    def _program_for(
+        self,
+        text: str,
+        catalog: str,
+        namespace: tuple[str, ...],
+        settings: Mapping[str, str] | None,
+    ) -> ViewProgram | None:
+        """The program of a query; None: it has an operator that none is made for.
+
+        The driver keeps its plan until it is told to forget it.
+        """
+        engine = self._env.engine.under(settings)
+        kept = engine.plan(text, catalog, namespace)
+        try:
+            return ViewProgram(kept, program_of(kept.plan))
+        except NotMaintained:
+            engine.forget_plan(kept.plan_id)
+            return None
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
         """The dataflow that maintains the view."""
         if item.shard_id is None:
             raise AssertionError(f"the view {item.id} has no shard")
-        plan = self._planned.pop(item.id, None) or self.plan(item)
+        planned = self._planned.pop(item.id, None) or self._plan_of(item)
+        plan = planned.plan
         return Dataflow(
             global_id=item.id,
             name=item.full_name,
@@ -188,6 +242,7 @@ class Views:
             state_shards=tuple(int(shard_id) for shard_id in item.details["states"]),
             as_of=Timestamp(int(item.details["as_of"])),
             settings=item.details.get("settings"),
+            program=planned.program,
         )
 
     def plan(self, item: CatalogItem) -> ViewPlan:
@@ -204,6 +259,12 @@ class Views:
         )
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
+        details = item.details
+        if "program" in details:
+            place = details["catalog"], tuple(details["namespace"]), details.get("settings")
+            program = self._program_for(details["query"], *place)
+            if program is not None:
+                return self._explained_program(program, details.get("settings"))
         return self._explained(self.plan(item))
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
@@ -211,6 +272,10 @@ class Views:
         analysis = self._env.engine.under(settings).analyze(text, catalog, namespace)
         name = "A maintained view"
         self.refuse_foreign(name, analysis)
+        if self._env.programs:
+            program = self._program_for(text, catalog, namespace, settings)
+            if program is not None:
+                return self._explained_program(program, settings)
         return self._explained(self._plan(text, analysis.desc, catalog, namespace, settings, name))
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
@@ -325,9 +390,21 @@ class Views:
             inputs[global_id] = Input(item.shard_id, item.desc, item.errors_shard, item.full_name)
         return inputs
 
+    def _explained_program(
+        self, program: ViewProgram, settings: Mapping[str, str] | None
+    ) -> list[tuple[object, ...]]:
+        self._env.engine.under(settings).forget_plan(program.kept.plan_id)
+        plan = program.kept.plan
+        read = [GlobalId(node.collection) for node in plan.nodes if isinstance(node, Source)]
+        names = {str(global_id): self._env.item(global_id).full_name for global_id in read}
+        return _rows_of(explain_program(plan, names))
+
     def _explained(self, plan: ViewPlan) -> list[tuple[object, ...]]:
         names = {global_id: self._env.item(global_id).full_name for global_id in plan.collections}
-        return [
-            (row.id, row.parent, row.operator, row.maintenance, row.reason, row.advice)
-            for row in explain(plan, names)
-        ]
+        return _rows_of(explain(plan, names))
+
+
+def _rows_of(rows: Sequence[ExplainRow]) -> list[tuple[object, ...]]:
+    return [
+        (row.id, row.parent, row.operator, row.maintenance, row.reason, row.advice) for row in rows
+    ]

@@ -7,9 +7,11 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.slackwater.binding.AsOf
+import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
 import org.apache.spark.sql.slackwater.process.ResultSettings
+import org.apache.spark.sql.slackwater.programs.Arrangements
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
@@ -22,7 +24,7 @@ import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 /** What the coordinator calls in the driver, over py4j. */
 object Bridge {
   private val bridges = new ConcurrentHashMap[(String, String), Bridge]()
-  private val rows = new ConcurrentHashMap[String, PartRows]()
+  private val memories = new ConcurrentHashMap[String, DriverMemory]()
   private val running = new Running
 
   /** The bridge whose queries have these settings, a JSON object; "": those of the application. */
@@ -40,24 +42,38 @@ object Bridge {
   )
 
   private def open(application: String, settings: String): Opened = {
-    rows.keySet.removeIf(_ != application)
-    val kept = rows.computeIfAbsent(application, _ => PartRows.ofDriver)
+    memories.keySet.removeIf(_ != application)
+    val kept = memories.computeIfAbsent(application, _ => DriverMemory.ofDriver)
     val chosen =
       if (settings.isEmpty) BridgeSession.environment
       else BridgeSession.of(Json.entries(Json.mapper.readTree(settings)))
     Opened(
       chosen.open(BridgeSession.settings),
       () => chosen.open(BridgeSession.smallSettings),
+      () => chosen.open(BridgeSession.settings ++ BridgeSession.compiled),
+      settings,
       kept
     )
   }
 }
 
-/** What a bridge works with: its sessions, and the rows that all bridges of a driver share. */
+/** What all bridges of a driver share: rows of parts, and arrangements of dataflows. */
+private[bridge] final case class DriverMemory(rows: PartRows, arrangements: Arrangements)
+
+private[bridge] object DriverMemory {
+  def ofDriver: DriverMemory = DriverMemory(
+    PartRows.ofDriver,
+    new Arrangements(new MemoryBudget(Runtime.getRuntime.maxMemory / 2))
+  )
+}
+
+/** What a bridge works with: its sessions, and what it shares with others. */
 private[bridge] final case class Opened(
     session: SparkSession,
     openSmall: () => SparkSession,
-    rows: PartRows
+    openDataflows: () => SparkSession,
+    settings: String,
+    memory: DriverMemory
 )
 
 /** The calls with one set of settings, and with sessions of its own.
@@ -80,7 +96,7 @@ final class Bridge private[bridge] (opened: Opened) {
     val session = opened.openSmall()
     new SmallQueries(
       session,
-      opened.rows,
+      opened.memory.rows,
       analyzed(
         session,
         _,
@@ -89,6 +105,28 @@ final class Bridge private[bridge] (opened: Opened) {
       ).queryExecution.analyzed
     )
   }
+
+  private lazy val flows: Dataflows = {
+    val session = opened.openDataflows()
+    val reader = new PartReader(session, opened.memory.rows)
+    new Dataflows(
+      session,
+      opened.openSmall(),
+      reader,
+      views,
+      opened.memory.arrangements,
+      opened.settings
+    )
+  }
+
+  /** The programs of dataflows whose views have these settings. */
+  def dataflows(): Dataflows = flows
+
+  /** Fills a program's arrangements; see `Dataflows.load`. */
+  def loadProgram(programId: String, planId: String, inputsJson: String, group: String): Unit =
+    running.within(own.sparkContext, group) {
+      inPool(flows.session)(flows.load(programId, planId, inputsJson))
+    }
 
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
   def analyze(text: String, catalog: String, namespace: Array[String], group: String): String =
@@ -205,7 +243,14 @@ final class Bridge private[bridge] (opened: Opened) {
       namespace: Array[String],
       directory: String
   ): String = {
-    val query = analyzed(session, text, catalog, namespace).queryExecution
+    writtenOut(session, analyzed(session, text, catalog, namespace).queryExecution, directory)
+  }
+
+  private def writtenOut(
+      session: SparkSession,
+      query: QueryExecution,
+      directory: String
+  ): String = {
     val files = reading(session, query) {
       val plan = query.executedPlan
       val sink = RowSink.create(
@@ -228,6 +273,22 @@ final class Bridge private[bridge] (opened: Opened) {
       }
     }
     described(files.flatMap(_.files))
+  }
+
+  /** Writes a planned view's rows at the time of `inputsJson` as `write` does; if there is
+    * `recorded`, what they differ by from it.
+    */
+  def writeView(
+      planId: String,
+      inputsJson: String,
+      names: Array[String],
+      directory: String,
+      group: String
+  ): String = {
+    running.within(own.sparkContext, group) {
+      val rows = flows.contents(planId, inputsJson, names.toSeq)
+      writtenOut(rows.sparkSession, rows.queryExecution, directory)
+    }
   }
 
   private def described(files: Seq[WrittenFile]): String = {

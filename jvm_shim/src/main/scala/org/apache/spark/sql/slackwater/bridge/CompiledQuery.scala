@@ -4,6 +4,7 @@ import java.nio.ByteBuffer
 import java.util.Properties
 import java.util.concurrent.atomic.AtomicLong
 
+import org.apache.spark.sql.slackwater.programs.Compiled
 import org.apache.spark.sql.slackwater.scan.{OnePartitionExec, Slots}
 import org.apache.spark.{NarrowDependency, Partition, SparkEnv, TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
@@ -36,10 +37,12 @@ private[slackwater] final class CompiledQuery private (
     session: SparkSession,
     val schema: StructType,
     task: Array[Byte]
-) {
+) extends Compiled {
   import CompiledQuery._
 
-  def run(slots: Map[String, () => Iterator[InternalRow]]): Seq[UnsafeRow] = {
+  override def run(
+      slots: scala.collection.Map[String, () => Iterator[InternalRow]]
+  ): Seq[UnsafeRow] = {
     val conf = session.sessionState.conf
     SQLConf.withExistingConf(conf) {
       Slots.within(slots)(inTask(properties(conf)) { context =>

@@ -89,7 +89,13 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
       RewriteLateralSubquery
     ),
     Batch("operators", repeatedly, reduce: _*),
-    Batch("subqueries", Once, RewritePredicateSubquery, JoinScalarSubqueries),
+    Batch(
+      "subqueries",
+      Once,
+      RewritePredicateSubquery,
+      AskAboveAggregates,
+      JoinScalarSubqueries
+    ),
     Batch("operators again", repeatedly, reduce: _*),
     Batch("nullability", Once, UpdateAttributeNullability)
   )

@@ -42,6 +42,7 @@ final class CoordinatorHandle private (
     secrets: Map[String, String],
     python: Option[String],
     lease: Option[String],
+    programs: Option[String],
     context: SparkContext
 ) extends Coordinator
     with Logging {
@@ -335,6 +336,7 @@ final class CoordinatorHandle private (
     ObjectStore.prepare(context, location) ++ secrets,
     python,
     lease,
+    programs,
     applicationId,
     gateway.getListeningPort,
     gateway.secret,
@@ -468,6 +470,7 @@ object CoordinatorHandle extends Logging {
           metastorePassword(setting),
           setting("spark.slackwater.python"),
           setting("spark.slackwater.lease"),
+          setting("spark.slackwater.programs"),
           context
         )
       }

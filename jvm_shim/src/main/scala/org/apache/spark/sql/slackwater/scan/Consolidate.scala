@@ -50,6 +50,12 @@ private[slackwater] object Consolidate {
     }
   }
 
+  /** Each row once, with the sum of its diffs, the last column, if it is not zero. */
+  def updates(plan: LogicalPlan): LogicalPlan = {
+    val sums = summed(plan)
+    Filter(Not(EqualTo(sums.output.last, Literal(0L))), sums)
+  }
+
   /** Spark compares values of these types by more than their bytes. */
   private def inexact(dataType: DataType): Boolean = dataType match {
     case FloatType | DoubleType | _: MapType => true
@@ -141,18 +147,21 @@ private[slackwater] object Consolidate {
 
   /** Filters on columns pass through each of these nodes down to the scans. */
   private def shuffled(updates: LogicalPlan, dense: Boolean): LogicalPlan = {
+    val sums = summed(updates)
+    val count = sums.output.last
+    val present = Filter(GreaterThan(count, Literal(0L)), sums)
+    val repeated = if (dense) copiedInBatches(present, count) else copiedAtOnce(present, count)
+    Project(sums.output.init, repeated)
+  }
+
+  private def summed(updates: LogicalPlan): LogicalPlan = {
     val columns = updates.output.init
     val count = Alias(Sum(updates.output.last).toAggregateExpression(), Wire.DiffColumn)()
     val results = columns.map { c =>
       if (hasMap(c.dataType)) Alias(First(c, ignoreNulls = false).toAggregateExpression(), c.name)()
       else c
     }
-    val sums = Aggregate(columns.map(comparable), results :+ count, updates)
-    val present = Filter(GreaterThan(count.toAttribute, Literal(0L)), sums)
-    val repeated =
-      if (dense) copiedInBatches(present, count.toAttribute)
-      else copiedAtOnce(present, count.toAttribute)
-    Project(sums.output.init, repeated)
+    Aggregate(columns.map(comparable), results :+ count, updates)
   }
 
   private def copiedAtOnce(rows: LogicalPlan, count: Expression): LogicalPlan = {

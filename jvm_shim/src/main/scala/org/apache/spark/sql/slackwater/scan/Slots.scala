@@ -55,11 +55,11 @@ private final class SlotRDD(context: SparkContext, name: String)
 
 /** What the slots of the plan that this thread is running hold. */
 private[slackwater] object Slots {
-  private val filled = new ThreadLocal[Map[String, () => Iterator[InternalRow]]]
+  private val filled = new ThreadLocal[scala.collection.Map[String, () => Iterator[InternalRow]]]
 
   def rows(name: String): Iterator[InternalRow] = filled.get()(name)()
 
-  def within[A](rows: Map[String, () => Iterator[InternalRow]])(body: => A): A = {
+  def within[A](rows: scala.collection.Map[String, () => Iterator[InternalRow]])(body: => A): A = {
     val outer = filled.get
     filled.set(rows)
     try body

@@ -1,0 +1,235 @@
+package org.apache.spark.sql.slackwater.bridge
+
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicLong
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  BoundReference,
+  GenericInternalRow,
+  JoinedRow,
+  Literal,
+  UnaryMinus,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
+import org.apache.spark.sql.slackwater.programs._
+import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
+import org.apache.spark.sql.slackwater.scan._
+import org.apache.spark.sql.types.StructType
+
+/** The programs that the coordinator's dataflows run, by ids.
+  *
+  * Calls for different programs may come from several threads; those for one come one after the
+  * other.
+  */
+final class Dataflows private[bridge] (
+    private[bridge] val session: SparkSession,
+    small: SparkSession,
+    reader: PartReader,
+    views: AnalyzedViews,
+    arrangements: Arrangements,
+    settings: String
+) {
+  private val programs = new ConcurrentHashMap[String, Opened]()
+  private val numbers = new AtomicLong
+
+  /** A program, and which coordinator of which environment opened it. */
+  private final case class Opened(
+      program: Program,
+      planId: String,
+      environment: String,
+      coordinator: String
+  )
+
+  private def programOf(id: String): Program = programs.get(id).program
+
+  /** Makes the program of a plan; its first tick begins after `asOf`.
+    *
+    * What another coordinator of the same environment has opened is given back: it has ended.
+    */
+  def open(
+      environment: String,
+      coordinator: String,
+      planId: String,
+      programJson: String,
+      name: String,
+      asOf: Long
+  ): String = configured {
+    val json = Json.mapper.readTree(programJson)
+    val made =
+      new Programs(views.get(planId), json, arrangements, settings, name, asOf, compiled).program
+    val id = s"program-${numbers.incrementAndGet()}"
+    leftOver(environment, coordinator)
+    programs.put(id, Opened(made, planId, environment, coordinator))
+    id
+  }
+
+  /** Fills the program's arrangements with the contents of `inputs` at their `as_of`. */
+  def load(programId: String, planId: String, inputsJson: String): Unit = configured {
+    val request = Json.mapper.readTree(inputsJson)
+    val inputs = new SnapshotInputs(views.get(planId), request)
+    programOf(programId).load(session, inputs, request.get("as_of").asLong)
+  }
+
+  /** Runs a tick: four bytes with the length of a JSON text that says what was done, the text, and
+    * the updates as an Arrow stream.
+    *
+    * It is loaded, and each part comes with its rows, or is a file.
+    */
+  def tick(programId: String, requestJson: String): Array[Byte] = configured {
+    val program = programOf(programId)
+    val request = Json.mapper.readTree(requestJson)
+    val deltas = program.fields.map { case (operator, (source, fields)) =>
+      operator -> deltaOf(request, source, fields)
+    }
+    val (updates, told) =
+      program.tick(request.get("lower").asLong, request.get("upper").asLong, deltas)
+    framed(Json.mapper.writeValueAsString(told), encoded(updates, program.schema))
+  }
+
+  /** The output of the program's ticks is durable up to `upper`. */
+  def committed(programId: String, upper: Long): Unit = programOf(programId).committed(upper)
+
+  def close(programId: String): Unit = Option(programs.remove(programId)).foreach(_.program.close())
+
+  /** The rows of a planned view at a time, as updates at that time; if there is `recorded`, only
+    * what they differ by from it.
+    */
+  private[bridge] def contents(planId: String, inputsJson: String, names: Seq[String]): Dataset[_] =
+    configured {
+      val request = Json.mapper.readTree(inputsJson)
+      val inputs = new SnapshotInputs(views.get(planId), request)
+      val rows = ExactAggregate.in(inputs.snapshot(request.get("node").asInt))
+      val columns = rows.output.zip(names).map { case (column, name) => Alias(column, name)() }
+      val now = Project(columns :+ Alias(Literal(1L), Wire.DiffColumn)(), rows)
+      val changes = Option(request.get("recorded")).fold[LogicalPlan](now) { recorded =>
+        val schema = SnapshotInputs.schemaOf(recorded)
+        val known = PartScan.updates(session, planId, schema, recorded.get("relation"))
+        val diff = UnaryMinus(PartScan.attribute(known, Wire.DiffColumn), failOnError = true)
+        val negated =
+          Project(known.output.take(schema.length) :+ Alias(diff, Wire.DiffColumn)(), known)
+        Consolidate.updates(Union(now, negated))
+      }
+      val time = Alias(Literal(request.get("as_of").asLong), Wire.TimeColumn)()
+      val whole = Project(changes.output.init ++ Seq(time, changes.output.last), changes)
+      Dataset.ofRows(session, whole)
+    }
+
+  private def leftOver(environment: String, coordinator: String): Unit =
+    programs.asScala
+      .collect {
+        case (id, old) if old.environment == environment && old.coordinator != coordinator =>
+          (id, old.planId)
+      }
+      .foreach { case (id, planId) =>
+        close(id)
+        views.forget(planId)
+      }
+
+  private def compiled(plan: LogicalPlan): Compiled = {
+    plan.setAnalyzed()
+    CompiledQuery.of(small, plan).getOrElse(new JobOverSlots(small, plan))
+  }
+
+  private def deltaOf(request: JsonNode, source: String, fields: StructType): Updates = {
+    val updates = new Updates
+    Option(request.get("sources").get(source)).foreach { node =>
+      val input = PartReader.input(node)
+      val kept = Wire.updateSchema(Sources.stored(fields))
+      val rows = reader
+        .rowsOf(input, kept, request.get("origin").asText)
+        .getOrElse(throw new IllegalStateException(s"a part of $source came without its rows"))
+      val width = fields.length
+      val cut = UnsafeProjection.create(
+        fields.indices.map(i => BoundReference(i, kept(i).dataType, nullable = true))
+      )
+      PartReader.within(input, width, rows)().foreach { row =>
+        updates.add(cut(row).copy(), row.getLong(width), row.getLong(width + 1))
+      }
+    }
+    updates
+  }
+
+  private def encoded(updates: Updates, schema: StructType): Array[Byte] = {
+    val rows = Seq.newBuilder[InternalRow]
+    updates.foreach { (row, time, diff) =>
+      rows += new JoinedRow(row, new GenericInternalRow(Array[Any](time, diff)))
+    }
+    Wire.encode(rows.result().iterator, Wire.updateSchema(schema))
+  }
+
+  private def framed(told: String, updates: Array[Byte]): Array[Byte] = {
+    val text = told.getBytes(UTF_8)
+    ByteBuffer
+      .allocate(4 + text.length + updates.length)
+      .putInt(text.length)
+      .put(text)
+      .put(updates)
+      .array()
+  }
+
+  private def configured[A](body: => A): A =
+    session.withActive(SQLConf.withExistingConf(session.sessionState.conf)(body))
+}
+
+/** A plan over slots for which one thread is not enough: it is planned anew each time. */
+private[bridge] final class JobOverSlots(session: SparkSession, plan: LogicalPlan)
+    extends Compiled {
+  override def run(
+      slots: scala.collection.Map[String, () => Iterator[InternalRow]]
+  ): Seq[UnsafeRow] = {
+    val filled = plan.transformUp { case slot: SlotRows =>
+      InlineRows(slot.name, slot.output, slots(slot.name)().toIndexedSeq)
+    }
+    val physical = session.sessionState.executePlan(filled).executedPlan
+    val rows = LocalRows.of(physical).getOrElse(physical.executeCollect())
+    val asUnsafe = UnsafeProjection.create(physical.schema)
+    rows.toSeq.map(row => asUnsafe(row).copy())
+  }
+}
+
+/** The subplans of a view over the collections that a request describes, each at one time. */
+private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode) extends Inputs {
+  private val asOf = request.get("as_of").asLong
+
+  private val collections: Map[String, LogicalPlan] =
+    request
+      .get("inputs")
+      .properties
+      .asScala
+      .map { entry =>
+        val schema = SnapshotInputs.schemaOf(entry.getValue)
+        val parts = BoundParts(entry.getValue.get("relation"), schema, None)
+        val identity = ScanIdentity(entry.getKey, asOf, SnapshotInputs.binds.incrementAndGet())
+        entry.getKey -> (BoundScan(
+          entry.getKey,
+          identity,
+          toAttributes(schema),
+          parts
+        ): LogicalPlan)
+      }
+      .toMap
+
+  override def snapshot(node: Int): LogicalPlan = view.snapshot(node, collections)
+}
+
+private[bridge] object SnapshotInputs {
+  def schemaOf(contents: JsonNode): StructType =
+    Sources.stored(Json.schema(Json.mapper.readTree(contents.get("schema").asText)))
+
+  /** No two of them are the same to Spark's cache. */
+  val binds = new AtomicLong
+}

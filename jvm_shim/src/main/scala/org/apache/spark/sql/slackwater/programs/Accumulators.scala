@@ -1,0 +1,254 @@
+package org.apache.spark.sql.slackwater.programs
+
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream}
+import java.math.{BigDecimal => JavaDecimal, BigInteger}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.aggregate.{
+  AggregateFunction,
+  Average,
+  Count,
+  DeclarativeAggregate,
+  Sum
+}
+import org.apache.spark.sql.catalyst.expressions.{
+  And,
+  AttributeReference,
+  BoundReference,
+  EvalMode,
+  Expression,
+  GenericInternalRow,
+  If,
+  IsNotNull,
+  Literal
+}
+import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.sql.types._
+
+/** What is known of one aggregate of one group: what comes can also be taken away.
+  *
+  * `values` is how many of the group's rows have a value, each as often as it is there.
+  */
+private[slackwater] abstract class Accumulator {
+  protected var values = 0L
+
+  /** Takes the field `at` of a row in, `diff` times. */
+  final def add(row: InternalRow, at: Int, diff: Long): Unit =
+    if (!row.isNullAt(at)) {
+      values = Math.addExact(values, diff)
+      addValue(row, at, diff)
+    }
+
+  final def merge(other: Accumulator): Unit = {
+    values = Math.addExact(values, other.values)
+    mergeValue(other)
+  }
+
+  final def write(out: DataOutputStream): Unit = {
+    out.writeLong(values)
+    writeValue(out)
+  }
+
+  final def read(in: DataInputStream): Unit = {
+    values = in.readLong()
+    readValue(in)
+  }
+
+  protected def addValue(row: InternalRow, at: Int, diff: Long): Unit
+  protected def mergeValue(other: Accumulator): Unit
+  protected def writeValue(out: DataOutputStream): Unit
+  protected def readValue(in: DataInputStream): Unit
+
+  /** The aggregate, in Spark's internal form; null for NULL. */
+  def result: Any
+}
+
+private[slackwater] final class CountAccumulator extends Accumulator {
+  override protected def addValue(row: InternalRow, at: Int, diff: Long): Unit = ()
+  override protected def mergeValue(other: Accumulator): Unit = ()
+  override protected def writeValue(out: DataOutputStream): Unit = ()
+  override protected def readValue(in: DataInputStream): Unit = ()
+  override def result: Any = values
+}
+
+/** Sums of whole numbers, and of decimals by their digits, of any size. */
+private[slackwater] final class WholeAccumulator(
+    digits: (InternalRow, Int) => Either[Long, BigInteger],
+    finish: (BigInteger, Long) => Any
+) extends Accumulator {
+  private var small = 0L
+  private var large = BigInteger.ZERO
+
+  override protected def addValue(row: InternalRow, at: Int, diff: Long): Unit =
+    digits(row, at) match {
+      case Left(value) =>
+        val high = Math.multiplyHigh(value, diff)
+        val low = value * diff
+        val sum = small + low
+        val fits = high == (low >> 63) && ((small ^ sum) & (low ^ sum)) >= 0
+        if (fits) small = sum
+        else large = large.add(BigInteger.valueOf(value).multiply(BigInteger.valueOf(diff)))
+      case Right(value) => large = large.add(value.multiply(BigInteger.valueOf(diff)))
+    }
+
+  private def total: BigInteger = large.add(BigInteger.valueOf(small))
+
+  override protected def mergeValue(other: Accumulator): Unit =
+    large = large.add(other.asInstanceOf[WholeAccumulator].total)
+
+  override protected def writeValue(out: DataOutputStream): Unit = {
+    val bytes = total.toByteArray
+    out.writeInt(bytes.length)
+    out.write(bytes)
+  }
+
+  override protected def readValue(in: DataInputStream): Unit = {
+    small = 0L
+    large = new BigInteger(in.readNBytes(in.readInt()))
+  }
+
+  override def result: Any = finish(total, values)
+}
+
+private[slackwater] final class DoubleAccumulator(
+    value: (InternalRow, Int) => Double,
+    finish: (Double, Long) => Any
+) extends Accumulator {
+  private var sum = new ExactSum
+
+  override protected def addValue(row: InternalRow, at: Int, diff: Long): Unit =
+    sum.add(value(row, at), diff)
+
+  override protected def mergeValue(other: Accumulator): Unit =
+    sum.add(other.asInstanceOf[DoubleAccumulator].sum)
+
+  override protected def writeValue(out: DataOutputStream): Unit = {
+    val (mantissa, exponent, nans, positive, negative) = sum.fields
+    out.writeInt(mantissa.length)
+    out.write(mantissa)
+    out.writeInt(exponent)
+    out.writeLong(nans)
+    out.writeLong(positive)
+    out.writeLong(negative)
+  }
+
+  override protected def readValue(in: DataInputStream): Unit = {
+    val mantissa = in.readNBytes(in.readInt())
+    sum = ExactSum.of(mantissa, in.readInt(), in.readLong(), in.readLong(), in.readLong())
+  }
+
+  override def result: Any = finish(sum.value, values)
+}
+
+/** An aggregate that is accumulated. Serializable: executors accumulate as well.
+  *
+  * @param input
+  *   what it takes in, over the columns of the aggregate's input; NULL: nothing
+  */
+private[slackwater] final case class Accumulated(function: AggregateFunction, input: Expression) {
+  import Accumulated._
+
+  def start(): Accumulator = function match {
+    case _: Count => new CountAccumulator
+    case other    =>
+      val typed = other.asInstanceOf[DeclarativeAggregate]
+      other.children.head.dataType match {
+        case d: DecimalType =>
+          def finish(total: BigInteger, n: Long): Any = decimalResult(typed, d, total, n)
+          if (d.precision <= Decimal.MAX_LONG_DIGITS)
+            new WholeAccumulator(
+              (row, at) => Left(row.getDecimal(at, d.precision, d.scale).toUnscaledLong),
+              finish
+            )
+          else
+            new WholeAccumulator(
+              (row, at) =>
+                Right(row.getDecimal(at, d.precision, d.scale).toJavaBigDecimal.unscaledValue),
+              finish
+            )
+        case FloatType   => new DoubleAccumulator((r, at) => r.getFloat(at).toDouble, doubleResult)
+        case DoubleType  => new DoubleAccumulator((r, at) => r.getDouble(at), doubleResult)
+        case ByteType    => new WholeAccumulator((r, at) => Left(r.getByte(at).toLong), longResult)
+        case ShortType   => new WholeAccumulator((r, at) => Left(r.getShort(at).toLong), longResult)
+        case IntegerType => new WholeAccumulator((r, at) => Left(r.getInt(at).toLong), longResult)
+        case LongType    => new WholeAccumulator((r, at) => Left(r.getLong(at)), longResult)
+        case other       => throw new IllegalStateException(s"no accumulator for ${other.sql}")
+      }
+  }
+
+  private def doubleResult(sum: Double, n: Long): Any =
+    if (n == 0) null else if (function.isInstanceOf[Average]) sum / n.toDouble else sum
+
+  private def longResult(total: BigInteger, n: Long): Any =
+    if (n == 0) null
+    else
+      function match {
+        case _: Average => total.doubleValue / n.toDouble
+        case sum: Sum   =>
+          val wraps = sum.evalContext.evalMode == EvalMode.LEGACY
+          if (wraps || total.bitLength < 64) total.longValue
+          else throw QueryExecutionErrors.arithmeticOverflowError("long overflow", "try_sum")
+      }
+
+  /** By Spark's own expression, which knows precision, overflow and mode. */
+  private def decimalResult(
+      typed: DeclarativeAggregate,
+      d: DecimalType,
+      total: BigInteger,
+      n: Long
+  ): Any = {
+    val attributes = typed.aggBufferAttributes
+    val sum = attributes.head.dataType.asInstanceOf[DecimalType]
+    val exact = Decimal(new JavaDecimal(total, d.scale))
+    val whole = if (exact.changePrecision(sum.precision, sum.scale)) exact else null
+    val second: Any = attributes(1).dataType match {
+      case LongType    => n
+      case BooleanType => n == 0
+    }
+    // A sum that does not fit is NULL in a group that has values: Spark's mark of an overflow.
+    val buffer = new GenericInternalRow(Array[Any](whole, second))
+    bound(typed.evaluateExpression, attributes).eval(buffer)
+  }
+}
+
+private[slackwater] object Accumulated {
+
+  /** `function` over rows with the columns that `bind` finds. */
+  def of(
+      function: AggregateFunction,
+      filter: Option[Expression],
+      bind: Expression => Expression
+  ): Accumulated = {
+    val (value, present) = function match {
+      case Count(children) =>
+        (Literal(1): Expression, children.filter(_.nullable).map(c => IsNotNull(bind(c))))
+      case other => (bind(other.children.head), Nil)
+    }
+    val conditions = filter.map(bind).toSeq ++ present
+    val input = conditions
+      .reduceOption[Expression](And)
+      .fold(value)(c => If(c, value, Literal(null, value.dataType)))
+    Accumulated(function, input)
+  }
+
+  private def bound(e: Expression, attributes: Seq[AttributeReference]): Expression =
+    e.transform { case a: AttributeReference =>
+      BoundReference(attributes.indexWhere(_.exprId == a.exprId), a.dataType, nullable = true)
+    }
+
+  def write(rows: Long, accumulators: Array[Accumulator]): Array[Byte] = {
+    val bytes = new ByteArrayOutputStream(64)
+    val out = new DataOutputStream(bytes)
+    out.writeLong(rows)
+    accumulators.foreach(_.write(out))
+    bytes.toByteArray
+  }
+
+  /** How many rows the group has; `accumulators` get the rest. */
+  def read(state: Array[Byte], accumulators: Array[Accumulator]): Long = {
+    val in = new DataInputStream(new ByteArrayInputStream(state))
+    val rows = in.readLong()
+    accumulators.foreach(_.read(in))
+    rows
+  }
+}

@@ -1,0 +1,72 @@
+package org.apache.spark.sql.slackwater.programs
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
+
+/** How rows become entries of an arrangement.
+  *
+  * @param nullSafe
+  *   for each key whether NULL equals NULL; a row with NULL in another key is equal to nothing, and
+  *   is not kept
+  */
+private[slackwater] final class Keyed(
+    keys: Evaluation,
+    nullSafe: IndexedSeq[Boolean],
+    columns: Evaluation
+) {
+
+  /** The key of a row, valid until the next call; None: it equals no key. */
+  def key(row: InternalRow): Option[UnsafeRow] = {
+    val found = keys(row)
+    if (Keyed.matches(found, nullSafe)) Some(found) else None
+  }
+
+  def value(row: InternalRow): UnsafeRow = columns(row)
+}
+
+private[slackwater] object Keyed {
+  def matches(key: UnsafeRow, nullSafe: IndexedSeq[Boolean]): Boolean = {
+    var i = 0
+    while (i < nullSafe.length && (nullSafe(i) || !key.isNullAt(i))) i += 1
+    i == nullSafe.length
+  }
+}
+
+/** An arrangement of a program, which moves on with the updates that an operator has emitted.
+  *
+  * It may be ahead of the tick: another program that shares it was faster, or the tick before was
+  * computed and not committed. The times of a lookup say what it sees.
+  */
+private[slackwater] final class Arranged(val shared: SharedArrangement, delta: Int, entry: Keyed) {
+
+  /** Takes the updates that it does not have yet. */
+  def advance(running: Running): Unit = shared.advance { arrangement =>
+    if (arrangement.upper < running.upper) {
+      val batch = new Batch
+      running(delta).foreach { (row, time, diff) =>
+        if (time >= arrangement.upper)
+          entry.key(row).foreach(key => batch.add(key, entry.value(row), time, diff))
+      }
+      arrangement.append(batch, running.upper)
+    }
+  }
+
+  /** Every update of the key with a time below `below`: its arranged columns, valid during the
+    * call, time and diff. How many there were.
+    */
+  def lookup(key: UnsafeRow, below: Long)(visit: (UnsafeRow, Long, Long) => Unit): Int = {
+    var found = 0
+    shared.arrangement.lookup(
+      key,
+      below,
+      new Sink {
+        override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
+          found += 1
+          visit(row, time, diff)
+        }
+      }
+    )
+    found
+  }
+}

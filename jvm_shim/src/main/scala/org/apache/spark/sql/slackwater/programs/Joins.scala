@@ -1,0 +1,172 @@
+package org.apache.spark.sql.slackwater.programs
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{JoinedRow, UnsafeRow}
+
+/** The updates of one side with what the other side has for their keys:
+  * `{((a, b), max(ta, tb), da * db)}`.
+  *
+  * @param old
+  *   sees the other side as it was before the interval; else with its changes in the interval
+  * @param project
+  *   over the update's columns, the other's keys and the other's arranged columns
+  */
+private[slackwater] final class Lookup(
+    in: Int,
+    other: Arranged,
+    keys: Evaluation,
+    nullSafe: IndexedSeq[Boolean],
+    old: Boolean,
+    condition: Option[Condition],
+    project: Evaluation
+) extends Operator {
+  private val entry = new JoinedRow
+  private val joined = new JoinedRow
+
+  override def inputs: Seq[Int] = Seq(in)
+
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    val below = if (old) running.lower else running.upper
+    running(in).foreach { (row, time, diff) =>
+      val key = keys(row)
+      if (Keyed.matches(key, nullSafe))
+        work.lookedUp += other.lookup(key, below) { (found, foundTime, foundDiff) =>
+          val pair = joined(row, entry(key, found))
+          if (condition.forall(_(pair)))
+            out.add(
+              project(pair).copy(),
+              math.max(time, foundTime),
+              Math.multiplyExact(diff, foundDiff)
+            )
+        }
+    }
+    out
+  }
+}
+
+/** The rows of the left side for which the right side has a partner, or has none.
+  *
+  * With `m(a, t)` how often the left side has the row and `s(a, t)` one or zero, the result is
+  * `m * s`, and its change `(m(t) - m(t-1)) * s(t) + m(t-1) * (s(t) - s(t-1))`: a change of the left
+  * side is looked up in the right one, and where a change of the right side turns `s`, the rows of
+  * the left side are looked up.
+  *
+  * @param present
+  *   whether rows with a partner are wanted, or those without
+  * @param condition
+  *   over the left columns, then the right side's keys and arranged columns
+  * @param restore
+  *   over the left side's keys and arranged columns: a row of it
+  */
+private[slackwater] final class Presence(
+    left: Int,
+    right: Int,
+    leftSide: Arranged,
+    rightSide: Arranged,
+    leftKeys: Evaluation,
+    rightKeys: Evaluation,
+    nullSafe: IndexedSeq[Boolean],
+    condition: Option[Condition],
+    restore: Evaluation,
+    present: Boolean
+) extends Operator {
+  private val entry = new JoinedRow
+  private val joined = new JoinedRow
+
+  override def inputs: Seq[Int] = Seq(left, right)
+
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    changesOfLeft(running, work, out)
+    changesOfRight(running, work, out)
+    out
+  }
+
+  private def changesOfLeft(running: Running, work: Work, out: Updates): Unit =
+    running(left).foreach { (row, time, diff) =>
+      val key = leftKeys(row)
+      var partners = 0L
+      if (Keyed.matches(key, nullSafe))
+        work.lookedUp += rightSide.lookup(key, math.min(time + 1, running.upper)) {
+          (found, _, foundDiff) =>
+            if (condition.forall(_(joined(row, entry(key, found)))))
+              partners = Math.addExact(partners, foundDiff)
+        }
+      if ((partners > 0) == present) out.add(row, time, diff)
+    }
+
+  private def changesOfRight(running: Running, work: Work, out: Updates): Unit = {
+    val keys = mutable.LinkedHashSet.empty[UnsafeRow]
+    running(right).foreach { (row, _, _) =>
+      val key = rightKeys(row)
+      if (Keyed.matches(key, nullSafe) && !keys.contains(key)) keys += key.copy()
+    }
+    keys.foreach(key => turned(key, running, work, out))
+  }
+
+  /** What comes and goes on the left side because of the partners with this key. */
+  private def turned(key: UnsafeRow, running: Running, work: Work, out: Updates): Unit = {
+    val partners = mutable.ArrayBuffer.empty[(UnsafeRow, Long, Long)]
+    work.lookedUp += rightSide.lookup(key, running.upper) { (found, time, diff) =>
+      partners += ((found.copy(), time, diff))
+    }
+    val common = condition.isEmpty
+    lazy val always = turns(partners.iterator.map { case (_, time, diff) => (time, diff) }, running)
+    if (!common || always.nonEmpty) {
+      // A row's partners are counted once, however many updates it has.
+      val known = mutable.HashMap.empty[UnsafeRow, Seq[(Long, Long)]]
+      work.lookedUp += leftSide.lookup(key, running.upper) { (found, time, diff) =>
+        val row = restore(entry(key, found))
+        val turns =
+          if (common) always
+          else
+            known.getOrElse(
+              row, {
+                val own = row.copy()
+                val made = turnsOf(own, partners, key, running)
+                known.put(own, made)
+                made
+              }
+            )
+        turns.foreach { case (at, change) =>
+          if (time < at) out.add(row.copy(), at, Math.multiplyExact(diff, change))
+        }
+      }
+    }
+  }
+
+  private def turnsOf(
+      row: UnsafeRow,
+      partners: Iterable[(UnsafeRow, Long, Long)],
+      key: UnsafeRow,
+      running: Running
+  ): Seq[(Long, Long)] = {
+    val fitting = partners.iterator.filter { case (columns, _, _) =>
+      condition.forall(_(joined(row, entry(key, columns))))
+    }
+    turns(fitting.map { case (_, time, diff) => (time, diff) }, running)
+  }
+
+  /** The times in the interval at which `s` turns, with +1 or -1. */
+  private def turns(partners: Iterator[(Long, Long)], running: Running): Seq[(Long, Long)] = {
+    val changes = mutable.TreeMap.empty[Long, Long]
+    var count = 0L
+    partners.foreach { case (time, diff) =>
+      if (time < running.lower) count = Math.addExact(count, diff)
+      else changes.update(time, Math.addExact(changes.getOrElse(time, 0L), diff))
+    }
+    def wanted: Boolean = (count > 0) == present
+    var was = wanted
+    val found = mutable.ArrayBuffer.empty[(Long, Long)]
+    changes.foreach { case (time, diff) =>
+      count = Math.addExact(count, diff)
+      if (wanted != was) {
+        was = wanted
+        found += ((time, if (was) 1L else -1L))
+      }
+    }
+    found.toSeq
+  }
+}

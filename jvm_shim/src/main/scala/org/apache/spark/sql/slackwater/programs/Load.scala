@@ -1,0 +1,83 @@
+package org.apache.spark.sql.slackwater.programs
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  Attribute,
+  BoundReference,
+  Expression,
+  UnsafeRow
+}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.slackwater.arrangements.Batch
+
+/** Fills one arrangement by a job of Spark, and keeps it moving. */
+private[slackwater] final class Load(
+    val arrangement: SharedArrangement,
+    rows: (SparkSession, Inputs) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+) {
+
+  /** With the contents at `asOf`, which `inputs` have. */
+  def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
+    arrangement.load(asOf)(rows(session, inputs))
+
+  /** Nothing has changed in it up to `upper` beyond what it has got. */
+  def reached(upper: Long): Unit = arrangement.advance { held =>
+    if (held.upper < upper) held.append(new Batch, upper)
+  }
+}
+
+/** The snapshots of a view's subplans: each as an analyzed plan, by the number of the node. */
+private[slackwater] trait Inputs {
+  def snapshot(node: Int): LogicalPlan
+}
+
+private[slackwater] object Load {
+
+  /** Rows by keys. `keys` and `columns` are over the columns of the node. */
+  def arranged(
+      node: Int,
+      keys: Seq[Expression],
+      nullSafe: IndexedSeq[Boolean],
+      columns: Seq[Expression]
+  )(session: SparkSession, inputs: Inputs): Iterator[(UnsafeRow, UnsafeRow, Long)] = {
+    val plan = inputs.snapshot(node)
+    val both = over(keys ++ columns, plan.output)
+    val project = Project(both.map(Alias(_, "field")()), plan)
+    val fields = both.zipWithIndex.map { case (e, i) =>
+      BoundReference(i, e.dataType, nullable = true)
+    }
+    val key = new Evaluation(fields.take(keys.size))
+    val row = new Evaluation(fields.drop(keys.size))
+    execution(session, project).executedPlan.executeCollectIterator()._2.flatMap { found =>
+      val own = key(found)
+      if (Keyed.matches(own, nullSafe)) Some((own, row(found), 1L)) else None
+    }
+  }
+
+  /** The states of groups: executors accumulate, and what they have is put together here. */
+  def reduced(node: Int, reduction: Reduction)(
+      session: SparkSession,
+      inputs: Inputs
+  ): Iterator[(UnsafeRow, UnsafeRow, Long)] = {
+    val run = reduction
+    val parts = execution(session, inputs.snapshot(node)).toRdd
+      .mapPartitions(rows => run.states(rows), preservesPartitioning = false)
+      .collect()
+    val groups = mutable.LinkedHashMap.empty[UnsafeRow, Array[Byte]]
+    parts.foreach { case (key, state) =>
+      groups.updateWith(key)(known => Some(known.fold(state)(reduction.merged(_, state))))
+    }
+    val row = Group.stateRow
+    groups.iterator.map { case (key, state) => (key, Group.asRow(row, state), 1L) }
+  }
+
+  private def over(bound: Seq[Expression], output: Seq[Attribute]): Seq[Expression] =
+    bound.map(_.transform { case BoundReference(i, _, _) => output(i) })
+
+  private def execution(session: SparkSession, plan: LogicalPlan): QueryExecution =
+    session.sessionState.executePlan(ExactAggregate.in(plan))
+}

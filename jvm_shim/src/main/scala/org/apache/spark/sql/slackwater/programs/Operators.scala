@@ -1,0 +1,125 @@
+package org.apache.spark.sql.slackwater.programs
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Generator, GenericInternalRow, JoinedRow}
+
+/** What an operator did in one tick. */
+private[slackwater] final class Work {
+  var emitted = 0L
+  var lookedUp = 0L
+  var nanos = 0L
+}
+
+/** A tick that runs: its interval, and what each operator of the program has emitted in it.
+  *
+  * @param deltas
+  *   the updates of the collections, by the number of the operator that reads them
+  */
+private[slackwater] final class Running(
+    val lower: Long,
+    val upper: Long,
+    size: Int,
+    val deltas: Int => Updates
+) {
+  private val results = new Array[Updates](size)
+  val work: IndexedSeq[Work] = IndexedSeq.fill(size)(new Work)
+
+  def apply(operator: Int): Updates = results(operator)
+  def update(operator: Int, updates: Updates): Unit = results(operator) = updates
+}
+
+/** One operator: its updates in the interval, out of those of the operators before it.
+  *
+  * The promise of each: for every t in `[lower, upper)`, what it has emitted up to t is by how much
+  * its result at t differs from its result just before `lower`.
+  */
+private[slackwater] trait Operator {
+  def inputs: Seq[Int]
+  def run(running: Running, work: Work): Updates
+
+  /** Whether no input has changed, so that nothing comes of it. */
+  final def isIdle(running: Running): Boolean =
+    inputs.nonEmpty && inputs.forall(running(_).isEmpty)
+}
+
+/** The updates of a collection, which a tick is given for the operator with this number. */
+private[slackwater] final class Delta(number: Int) extends Operator {
+  override def inputs: Seq[Int] = Nil
+  override def run(running: Running, work: Work): Updates = running.deltas(number)
+}
+
+/** What never changes. */
+private[slackwater] object Unchanging extends Operator {
+  override def inputs: Seq[Int] = Nil
+  override def run(running: Running, work: Work): Updates = Updates.none
+}
+
+private[slackwater] final class MapRows(in: Int, project: Evaluation) extends Operator {
+  override def inputs: Seq[Int] = Seq(in)
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    running(in).foreach((row, time, diff) => out.add(project(row).copy(), time, diff))
+    out
+  }
+}
+
+private[slackwater] final class FilterRows(in: Int, condition: Condition) extends Operator {
+  override def inputs: Seq[Int] = Seq(in)
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    running(in).foreach((row, time, diff) => if (condition(row)) out.add(row, time, diff))
+    out
+  }
+}
+
+/** Each row once for each of the projections. */
+private[slackwater] final class ExpandRows(in: Int, projections: Seq[Evaluation]) extends Operator {
+  override def inputs: Seq[Int] = Seq(in)
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    running(in).foreach { (row, time, diff) =>
+      projections.foreach(project => out.add(project(row).copy(), time, diff))
+    }
+    out
+  }
+}
+
+/** Each row once for each row that the generator makes of it; `outer`: at least once.
+  *
+  * @param project
+  *   over the row, followed by the `width` generated columns
+  */
+private[slackwater] final class GenerateRows(
+    in: Int,
+    generator: Generator,
+    outer: Boolean,
+    width: Int,
+    project: Evaluation
+) extends Operator {
+  private val nothing = new GenericInternalRow(width)
+  private val joined = new JoinedRow
+
+  override def inputs: Seq[Int] = Seq(in)
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    running(in).foreach { (row, time, diff) =>
+      def emit(made: InternalRow): Unit =
+        out.add(project(joined(row, made)).copy(), time, diff)
+      val made = generator.eval(row).iterator
+      if (outer && made.isEmpty) emit(nothing) else made.foreach(emit)
+    }
+    out
+  }
+}
+
+private[slackwater] final class UnionAll(override val inputs: Seq[Int]) extends Operator {
+  override def run(running: Running, work: Work): Updates = {
+    val changed = inputs.map(running(_)).filterNot(_.isEmpty)
+    if (changed.size <= 1) changed.headOption.getOrElse(Updates.none)
+    else {
+      val out = new Updates
+      changed.foreach(_.foreach((row, time, diff) => out.add(row, time, diff)))
+      out
+    }
+  }
+}

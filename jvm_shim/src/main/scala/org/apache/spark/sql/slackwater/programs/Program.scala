@@ -1,0 +1,112 @@
+package org.apache.spark.sql.slackwater.programs
+
+import java.util.concurrent.TimeUnit
+import java.util.concurrent.locks.ReentrantLock
+
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.protocol.Json
+import org.apache.spark.sql.types.StructType
+
+/** One operator of a program, by the name that people read.
+  *
+  * @param moves
+  *   the arrangements that take its updates
+  */
+private[slackwater] final case class Step(
+    name: String,
+    operator: Operator,
+    moves: Seq[Arranged]
+)
+
+/** The operators of a dataflow, each once, in the order in which they run, and what they keep
+  * between ticks. Calls come one after the other, but for `close`, which waits for none.
+  *
+  * The promise: for every t in `[lower, upper)`, the updates of a tick up to t are by how much the
+  * view's query over the inputs at t differs from what it was just before `lower`. A tick may be
+  * run again: what is kept has all times from the last `committed` on.
+  *
+  * @param schema
+  *   of the output's rows
+  * @param fields
+  *   what each operator that reads a collection wants of it: the columns, in its order
+  */
+private[slackwater] final class Program(
+    val schema: StructType,
+    val fields: Map[Int, (String, StructType)],
+    steps: IndexedSeq[Step],
+    loads: Seq[Load],
+    reader: AnyRef,
+    arrangements: Arrangements
+) {
+
+  private val busy = new ReentrantLock
+  @volatile private var isClosed = false
+  private var isGivenBack = false
+
+  /** Fills what is not filled with the contents at `asOf`. */
+  def load(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
+    using(loads.foreach(_.fill(session, inputs, asOf)))
+
+  /** The updates of the output in the interval, and what was done for them. */
+  def tick(lower: Long, upper: Long, deltas: Int => Updates): (Updates, ObjectNode) = using {
+    val running = new Running(lower, upper, steps.size, deltas)
+    steps.indices.foreach { i =>
+      val step = steps(i)
+      val work = running.work(i)
+      val began = System.nanoTime()
+      running(i) =
+        if (step.operator.isIdle(running)) Updates.none else step.operator.run(running, work)
+      step.moves.foreach(_.advance(running))
+      work.emitted = running(i).size
+      work.nanos = System.nanoTime() - began
+    }
+    loads.foreach(_.reached(upper))
+    (running(steps.size - 1).consolidated, told(running))
+  }
+
+  /** The output is durable up to `upper`: nothing will be asked of times before. */
+  def committed(upper: Long): Unit =
+    using(loads.foreach(_.arrangement.needs(reader, upper - 1)))
+
+  /** Gives back what is kept, now or when the call that runs has ended. */
+  def close(): Unit = {
+    isClosed = true
+    giveBack()
+  }
+
+  private def using[A](body: => A): A = {
+    busy.lock()
+    try
+      if (isClosed) throw new IllegalStateException("the program is closed")
+      else body
+    finally {
+      busy.unlock()
+      if (isClosed) giveBack()
+    }
+  }
+
+  private def giveBack(): Unit = if (busy.tryLock()) {
+    try
+      if (!isGivenBack) {
+        isGivenBack = true
+        loads.foreach(each => arrangements.leave(each.arrangement, reader))
+      }
+    finally busy.unlock()
+  }
+
+  private def told(running: Running): ObjectNode = {
+    val answer = Json.obj()
+    val list = answer.putArray("operators")
+    steps.zip(running.work).foreach { case (step, work) =>
+      list
+        .addObject()
+        .put("operator", step.name)
+        .put("emitted", work.emitted)
+        .put("looked_up", work.lookedUp)
+        .put("micros", TimeUnit.NANOSECONDS.toMicros(work.nanos))
+    }
+    answer
+  }
+}

@@ -1,0 +1,262 @@
+package org.apache.spark.sql.slackwater.programs
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, Generator, Literal}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.slackwater.arrangements.Arrangement
+import org.apache.spark.sql.slackwater.plans.AnalyzedView
+import org.apache.spark.sql.types.{StructField, StructType}
+
+/** Makes a program of what the planner says, in the form of `docs/internals/tick_programs.md`.
+  *
+  * @param settings
+  *   with which the view's expressions mean what they mean
+  * @param name
+  *   the view's, for errors
+  * @param asOf
+  *   a time at which the view's output is complete; ticks begin after it
+  * @param compile
+  *   a plan over slots, to be run often
+  */
+private[slackwater] final class Programs(
+    view: AnalyzedView,
+    json: JsonNode,
+    arrangements: Arrangements,
+    settings: String,
+    name: String,
+    asOf: Long,
+    compile: LogicalPlan => Compiled
+) {
+  import Programs._
+
+  private val handles = new Handles(
+    view,
+    json.get("aliases").properties.asScala.map(e => e.getKey.toInt -> e.getValue.asInt).toMap
+  )
+  private val nodes = json.get("nodes").asScala.toIndexedSeq
+  private val layouts = nodes.map(node => ints(node.get("out")))
+  private val specs = json.get("arrangements").asScala.toIndexedSeq.map(spec)
+
+  /** Who reads the arrangements: the program to be. */
+  private val reader = new Object
+  private val loads = mutable.ArrayBuffer.empty[Load]
+
+  def program: Program =
+    try {
+      val arranged = specs.map(arrangedOf)
+      val steps = nodes.indices.map { i =>
+        Step(
+          nodes(i).get("op").asText,
+          operator(i, arranged),
+          arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each }
+        )
+      }
+      new Program(schema, fields, steps, loads.toSeq, reader, arrangements)
+    } catch {
+      case error: Throwable =>
+        loads.foreach(each => arrangements.leave(each.arrangement, reader))
+        throw error
+    }
+
+  /** Of each operator that reads a collection, the collection's columns that it wants. */
+  private def fields: Map[Int, (String, StructType)] =
+    nodes.indices
+      .filter(nodes(_).get("op").asText == "delta")
+      .map { i =>
+        val names = nodes(i).get("fields").asScala.map(_.asText)
+        val columns = names.zip(layouts(i)).map { case (field, column) =>
+          StructField(field, view.columns(column).dataType)
+        }
+        i -> (nodes(i).get("source").asText, StructType(columns.toSeq))
+      }
+      .toMap
+
+  private def schema: StructType = schemaOf(layouts.last)
+
+  private def schemaOf(layout: Seq[Int]): StructType =
+    StructType(layout.map(column => StructField(s"c$column", view.columns(column).dataType)))
+
+  // Arrangements
+
+  private def spec(node: JsonNode): Spec = {
+    val delta = node.get("delta").asInt
+    val keys = handles.keys(ints(node.get("keys")), layouts(delta))
+    val columns = ints(node.get("columns"))
+    Spec(
+      node.get("node").asInt,
+      delta,
+      keys,
+      flags(node.get("null_safe")),
+      columns.map(handles.column(_, layouts(delta))),
+      ints(node.get("key_columns")) ++ columns
+    )
+  }
+
+  private def arrangedOf(spec: Spec): Arranged = {
+    val identity = ArrangementIdentity(
+      settings,
+      view.nodes(spec.node).canonicalized,
+      spec.keys.map(_.canonicalized),
+      spec.nullSafe,
+      spec.columns,
+      None
+    )
+    val shared = arrangements.of(identity, name, reader, asOf) { () =>
+      new Arrangement(spec.keys.size, spec.columns.size, arrangements.budget, name)
+    }
+    loads += new Load(shared, Load.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns))
+    val entry = new Keyed(handles.project(spec.keys), spec.nullSafe, handles.project(spec.columns))
+    new Arranged(shared, spec.delta, entry)
+  }
+
+  // Operators
+
+  private def operator(i: Int, arranged: IndexedSeq[Arranged]): Operator = {
+    val node = nodes(i)
+    def in(field: String): Int = node.get(field).asInt
+    def layout(field: String): IndexedSeq[Int] = layouts(in(field))
+    node.get("op").asText match {
+      case "delta"    => new Delta(i)
+      case "constant" => Unchanging
+      case "map"      =>
+        val made = node.get("exprs").asScala.map(expression(_, layout("in"))).toSeq
+        new MapRows(in("in"), handles.project(made))
+      case "filter" =>
+        new FilterRows(in("in"), conditions(node, layout("in")).get)
+      case "expand" =>
+        val projections = node.get("projections").asScala.map { each =>
+          handles.project(ints(each).map(handles.bound(_, layout("in"))))
+        }
+        new ExpandRows(in("in"), projections.toSeq)
+      case "generate" => generate(node, i)
+      case "union"    => new UnionAll(ints(node.get("in")))
+      case "lookup"   => lookup(node, i, arranged)
+      case "presence" => presence(node, arranged)
+      case "reduce"   => reduce(node, i)
+      case "regroup"  => regroup(node, i, arranged)
+      case other      => throw new IllegalStateException(s"no operator is called $other")
+    }
+  }
+
+  private def conditions(node: JsonNode, layout: IndexedSeq[Int]): Option[Condition] =
+    handles.condition(node.get("conjuncts").asScala.toSeq, layout)
+
+  private def expression(node: JsonNode, layout: IndexedSeq[Int]): Expression =
+    if (node.has("handle")) handles.bound(node.get("handle").asInt, layout)
+    else if (node.has("column")) handles.column(node.get("column").asInt, layout)
+    else if (node.has("null")) Literal(null, view.columns(node.get("null").asInt).dataType)
+    else Literal(node.get("literal").asBoolean)
+
+  private def generate(node: JsonNode, i: Int): Operator = {
+    val in = node.get("in").asInt
+    val generated = ints(node.get("generated"))
+    val generator = handles.bound(node.get("generator").asInt, layouts(in))
+    new GenerateRows(
+      in,
+      generator.asInstanceOf[Generator],
+      node.get("outer").asBoolean,
+      generated.size,
+      handles.columns(layouts(i), layouts(in) ++ generated)
+    )
+  }
+
+  private def lookup(node: JsonNode, i: Int, arranged: IndexedSeq[Arranged]): Operator = {
+    val in = node.get("in").asInt
+    val number = node.get("arrangement").asInt
+    val both = layouts(in) ++ specs(number).layout
+    new Lookup(
+      in,
+      arranged(number),
+      handles.project(handles.keys(ints(node.get("keys")), layouts(in))),
+      specs(number).nullSafe,
+      node.get("old").asBoolean,
+      conditions(node, both),
+      handles.columns(layouts(i), both)
+    )
+  }
+
+  private def presence(node: JsonNode, arranged: IndexedSeq[Arranged]): Operator = {
+    val left = node.get("left").asInt
+    val right = node.get("right").asInt
+    val ours = node.get("left_arrangement").asInt
+    val theirs = node.get("right_arrangement").asInt
+    new Presence(
+      left,
+      right,
+      arranged(ours),
+      arranged(theirs),
+      handles.project(specs(ours).keys),
+      handles.project(specs(theirs).keys),
+      specs(theirs).nullSafe,
+      conditions(node, layouts(left) ++ specs(theirs).layout),
+      handles.columns(layouts(left), specs(ours).layout),
+      node.get("present").asBoolean
+    )
+  }
+
+  private def reduce(node: JsonNode, i: Int): Operator = {
+    val in = node.get("in").asInt
+    val keys = ints(node.get("groups")).map(handles.bound(_, layouts(in)))
+    val aggregates = node.get("aggregates").asScala.toSeq.map { each =>
+      val function = view.handles(each.get("function").asInt).asInstanceOf[AggregateFunction]
+      val filter = Option(each.get("filter")).filterNot(_.isNull).map(h => view.handles(h.asInt))
+      Accumulated.of(function, filter, handles.over(_, layouts(in)))
+    }
+    val reduction = Reduction(keys, aggregates)
+    val identity = ArrangementIdentity(
+      settings,
+      view.nodes(node.get("node").asInt).canonicalized,
+      keys.map(_.canonicalized),
+      Nil,
+      Nil,
+      Some((reader, i))
+    )
+    val states = arrangements.of(identity, name, reader, asOf) { () =>
+      new Arrangement(keys.size, 1, arrangements.budget, name)
+    }
+    loads += new Load(states, Load.reduced(node.get("node").asInt, reduction))
+    val types = keys.map(_.dataType) ++ aggregates.map(_.function.dataType)
+    val results = types.zipWithIndex.map { case (t, at) => BoundReference(at, t, nullable = true) }
+    new Reduce(in, reduction, states, handles.project(results))
+  }
+
+  private def regroup(node: JsonNode, i: Int, arranged: IndexedSeq[Arranged]): Operator = {
+    val in = node.get("in").asInt
+    val number = node.get("arrangement").asInt
+    val parts = Tagged.of(view.nodes(node.get("node").asInt))
+    val query = compile(parts.tagged)
+    new Regroup(
+      in,
+      arranged(number),
+      handles.project(specs(number).keys),
+      handles.columns(layouts(in), specs(number).layout),
+      schemaOf(layouts(in)),
+      schemaOf(layouts(i)),
+      query,
+      parts.ofNothing.map(plan => compile(plan).run(Map(Tagged.slot -> noRows)).head.copy())
+    )
+  }
+}
+
+private[slackwater] object Programs {
+  private final case class Spec(
+      node: Int,
+      delta: Int,
+      keys: Seq[Expression],
+      nullSafe: IndexedSeq[Boolean],
+      columns: Seq[Expression],
+      layout: IndexedSeq[Int]
+  )
+
+  private val noRows: () => Iterator[InternalRow] = () => Iterator.empty
+
+  private def ints(node: JsonNode): IndexedSeq[Int] = node.asScala.map(_.asInt).toIndexedSeq
+  private def flags(node: JsonNode): IndexedSeq[Boolean] =
+    node.asScala.map(_.asBoolean).toIndexedSeq
+}

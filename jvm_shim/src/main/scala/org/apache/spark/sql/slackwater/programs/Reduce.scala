@@ -1,0 +1,215 @@
+package org.apache.spark.sql.slackwater.programs
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  BoundReference,
+  Expression,
+  GenericInternalRow,
+  InterpretedUnsafeProjection,
+  JoinedRow,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
+import org.apache.spark.sql.types.BinaryType
+
+/** The groups of an aggregate and what is accumulated of each. Serializable.
+  *
+  * The state of a group is one row: how many rows the group has, then the accumulators, as bytes
+  * that are equal for equal states.
+  *
+  * @param keys
+  *   over the columns of the aggregate's input
+  */
+private[slackwater] final case class Reduction(
+    keys: Seq[Expression],
+    aggregates: Seq[Accumulated]
+) {
+
+  /** Over the input: the group. */
+  def keysOf: UnsafeProjection = projection(keys.map(NormalizeFloatingNumbers.normalize))
+
+  /** Over the input: what each aggregate takes in. */
+  def inputsOf: UnsafeProjection = projection(aggregates.map(_.input))
+
+  private def projection(expressions: Seq[Expression]): UnsafeProjection =
+    InterpretedUnsafeProjection.createProjection(expressions)
+
+  def start(): Array[Accumulator] = aggregates.map(_.start()).toArray
+
+  /** The states of the groups of some rows. */
+  def states(rows: Iterator[InternalRow]): Iterator[(UnsafeRow, Array[Byte])] = {
+    val groups = mutable.HashMap.empty[UnsafeRow, Group]
+    val keyOf = UnsafeProjection.create(keys.map(NormalizeFloatingNumbers.normalize))
+    val inputOf = UnsafeProjection.create(aggregates.map(_.input))
+    rows.foreach { row =>
+      val key = keyOf(row)
+      val group = groups.getOrElse(
+        key, {
+          val made = new Group(start())
+          groups.put(key.copy(), made)
+          made
+        }
+      )
+      group.add(inputOf(row), 1L)
+    }
+    groups.iterator.map { case (key, group) => (key, group.state) }
+  }
+
+  /** States of the same group, of different rows, as one. */
+  def merged(one: Array[Byte], other: Array[Byte]): Array[Byte] = {
+    val (left, right) = (Group.of(this, one), Group.of(this, other))
+    left.merge(right)
+    left.state
+  }
+}
+
+/** One group while it is computed. */
+private[slackwater] final class Group(val accumulators: Array[Accumulator]) {
+  var rows = 0L
+
+  def add(inputs: InternalRow, diff: Long): Unit = {
+    rows = Math.addExact(rows, diff)
+    var i = 0
+    while (i < accumulators.length) {
+      accumulators(i).add(inputs, i, diff)
+      i += 1
+    }
+  }
+
+  def merge(other: Group): Unit = {
+    rows = Math.addExact(rows, other.rows)
+    accumulators.zip(other.accumulators).foreach { case (own, more) => own.merge(more) }
+  }
+
+  def state: Array[Byte] = Accumulated.write(rows, accumulators)
+
+  def results: InternalRow = new GenericInternalRow(accumulators.map(_.result): Array[Any])
+}
+
+private[slackwater] object Group {
+  def of(reduction: Reduction, state: Array[Byte]): Group = {
+    val group = new Group(reduction.start())
+    group.rows = Accumulated.read(state, group.accumulators)
+    group
+  }
+
+  /** States as the rows that an arrangement keeps. */
+  def stateRow: UnsafeProjection =
+    InterpretedUnsafeProjection.createProjection(
+      Seq(BoundReference(0, BinaryType, nullable = false))
+    )
+
+  /** Valid until `row` is used again. */
+  def asRow(row: UnsafeProjection, state: Array[Byte]): UnsafeRow =
+    row(new GenericInternalRow(Array[Any](state)))
+}
+
+/** Groups, of which those that changed are read, and written anew at each time of a change.
+  *
+  * A group is there while it has rows; the one group without keys always is.
+  *
+  * @param results
+  *   over the keys and the results of the aggregates
+  */
+private[slackwater] final class Reduce(
+    in: Int,
+    reduction: Reduction,
+    states: SharedArrangement,
+    results: Evaluation
+) extends Operator {
+  import Reduce._
+
+  private val keyOf = reduction.keysOf
+  private val inputOf = reduction.inputsOf
+  private val stateRow = Group.stateRow
+  private val always = reduction.keys.isEmpty
+  private val joined = new JoinedRow
+
+  override def inputs: Seq[Int] = Seq(in)
+
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    val batch = new Batch
+    val covered = states.arrangement.upper
+    changes(running(in)).foreach { case (key, byTime) =>
+      val group = before(key, running.lower, work)
+      var state = Option.when(group.rows != 0)(group.state)
+      var row = result(key, group)
+      byTime.foreach { case (time, inputs) =>
+        inputs.foreach((input, _, diff) => group.add(input, diff))
+        if (group.rows < 0) throw new NegativeMultiplicity("a group")
+        val newState = Option.when(group.rows != 0)(group.state)
+        val newRow = result(key, group)
+        if (newRow != row) {
+          row.foreach(out.add(_, time, -1L))
+          newRow.foreach(out.add(_, time, 1L))
+        }
+        if (time >= covered) {
+          state.foreach(bytes => batch.add(key, asRow(bytes), time, -1L))
+          newState.foreach(bytes => batch.add(key, asRow(bytes), time, 1L))
+        }
+        state = newState
+        row = newRow
+      }
+    }
+    states.advance { arrangement =>
+      if (arrangement.upper < running.upper) arrangement.append(batch, running.upper)
+    }
+    out
+  }
+
+  /** The inputs of the aggregates by group and time, in the order of time. */
+  private def changes(updates: Updates): Changes = {
+    val found: Changes = mutable.LinkedHashMap.empty
+    updates.foreach { (row, time, diff) =>
+      val key = keyOf(row)
+      val byTime = found.getOrElse(
+        key, {
+          val made = mutable.TreeMap.empty[Long, Updates]
+          found.put(key.copy(), made)
+          made
+        }
+      )
+      byTime.getOrElseUpdate(time, new Updates).add(inputOf(row).copy(), time, diff)
+    }
+    found
+  }
+
+  private def before(key: UnsafeRow, lower: Long, work: Work): Group = {
+    val sums = mutable.HashMap.empty[UnsafeRow, Long]
+    states.arrangement.lookup(
+      key,
+      lower,
+      new Sink {
+        override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
+          work.lookedUp += 1
+          val sum = sums.getOrElse(row, 0L) + diff
+          sums.put(row.copy(), sum)
+        }
+      }
+    )
+    sums.filter(_._2 != 0).toSeq match {
+      case Seq()         => new Group(reduction.start())
+      case Seq((row, 1)) => Group.of(reduction, row.getBinary(0))
+      case other         =>
+        throw new IllegalStateException(s"a group has ${other.size} states: ${other.map(_._2)}")
+    }
+  }
+
+  private def result(key: UnsafeRow, group: Group): Option[UnsafeRow] =
+    Option.when(always || group.rows != 0)(results(joined(key, group.results)).copy())
+
+  private def asRow(state: Array[Byte]): UnsafeRow = Group.asRow(stateRow, state)
+}
+
+private object Reduce {
+  type Changes = mutable.LinkedHashMap[UnsafeRow, mutable.TreeMap[Long, Updates]]
+}
+
+/** A collection says that there are fewer than no rows: it was not computed from what it holds. */
+private[slackwater] final class NegativeMultiplicity(what: String)
+    extends IllegalStateException(s"$what has a negative multiplicity")

@@ -1,0 +1,186 @@
+package org.apache.spark.sql.slackwater.programs
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  AttributeReference,
+  BoundReference,
+  GenericInternalRow,
+  JoinedRow,
+  UnsafeProjection,
+  UnsafeRow
+}
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan}
+import org.apache.spark.sql.slackwater.scan.SlotRows
+import org.apache.spark.sql.types.{LongType, StructField, StructType}
+
+/** Runs a plan over the rows of slots, often. */
+private[slackwater] trait Compiled {
+  def run(slots: scala.collection.Map[String, () => Iterator[InternalRow]]): Seq[UnsafeRow]
+}
+
+/** An operator on groups, as Spark's own operator on many groups at many times at once: each group
+  * at each time has a tag, which is one more column to group by.
+  *
+  * @param tagged
+  *   the operator over a slot; both have the tag as their first column
+  * @param ofNothing
+  *   the row of a group without rows, if it has one
+  */
+private[slackwater] final case class Tagged(tagged: LogicalPlan, ofNothing: Option[LogicalPlan])
+
+private[slackwater] object Tagged {
+  val slot = "regrouped"
+
+  /** Of the operator `plan`, whose child is left out. */
+  def of(plan: LogicalPlan): Tagged = {
+    val tag = AttributeReference("tag", LongType, nullable = false)()
+    plan match {
+      case whole: Aggregate =>
+        val columns = whole.child.output.map(asReference)
+        val rows = SlotRows(slot, tag +: columns)
+        val grouped = Aggregate(
+          tag +: whole.groupingExpressions,
+          tag +: whole.aggregateExpressions,
+          rows
+        )
+        val global = Option.when(whole.groupingExpressions.isEmpty)(
+          whole.copy(child = SlotRows(slot, columns))
+        )
+        Tagged(ExactAggregate.in(grouped), global.map(ExactAggregate.in))
+      case other => throw new IllegalStateException(s"${other.nodeName} is not regrouped")
+    }
+  }
+
+  private def asReference(a: Attribute): AttributeReference =
+    AttributeReference(a.name, a.dataType, nullable = true)(a.exprId, a.qualifier)
+}
+
+/** Groups that are computed anew, by Spark's operator, from all of their rows: those that changed,
+  * at each time of a change.
+  *
+  * The promise of `Reduce`, for functions that cannot take a row away.
+  *
+  * @param restore
+  *   over the keys and the arranged columns: a row of the input
+  */
+private[slackwater] final class Regroup(
+    in: Int,
+    rows: Arranged,
+    keys: Evaluation,
+    restore: Evaluation,
+    input: StructType,
+    output: StructType,
+    grouped: Compiled,
+    ofNothing: => Option[UnsafeRow]
+) extends Operator {
+  import Regroup.Stage
+
+  private val entry = new JoinedRow
+  private lazy val nothing = ofNothing
+  private val tagging = UnsafeProjection.create(StructType(Regroup.tag +: input.fields))
+  private val untagging = UnsafeProjection.create(output.fields.toSeq.zipWithIndex.map {
+    case (field, i) => BoundReference(i + 1, field.dataType, nullable = true)
+  })
+
+  override def inputs: Seq[Int] = Seq(in)
+
+  override def run(running: Running, work: Work): Updates = {
+    val out = new Updates
+    val stages = mutable.ArrayBuffer.empty[Stage]
+    val contents = mutable.ArrayBuffer.empty[collection.Seq[(UnsafeRow, Long)]]
+    changed(running(in)).foreach { case (key, times) =>
+      val versions = versionsOf(key, running.upper, work)
+      val froms = None +: times.toSeq.map(Some(_))
+      froms.zipWithIndex.foreach { case (from, i) =>
+        stages += Stage(from, froms.lift(i + 1).flatten)
+        contents += present(versions, from.fold(running.lower)(_ + 1))
+      }
+    }
+    emit(stages, contents, out)
+    out
+  }
+
+  private def changed(
+      updates: Updates
+  ): mutable.LinkedHashMap[UnsafeRow, mutable.TreeSet[Long]] = {
+    val found = mutable.LinkedHashMap.empty[UnsafeRow, mutable.TreeSet[Long]]
+    updates.foreach { (row, time, _) =>
+      val key = keys(row)
+      found.getOrElse(
+        key, {
+          val made = mutable.TreeSet.empty[Long]
+          found.put(key.copy(), made)
+          made
+        }
+      ) += time
+    }
+    found
+  }
+
+  private def versionsOf(
+      key: UnsafeRow,
+      below: Long,
+      work: Work
+  ): mutable.ArrayBuffer[(UnsafeRow, Long, Long)] = {
+    val found = mutable.ArrayBuffer.empty[(UnsafeRow, Long, Long)]
+    work.lookedUp += rows.lookup(key, below) { (row, time, diff) =>
+      found += ((restore(entry(key, row)).copy(), time, diff))
+    }
+    found
+  }
+
+  /** The rows before the time `below`, each with how often it is there. */
+  private def present(
+      versions: collection.Seq[(UnsafeRow, Long, Long)],
+      below: Long
+  ): collection.Seq[(UnsafeRow, Long)] = {
+    val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
+    versions.foreach { case (row, time, diff) =>
+      if (time < below) sums.update(row, Math.addExact(sums.getOrElse(row, 0L), diff))
+    }
+    sums.values.find(_ < 0).foreach(_ => throw new NegativeMultiplicity("a row of a group"))
+    sums.iterator.filter(_._2 > 0).toSeq
+  }
+
+  private def emit(
+      stages: collection.IndexedSeq[Stage],
+      contents: collection.IndexedSeq[collection.Seq[(UnsafeRow, Long)]],
+      out: Updates
+  ): Unit = {
+    def stage(at: Int, row: UnsafeRow): Unit = {
+      stages(at).from.foreach(out.add(row, _, 1L))
+      stages(at).until.foreach(out.add(row, _, -1L))
+    }
+    if (contents.exists(_.nonEmpty))
+      grouped.run(Map(Tagged.slot -> (() => tagged(contents)))).foreach { row =>
+        stage(row.getLong(0).toInt, untagging(row).copy())
+      }
+    nothing.foreach { row =>
+      contents.indices.foreach(at => if (contents(at).isEmpty) stage(at, row))
+    }
+  }
+
+  private def tagged(
+      contents: collection.IndexedSeq[collection.Seq[(UnsafeRow, Long)]]
+  ): Iterator[InternalRow] = {
+    val joined = new JoinedRow
+    for {
+      at <- contents.indices.iterator
+      tag = new GenericInternalRow(Array[Any](at.toLong))
+      (row, count) <- contents(at).iterator
+      copy = tagging(joined(tag, row)).copy()
+      _ <- Iterator.range(0L, count, 1L)
+    } yield copy
+  }
+}
+
+private object Regroup {
+
+  /** A group from a time on, until the next change of it, if there is one in the interval. */
+  final case class Stage(from: Option[Long], until: Option[Long])
+
+  val tag: StructField = StructField("tag", LongType, nullable = false)
+}

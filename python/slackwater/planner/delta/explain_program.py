@@ -1,0 +1,94 @@
+"""The rows of EXPLAIN INCREMENTAL for a view that a program maintains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slackwater.planner.delta.explain import ExplainRow
+from slackwater.planner.delta.join_order import join_of
+from slackwater.planner.delta.lowering import is_accumulated
+from slackwater.planner.plan.algebra import (
+    Aggregate,
+    AnalyzedPlan,
+    Constant,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    JoinKind,
+    NodeNumber,
+    Operator,
+    Project,
+    Sort,
+    Source,
+    Union,
+)
+
+LINEAR: Mapping[type[Operator], str] = {
+    Project: "Project",
+    Filter: "Filter",
+    Expand: "Expand",
+    Generate: "Explode",
+    Union: "UnionAll",
+    Sort: "Sort",
+}
+
+
+def explain_program(plan: AnalyzedPlan, names: Mapping[str, str]) -> tuple[ExplainRow, ...]:
+    """The operators of the plan, the root first, each before its inputs.
+
+    `names` are those of the collections. An operator that several others read appears below each.
+    """
+    rows: list[ExplainRow] = []
+
+    def visit(number: NodeNumber, parent: int | None) -> None:
+        operator, maintenance, reason = _described(plan, number, names)
+        own = len(rows)
+        rows.append(ExplainRow(own, parent, operator, maintenance, reason, None))
+        for below in _inputs(plan, number):
+            visit(below, own)
+
+    visit(plan.root, None)
+    return tuple(rows)
+
+
+def _inputs(plan: AnalyzedPlan, number: NodeNumber) -> tuple[NodeNumber, ...]:
+    node = plan.nodes[number]
+    return join_of(plan, number).inputs if _is_inner(node) else node.inputs
+
+
+def _is_inner(node: Operator) -> bool:
+    return isinstance(node, Join) and node.kind in (JoinKind.INNER, JoinKind.CROSS)
+
+
+def _described(
+    plan: AnalyzedPlan, number: NodeNumber, names: Mapping[str, str]
+) -> tuple[str, str, str | None]:
+    match plan.nodes[number]:
+        case Source(collection=collection):
+            return f"Collection {names.get(collection, collection)}", "linear", None
+        case Constant():
+            return "Constant", "linear", "It never changes."
+        case Join() as join if _is_inner(join):
+            reason = "Each input's changes are looked up in arrangements of the others."
+            return f"Join of {len(join_of(plan, number).inputs)}", "bilinear", reason
+        case Join(kind=kind):
+            reason = "Changes of each side are looked up in an arrangement of the other."
+            return f"{kind.value.replace('_', ' ').capitalize()} join", "keyed", reason
+        case Aggregate() as aggregate:
+            return _aggregate(plan, aggregate)
+        case node:
+            return LINEAR[type(node)], "linear", None
+
+
+def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:
+    if all(is_accumulated(plan, call) for call in node.aggregates):
+        operator = "Aggregate" if node.aggregates else "Distinct"
+        return operator, "accumulable", "Only the groups that changed are touched."
+    again = dict.fromkeys(c.function for c in node.aggregates if not is_accumulated(plan, c))
+    subject = "The groups that changed are" if node.groups else "The whole input is"
+    return (
+        "Aggregate",
+        "keyed",
+        f"{subject} computed again from the rows, for {', '.join(again)}.",
+    )

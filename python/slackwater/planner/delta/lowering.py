@@ -1,0 +1,350 @@
+"""From the plan of a view to the program that maintains it: one rule for each operator.
+
+Each rule gives the updates of its operator's result out of the updates, and the arranged contents,
+of its inputs; see ``docs/spec`` M1 and the table of rules in ``docs/internals/tick_programs.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from slackwater.planner.delta.join_order import Joined, join_of, pipelines
+from slackwater.planner.delta.program import (
+    Accumulation,
+    Arrangement,
+    ArrangementNumber,
+    Delta,
+    Equality,
+    Expanded,
+    Filtered,
+    Generated,
+    Lookup,
+    Mapped,
+    Null,
+    OfColumn,
+    OfHandle,
+    Presence,
+    Program,
+    Reduced,
+    Regrouped,
+    Step,
+    StepNumber,
+    Truth,
+    Unchanging,
+    United,
+    Value,
+)
+from slackwater.planner.plan.algebra import (
+    Aggregate,
+    AggregateCall,
+    AnalyzedPlan,
+    ColumnNumber,
+    Constant,
+    Expand,
+    Filter,
+    Generate,
+    HandleNumber,
+    Join,
+    JoinKind,
+    NodeNumber,
+    Other,
+    Project,
+    Sort,
+    Source,
+    Union,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NotMaintained(Exception):
+    """An operator that has no rule, for which the view is recomputed."""
+
+    reason: str
+
+
+ACCUMULATED = frozenset({"count", "sum", "avg"})
+"""Aggregates whose state takes a row away as it takes one in."""
+
+EXACT = frozenset(
+    {
+        "min",
+        "max",
+        "bool_and",
+        "bool_or",
+        "every",
+        "some",
+        "any",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+    }
+)
+"""Other aggregates whose value is the same in whichever order the rows come."""
+
+
+def program_of(plan: AnalyzedPlan) -> Program:
+    """The program of the plan. Raises NotMaintained."""
+    if any(handle.uses_now for handle in plan.handles):
+        raise NotMaintained("mz_now()")
+    lowering = _Lowering(plan)
+    last = lowering.step(plan.root)
+    if last != len(lowering.steps) - 1:
+        lowering.add(United((last,), lowering.steps[last].columns))
+    return Program(tuple(lowering.steps), tuple(lowering.arrangements), lowering.aliases)
+
+
+@dataclass(slots=True)
+class _Lowering:
+    plan: AnalyzedPlan
+    steps: list[Step] = field(default_factory=list)
+    arrangements: list[Arrangement] = field(default_factory=list)
+    aliases: dict[ColumnNumber, ColumnNumber] = field(default_factory=dict)
+    made: dict[NodeNumber, StepNumber] = field(default_factory=dict)
+
+    def add(self, step: Step) -> StepNumber:
+        self.steps.append(step)
+        return len(self.steps) - 1
+
+    def step(self, node: NodeNumber) -> StepNumber:
+        """The step that gives the updates of a node, with the columns of its `out`."""
+        if node not in self.made:
+            self.made[node] = self._lowered(node)
+        return self.made[node]
+
+    def _lowered(self, node: NodeNumber) -> StepNumber:
+        match self.plan.nodes[node]:
+            case Source() as source:
+                return self.add(Delta(source.collection, source.fields, source.out))
+            case Constant() as constant:
+                return self.add(Unchanging(constant.out))
+            case Project() as project:
+                return self._project(project)
+            case Filter() as found:
+                below = self.step(found.inputs[0])
+                return self.add(Filtered(below, found.conjuncts, found.out))
+            case Generate() as generate:
+                below = self.step(generate.inputs[0])
+                return self.add(
+                    Generated(
+                        below,
+                        generate.handle,
+                        generate.outer,
+                        generate.generated,
+                        generate.out,
+                    )
+                )
+            case Expand() as expand:
+                below = self.step(expand.inputs[0])
+                return self.add(Expanded(below, expand.projections, expand.out))
+            case Union() as union:
+                return self.add(United(tuple(self.step(i) for i in union.inputs), union.out))
+            case Sort() as sort:
+                return self.step(sort.inputs[0])
+            case Aggregate() as aggregate:
+                return self._aggregate(node, aggregate)
+            case Join() as join:
+                return self._join(node, join)
+            case Other() as other:
+                raise NotMaintained(f"{other.name}: {other.reason}")
+            case operator:
+                raise NotMaintained(type(operator).__name__)
+
+    # Linear
+
+    def _project(self, project: Project) -> StepNumber:
+        below = self.step(project.inputs[0])
+        return self.add(Mapped(below, tuple(OfHandle(h) for h in project.exprs), project.out))
+
+    # Groups
+
+    def _aggregate(self, node: NodeNumber, aggregate: Aggregate) -> StepNumber:
+        self._refuse_key_issues(group.handle for group in aggregate.groups)
+        if not all(is_accumulated(self.plan, call) for call in aggregate.aggregates):
+            return self._regrouped(node, aggregate)
+        below = aggregate.inputs[0]
+        reduced = self.add(
+            Reduced(
+                self.step(below),
+                below,
+                tuple(group.handle for group in aggregate.groups),
+                tuple(Accumulation(call.handle, call.filter) for call in aggregate.aggregates),
+                (
+                    *(group.column for group in aggregate.groups),
+                    *(call.column for call in aggregate.aggregates),
+                ),
+            )
+        )
+        results = tuple(OfHandle(h) for h in aggregate.results)
+        return self.add(Mapped(reduced, results, aggregate.out))
+
+    def _regrouped(self, node: NodeNumber, aggregate: Aggregate) -> StepNumber:
+        """``delta(Γ(A)) = Γ(A of the changed groups) after each change - before it``."""
+        for call in aggregate.aggregates:
+            self._refuse_unless_exact(call)
+        keys = tuple(group.handle for group in aggregate.groups)
+        below = aggregate.inputs[0]
+        step = self.step(below)
+        arranged = self._arrangement(below, keys, (True,) * len(keys))
+        return self.add(Regrouped(step, node, arranged, aggregate.out))
+
+    def _refuse_unless_exact(self, call: AggregateCall) -> None:
+        """Of the same rows in any order the same value comes, to the last bit."""
+        if is_accumulated(self.plan, call):
+            return
+        exact = call.function in EXACT or (call.function in ACCUMULATED and call.distinct)
+        types = [self.plan.handles[each].type for each in call.args]
+        if not exact or any(t.key_issues for t in types):
+            raise NotMaintained(f"{call.function}{' of DISTINCT values' if call.distinct else ''}")
+
+    def _refuse_key_issues(self, keys: Iterable[HandleNumber]) -> None:
+        for handle in keys:
+            issues = self.plan.handles[handle].type.key_issues - {"floating"}
+            if issues:
+                raise NotMaintained(f"a key with {', '.join(sorted(issues))}")
+
+    # Joins
+
+    def _join(self, node: NodeNumber, join: Join) -> StepNumber:
+        match join.kind:
+            case JoinKind.INNER | JoinKind.CROSS:
+                return self._inner(node)
+            case JoinKind.LEFT_SEMI:
+                return self._presence(join, left=0, present=True)
+            case JoinKind.LEFT_ANTI:
+                return self._presence(join, left=0, present=False)
+            case JoinKind.EXISTENCE:
+                return self._existence(join)
+            case JoinKind.LEFT_OUTER:
+                return self._outer(join, (0,))
+            case JoinKind.RIGHT_OUTER:
+                return self._outer(join, (1,))
+            case JoinKind.FULL_OUTER:
+                return self._outer(join, (0, 1))
+            case _:
+                raise NotMaintained("a scalar subquery that may have several rows")
+
+    def _inner(self, node: NodeNumber) -> StepNumber:
+        joined = join_of(self.plan, node)
+        self.aliases.update(joined.aliases)
+        return self._pipelines(joined)
+
+    def _pipelines(self, joined: Joined) -> StepNumber:
+        """``delta(A ⋈ B ⋈ ..)``: the updates of each input are looked up in all the others.
+
+        Inputs before it are seen with their changes, those after it as they were, so that each pair
+        of changes is met once.
+        """
+        for equality in joined.equalities:
+            self._refuse_key_issues((equality.left, equality.right))
+        deltas = [self.step(each) for each in joined.inputs]
+        united: list[StepNumber] = []
+        for begin, path in pipelines(self.plan, joined):
+            step = deltas[begin]
+            if isinstance(self.steps[step], Unchanging):
+                continue
+            for hop in path:
+                arrangement = self._arrangement(joined.inputs[hop.input], hop.keys, hop.null_safe)
+                step = self.add(
+                    Lookup(
+                        step,
+                        arrangement,
+                        hop.probes,
+                        hop.input > begin,
+                        hop.conditions,
+                        hop.columns,
+                    )
+                )
+            united.append(step)
+        return self.add(United(tuple(united), joined.out))
+
+    def _outer(self, join: Join, kept: tuple[int, ...]) -> StepNumber:
+        """The pairs, and the rows of the `kept` sides that have no partner, with NULLs beside."""
+        left, right = (self.plan.nodes[each] for each in join.inputs)
+        pairs = self._pipelines(
+            Joined(
+                join.inputs,
+                tuple(Equality(key.left, key.right, key.null_safe) for key in join.keys),
+                join.residual,
+                (*left.out, *right.out),
+                {},
+            )
+        )
+        steps = [pairs]
+        for side in kept:
+            alone = self._presence(join, left=side, present=False)
+            own = frozenset((left, right)[side].out)
+            values: tuple[Value, ...] = tuple(
+                OfColumn(c) if c in own else Null(c) for c in (*left.out, *right.out)
+            )
+            steps.append(self.add(Mapped(alone, values, join.out)))
+        return self.add(United(tuple(steps), join.out))
+
+    def _existence(self, join: Join) -> StepNumber:
+        steps = []
+        for present in (True, False):
+            found = self._presence(join, left=0, present=present)
+            values: tuple[Value, ...] = tuple(OfColumn(c) for c in join.out[:-1])
+            steps.append(self.add(Mapped(found, (*values, Truth(present)), join.out)))
+        return self.add(United(tuple(steps), join.out))
+
+    def _presence(self, join: Join, *, left: int, present: bool) -> StepNumber:
+        if not join.keys:
+            raise NotMaintained(f"a {join.kind.value} join without equal columns")
+        sides = (
+            tuple(key.left for key in join.keys),
+            tuple(key.right for key in join.keys),
+        )
+        for keys in sides:
+            self._refuse_key_issues(keys)
+        null_safe = tuple(key.null_safe for key in join.keys)
+        steps = [self.step(each) for each in join.inputs]
+        arranged = [
+            self._arrangement(node, keys, null_safe)
+            for node, keys in zip(join.inputs, sides, strict=True)
+        ]
+        right = 1 - left
+        return self.add(
+            Presence(
+                steps[left],
+                steps[right],
+                arranged[left],
+                arranged[right],
+                join.residual,
+                present,
+                self.plan.nodes[join.inputs[left]].out,
+            )
+        )
+
+    def _arrangement(
+        self, node: NodeNumber, keys: tuple[HandleNumber, ...], null_safe: tuple[bool, ...]
+    ) -> ArrangementNumber:
+        """The rows of the node by keys; made once for the same keys."""
+        delta = self.step(node)
+        key_columns = tuple(self._key_column(handle) for handle in keys)
+        wanted = tuple(c for c in self.plan.nodes[node].out if c not in key_columns)
+        made = Arrangement(node, delta, keys, null_safe, key_columns, wanted)
+        if made not in self.arrangements:
+            self.arrangements.append(made)
+        return self.arrangements.index(made)
+
+    def _key_column(self, handle: HandleNumber) -> ColumnNumber | None:
+        found = self.plan.handles[handle]
+        # A key of floating numbers is not what it was: it is made equal to those it equals.
+        return None if found.type.key_issues else found.column
+
+
+def is_accumulated(plan: AnalyzedPlan, call: AggregateCall) -> bool:
+    """Whether a state is kept for the call that rows are taken into and out of."""
+    if call.function not in ACCUMULATED or call.distinct:
+        return False
+    return call.function == "count" or _is_number(plan.handles[call.args[0]].type.text)
+
+
+NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
+
+
+def _is_number(type_text: str) -> bool:
+    """Whether Spark's JSON text of a type is that of a number."""
+    name = type_text.strip('"')
+    return name in NUMBERS or name.startswith("decimal")

@@ -1,0 +1,326 @@
+"""Tick programs: the operators that turn the updates of collections into those of a view.
+
+A program is a graph without cycles, in which the updates of each subplan appear once. Its form as
+JSON, which the driver runs, is in ``docs/internals/tick_programs.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from slackwater.planner.plan.algebra import ColumnNumber, HandleNumber, NodeNumber
+
+VERSION = 1
+"""Of the rules by which programs are made."""
+
+StepNumber: TypeAlias = int
+ArrangementNumber: TypeAlias = int
+
+
+@dataclass(frozen=True, slots=True)
+class OfHandle:
+    """The value of an expression."""
+
+    handle: HandleNumber
+
+
+@dataclass(frozen=True, slots=True)
+class OfColumn:
+    """The value of a column."""
+
+    column: ColumnNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """NULL, of the type of a column."""
+
+    column: ColumnNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    value: bool
+
+
+Value: TypeAlias = OfHandle | OfColumn | Null | Truth
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """`left` equals `right`; NULL equals NULL if `null_safe`."""
+
+    left: HandleNumber
+    right: HandleNumber
+    null_safe: bool
+
+
+Condition: TypeAlias = HandleNumber | Equality
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The updates of a collection."""
+
+    collection: str
+    fields: tuple[str, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanging:
+    """No updates."""
+
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    input: StepNumber
+    values: tuple[Value, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    input: StepNumber
+    conditions: tuple[Condition, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    input: StepNumber
+    projections: tuple[tuple[HandleNumber, ...], ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    input: StepNumber
+    generator: HandleNumber
+    outer: bool
+    generated: tuple[ColumnNumber, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class United:
+    inputs: tuple[StepNumber, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """``{((a, b), max(ta, tb), da * db)}`` for updates `a` and what is arranged by their keys.
+
+    `old`: as it was before the interval; else with the changes in it.
+    """
+
+    input: StepNumber
+    arrangement: ArrangementNumber
+    keys: tuple[HandleNumber, ...]
+    old: bool
+    conditions: tuple[Condition, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """The rows of `left` for which `right` has a partner; with `present` false, those without."""
+
+    left: StepNumber
+    right: StepNumber
+    left_arrangement: ArrangementNumber
+    right_arrangement: ArrangementNumber
+    conditions: tuple[Condition, ...]
+    present: bool
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    function: HandleNumber
+    filter: HandleNumber | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Groups of the rows of plan node `node`, of which a state is accumulated."""
+
+    input: StepNumber
+    node: NodeNumber
+    groups: tuple[HandleNumber, ...]
+    aggregates: tuple[Accumulation, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouped:
+    """Groups of plan node `node`, an operator on groups, computed anew from all their rows.
+
+    `arrangement` has the operator's input by its groups.
+    """
+
+    input: StepNumber
+    node: NodeNumber
+    arrangement: ArrangementNumber
+    columns: tuple[ColumnNumber, ...]
+
+
+Step: TypeAlias = (
+    Delta
+    | Unchanging
+    | Mapped
+    | Filtered
+    | Expanded
+    | Generated
+    | United
+    | Lookup
+    | Presence
+    | Reduced
+    | Regrouped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The rows of plan node `node` by `keys`, moved on by the updates of step `delta`.
+
+    `key_columns`: for each key the column that it is, if it need not be kept beside it. `columns`
+    are the others.
+    """
+
+    node: NodeNumber
+    delta: StepNumber
+    keys: tuple[HandleNumber, ...]
+    null_safe: tuple[bool, ...]
+    key_columns: tuple[ColumnNumber | None, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`steps` run in their order; the last one's updates are those of the output.
+
+    `aliases`: columns that are others under a new number.
+    """
+
+    steps: tuple[Step, ...]
+    arrangements: tuple[Arrangement, ...]
+    aliases: Mapping[ColumnNumber, ColumnNumber]
+
+    def to_json(self) -> str:
+        """The form that the driver reads."""
+        return json.dumps(
+            {
+                "nodes": [_step_json(step) for step in self.steps],
+                "arrangements": [_arrangement_json(each) for each in self.arrangements],
+                "aliases": {str(alias): column for alias, column in self.aliases.items()},
+            },
+            sort_keys=True,
+        )
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    fields = _fields(step)
+    return {"op": fields.pop("op"), "out": list(step.columns), **fields}
+
+
+def _fields(step: Step) -> dict[str, Any]:
+    match step:
+        case Delta():
+            return {"op": "delta", "source": step.collection, "fields": list(step.fields)}
+        case Unchanging():
+            return {"op": "constant"}
+        case Mapped():
+            return {"op": "map", "in": step.input, "exprs": [_value(v) for v in step.values]}
+        case Filtered():
+            return {"op": "filter", "in": step.input, "conjuncts": _conditions(step.conditions)}
+        case Expanded():
+            return {
+                "op": "expand",
+                "in": step.input,
+                "projections": [list(each) for each in step.projections],
+            }
+        case Generated():
+            return {
+                "op": "generate",
+                "in": step.input,
+                "generator": step.generator,
+                "outer": step.outer,
+                "generated": list(step.generated),
+            }
+        case United():
+            return {"op": "union", "in": list(step.inputs)}
+        case Lookup():
+            return {
+                "op": "lookup",
+                "in": step.input,
+                "arrangement": step.arrangement,
+                "keys": list(step.keys),
+                "old": step.old,
+                "conjuncts": _conditions(step.conditions),
+            }
+        case Presence():
+            return {
+                "op": "presence",
+                "left": step.left,
+                "right": step.right,
+                "left_arrangement": step.left_arrangement,
+                "right_arrangement": step.right_arrangement,
+                "conjuncts": _conditions(step.conditions),
+                "present": step.present,
+            }
+        case Reduced():
+            return {
+                "op": "reduce",
+                "in": step.input,
+                "node": step.node,
+                "groups": list(step.groups),
+                "aggregates": [
+                    {"function": each.function, "filter": each.filter} for each in step.aggregates
+                ],
+            }
+        case Regrouped():
+            return {
+                "op": "regroup",
+                "in": step.input,
+                "node": step.node,
+                "arrangement": step.arrangement,
+            }
+
+
+def _arrangement_json(each: Arrangement) -> dict[str, Any]:
+    return {
+        "node": each.node,
+        "delta": each.delta,
+        "keys": list(each.keys),
+        "null_safe": list(each.null_safe),
+        "key_columns": [-1 if column is None else column for column in each.key_columns],
+        "columns": list(each.columns),
+    }
+
+
+def _value(value: Value) -> dict[str, Any]:
+    match value:
+        case OfHandle(handle):
+            return {"handle": handle}
+        case OfColumn(column):
+            return {"column": column}
+        case Null(column):
+            return {"null": column}
+        case Truth(truth):
+            return {"literal": truth}
+
+
+def _conditions(conditions: tuple[Condition, ...]) -> list[Any]:
+    return [
+        each
+        if isinstance(each, int)
+        else {"left": each.left, "right": each.right, "null_safe": each.null_safe}
+        for each in conditions
+    ]

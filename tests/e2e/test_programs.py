@@ -1,0 +1,129 @@
+"""Views that programs maintain hold their queries' rows, also after restarts and errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.support.application import Application, SqlError, coordinators, kill
+
+pytestmark = pytest.mark.spark
+
+READER = "reader"
+VIEWS = {
+    "kept": "SELECT k, v + 1 AS x FROM t WHERE v > 1",
+    "joined": "SELECT t.k, v, w FROM t JOIN u ON t.k = u.k",
+    "left_side": "SELECT t.k, v, w FROM t LEFT JOIN u ON t.k = u.k",
+    "both_sides": "SELECT t.k AS tk, u.k AS uk, v, w FROM t FULL JOIN u ON t.k = u.k AND v > 1",
+    "found": "SELECT * FROM t WHERE k IN (SELECT k FROM u)",
+    "missing": "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.w < 'm')",
+    "grouped": "SELECT k, count(*) n, sum(v) s, avg(v) a, sum(CAST(v AS DOUBLE) / 3) d FROM t"
+    " GROUP BY k HAVING count(*) > 1",
+    "total": "SELECT count(*) n, sum(v) s FROM t",
+    "chained": "SELECT a.k, a.v, b.v AS bv, w FROM t a JOIN t b ON a.k = b.k JOIN u ON u.k = b.k"
+    " WHERE a.v <= b.v",
+    "above": "SELECT k, v FROM t WHERE v > (SELECT avg(v) FROM t)",
+    "counted": "SELECT k, v, (SELECT count(*) FROM u WHERE u.k = t.k) c FROM t",
+    "extremes": "SELECT k, min(v) a, max(v) b, count(DISTINCT v) c, sum(v) s FROM t GROUP BY k",
+    "extreme": "SELECT max(v) b, count(*) c FROM t",
+    "beside": "SELECT count(*) c, (SELECT max(k) FROM u) m FROM t",
+    "united": "SELECT DISTINCT v FROM t UNION ALL SELECT k FROM u",
+    "on_views": "SELECT j.k, count(*) n, max(e.b) b FROM joined j LEFT JOIN extremes e ON j.k = e.k"
+    " GROUP BY j.k",
+}
+FIRST = "INSERT INTO t VALUES (1, 1), (1, 2), (2, 3), (NULL, 4)"
+STEPS = (
+    "INSERT INTO u VALUES (1, 'a'), (1, 'z'), (3, 'c'), (NULL, 'n')",
+    "DELETE FROM t WHERE v = 2",
+    "UPDATE t SET v = v + 1 WHERE k = 1",
+    "INSERT INTO u VALUES (2, 'b')",
+    "DELETE FROM u WHERE k = 1",
+    "INSERT INTO t SELECT k, v + 10 FROM t",
+    "DELETE FROM t",
+    "INSERT INTO t VALUES (1, 5), (2, 6)",
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    location = tmp_path_factory.mktemp("programs") / "environment"
+    settings = {"spark.slackwater.programs": "true"}
+    with Application(location, master="local[2]", conf=settings) as application:
+        application.sql("USE slackwater")
+        application.sql("CREATE TABLE t (k INT, v INT)")
+        application.sql("CREATE TABLE u (k INT, w STRING)")
+        application.sql(FIRST)
+        # Compiling many small queries would take longer than running them.
+        for setting in (
+            "spark.sql.codegen.wholeStage=false",
+            "spark.sql.codegen.factoryMode=NO_CODEGEN",
+            "spark.sql.adaptive.enabled=false",
+            "spark.sql.shuffle.partitions=1",
+        ):
+            application.sql(f"SET {setting}", session=READER)
+        application.sql("USE slackwater", session=READER)
+        for name, query in VIEWS.items():
+            application.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        yield application
+
+
+def differing(place):
+    """The views whose rows are not those of their queries, all read at one time."""
+    asked = {f"{name} view": f"SELECT * FROM {name}" for name in VIEWS}
+    asked |= {f"{name} query": query for name, query in VIEWS.items()}
+    texts = [
+        f"SELECT '{name}' AS relation, to_json(`struct`(*), `map`('ignoreNullFields', 'false')) r"
+        f" FROM ({query})"
+        for name, query in asked.items()
+    ]
+    found = {name: Counter() for name in asked}
+    for name, row in place.rows(" UNION ALL ".join(texts), session=READER):
+        found[name][row] += 1
+    return [name for name in VIEWS if found[f"{name} view"] != found[f"{name} query"]]
+
+
+def test_each_view_has_a_program(place):
+    for name, query in VIEWS.items():
+        rows = place.rows(f"EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW {name}")
+        assert all(row[3] != "recompute" for row in rows), query
+    joined = place.rows("EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW chained")
+    assert [row[2] for row in joined if row[2].startswith("Join")] == ["Join of 3"]
+
+
+def test_views_follow_each_change_and_go_on_after_a_restart(place):
+    assert differing(place) == []
+    for step in STEPS[:4]:
+        place.sql(step)
+        assert differing(place) == [], step
+    (leader,) = coordinators(place.location)
+    kill(leader)
+    for step in STEPS[4:]:
+        place.sql(step)
+        assert differing(place) == [], step
+
+
+def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
+    place.sql("CREATE TABLE n (k INT, v INT)")
+    place.sql("INSERT INTO n VALUES (1, 2), (2, 4)")
+    place.sql("CREATE MATERIALIZED VIEW quotients AS SELECT k, 8 / v AS q FROM n")
+    place.sql("INSERT INTO n VALUES (3, 0)")
+    with pytest.raises(SqlError) as failed:
+        place.rows("SELECT * FROM quotients")
+    assert "SLACKWATER_DATA_ERROR" in str(failed.value)
+    place.sql("DELETE FROM n WHERE v = 0")
+    assert sorted(place.rows("SELECT k, q FROM quotients")) == [[1, "4.0"], [2, "2.0"]]
+    place.sql("INSERT INTO n VALUES (4, 1)")
+    assert sorted(place.rows("SELECT k, q FROM quotients")) == [
+        [1, "4.0"],
+        [2, "2.0"],
+        [4, "8.0"],
+    ]
+
+
+def test_a_view_can_be_dropped_and_made_again(place):
+    place.sql("CREATE MATERIALIZED VIEW brief (a, b) AS SELECT k, sum(v) FROM t GROUP BY k")
+    place.sql("DROP MATERIALIZED VIEW brief")
+    place.sql("CREATE MATERIALIZED VIEW brief (a, b) AS SELECT k, count(v) FROM t GROUP BY k")
+    place.sql("INSERT INTO t VALUES (7, 1)")
+    wanted = place.rows("SELECT k AS a, count(v) AS b FROM t GROUP BY k")
+    assert sorted(place.rows("SELECT a, b FROM brief"), key=repr) == sorted(wanted, key=repr)
