@@ -79,7 +79,7 @@ def _build(place, folder):
             for at, each in enumerate(ids)
         ]
         with env.ddl:
-            definitions._change(definitions._with_grouped_shards(items), "bench")
+            definitions.changes.commit(definitions.changes.with_grouped_shards(items), "bench")
     for number in range(WRITTEN):
         place.write(f"t{number}", {"k": number, "v": "value"})
     for number in range(SINKS):
