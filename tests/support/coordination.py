@@ -87,12 +87,12 @@ class Place:
         ipc, self.notices = self.coordinator.calls()["/v1/execute"](body)
         return pa.ipc.open_stream(ipc).read_all().to_pylist()
 
-    def table(self, name: str, **columns: str) -> None:
-        """A new table; `columns` are Spark's JSON names of types."""
+    def table(self, name: str, /, *, by: str = "app/1", **columns: str) -> None:
+        """A new table of the session `by`; `columns` are Spark's JSON names of types."""
         desc = RelationDesc.of(**columns)
         self.coordinator.calls()["/v1/catalog/create_table"](
             {
-                "session": "app/1",
+                "session": by,
                 "namespace": ["default"],
                 "name": name,
                 "schema": desc.to_json(),

@@ -234,7 +234,7 @@ def test_a_cursor_in_a_block_reads_only_what_can_be_read_at_its_time(place):
     place.sql("BEGIN")
     place.sql("DECLARE c CURSOR FOR SUBSCRIBE t")
     place.write("t", {"k": 2}, session="app/2")
-    place.table("later", k="long")
+    place.table("later", by="app/2", k="long")
     assert refusal(lambda: place.sql("DECLARE d CURSOR FOR SUBSCRIBE later")) == (
         "SLACKWATER_OUTSIDE_TIMEDOMAIN",
         "25000",

@@ -23,6 +23,7 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.compute.records import StepRecord, TickRecord
 from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -101,6 +102,20 @@ def snapshot():
             ShardUsage(7, False, False, 1, 5, 50, 1),
             ShardUsage(8, False, False, 1, 1, 3, 2),
         ),
+        ticks=(
+            TickRecord(
+                user_id(13),
+                Timestamp(900),
+                Timestamp(950),
+                1200,
+                True,
+                3,
+                2,
+                4000,
+                1000,
+                (StepRecord("delta", 3, 0, 10), StepRecord("lookup", 2, 5, 20)),
+            ),
+        ),
     )
 
 
@@ -132,7 +147,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
-        mz_read_holds mz_comments"""
+        mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -286,3 +301,11 @@ def test_the_history_of_changes_is_read_beside_those_who_write(env):
             events = pool.submit(place.system, "mz_audit_events").result(2)
     assert "create" in [event["event_type"] for event in events]
     place.close()
+
+
+def test_ticks_say_what_they_did_and_their_steps(snapshot):
+    (tick,) = [tuple(row.values()) for row in rows("mz_recent_ticks", snapshot)]
+    assert tick[2:4] == (900, 950)
+    assert tick[5:] == (True, 3, 5, 2, 4000, 1000)
+    steps = [tuple(row.values())[2:] for row in rows("mz_recent_tick_steps", snapshot)]
+    assert steps == [(950, 0, "delta", 3, 0, 10), (950, 1, "lookup", 2, 5, 20)]

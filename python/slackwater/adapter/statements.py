@@ -37,6 +37,7 @@ from slackwater.adapter.transactions import (
 )
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.writes import Writes
+from slackwater.compute.records import TickRecord
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import QualifiedName, is_elsewhere, resolve
@@ -54,6 +55,15 @@ EXPLAIN_INCREMENTAL = RelationDesc.of(
     reason="string",
     advice="string",
 )
+EXPLAIN_ANALYZE = RelationDesc.of(
+    upper="long",
+    step="integer",
+    operator="string",
+    rows_scanned="long",
+    rows_looked_up="long",
+    rows_emitted="long",
+    elapsed_us="long",
+)
 
 _ANYWHERE = (
     st.Begin,
@@ -70,6 +80,7 @@ _ANYWHERE = (
     st.ShowAll,
     st.ExplainTimestamp,
     st.ExplainIncremental,
+    st.ExplainAnalyze,
 )
 
 
@@ -113,6 +124,8 @@ class Statements:
                 return EXPLAIN_TIMESTAMP
             case st.ExplainIncremental():
                 return EXPLAIN_INCREMENTAL
+            case st.ExplainAnalyze():
+                return EXPLAIN_ANALYZE
             case _:
                 return done().desc
 
@@ -152,6 +165,8 @@ class Statements:
                 return self._explain_timestamp(session, context, statement)
             case st.ExplainIncremental():
                 return rows(EXPLAIN_INCREMENTAL, self._explain_incremental(context, statement))
+            case st.ExplainAnalyze(name=view):
+                return rows(EXPLAIN_ANALYZE, self._explain_analyze(context, view))
             case _:
                 self._definitions.execute(session, context, statement, cancellation)
                 return done()
@@ -326,6 +341,33 @@ class Statements:
             item = self._definitions.find(target, context, ItemKind.MATERIALIZED_VIEW)
             return self._views.explain_item(item)
         return self._views.explain_query(target.text, context)
+
+    def _explain_analyze(self, context: Context, name: QualifiedName) -> list[tuple[object, ...]]:
+        item = self._definitions.find(name, context, ItemKind.MATERIALIZED_VIEW)
+        ticks = [tick for tick in self._env.worker.ticks() if tick.global_id == item.id]
+        return analyzed(ticks[-1]) if ticks else []
+
+
+def analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
+    """The rows of EXPLAIN ANALYZE: the tick, its commit, and the steps of its program."""
+    whole = tick.compute_us + tick.commit_us
+    found: list[tuple[object, ...]] = [
+        (tick.upper, None, "tick", tick.scanned, tick.looked_up, tick.emitted, whole),
+        (tick.upper, None, "commit", None, None, None, tick.commit_us),
+    ]
+    for number, step in enumerate(tick.steps):
+        found.append(
+            (
+                tick.upper,
+                number,
+                step.operator,
+                None,
+                step.looked_up,
+                step.emitted,
+                step.elapsed_us,
+            )
+        )
+    return found
 
 
 def _notice_none(session: Session, block: Transaction[BufferedWrite]) -> None:

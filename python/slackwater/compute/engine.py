@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from slackwater.compute.records import StepRecord
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program
 from slackwater.planner.plan.algebra import AnalyzedPlan
@@ -106,6 +107,14 @@ class Interruption(Protocol):
         """Raises when the statement is to end; `doing` says before what."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """The updates of a tick, and what each step of the program did for them."""
+
+    updates: pa.Table
+    steps: tuple[StepRecord, ...]
+
+
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
@@ -114,7 +123,7 @@ class TickProgram(Protocol):
 
     def tick(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
-    ) -> pa.Table:
+    ) -> Ticked:
         """The output's updates with ``lower <= __time < upper``, consolidated.
 
         Columns: those of the output by their position, ``__time``, ``__diff``. `deltas` are the

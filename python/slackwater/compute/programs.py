@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from slackwater.compute.dataflow import Dataflow, Input, Shards
 from slackwater.compute.engine import (
     Contents,
     Engine,
     NamedUpdates,
+    Ticked,
     TickProgram,
     ViewProgram,
 )
+from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import relation_json
 from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.persist import reading
@@ -41,6 +41,10 @@ class RunningView:
     engine: Engine
     _program: TickProgram | None = field(default=None, init=False)
     _is_filled: bool = field(default=False, init=False)
+    scanned: int = field(default=0, init=False)
+    """How many rows the last tick read whole."""
+    steps: tuple[StepRecord, ...] = field(default=(), init=False)
+    """What the last tick did."""
 
     @property
     def is_ready(self) -> bool:
@@ -50,6 +54,7 @@ class RunningView:
     def appends(self, tick: Tick) -> tuple[Append, ...]:
         """The updates of the tick. It may end before ``tick.upper``: another one does the rest."""
         shard = self.flow.output_shard
+        self.scanned, self.steps = 0, ()
         if tick.first:
             lower = self.shards.state(shard).upper
             parts = self._contents(tick.lower, None)
@@ -91,6 +96,8 @@ class RunningView:
         return tuple(file.part() for file in files if file.rows)
 
     def _inputs(self, at: Timestamp) -> Mapping[str, Contents]:
+        for source in self.flow.inputs.values():
+            self.scanned += sum(p.rows for p in self.shards.parts_at(source.shard_id, at))
         return {g: self._read(source, at) for g, source in self.flow.inputs.items()}
 
     def _read(self, source: Input, at: Timestamp, *, updates: bool = False) -> Contents:
@@ -113,7 +120,10 @@ class RunningView:
             for g, parts in read.items()
             if parts
         }
-        updates = self._updates(lower, upper, deltas)
+        self.scanned += sum(part.rows for part in every)
+        ticked = self._updates(lower, upper, deltas)
+        self.steps = ticked.steps
+        updates = ticked.updates
         parts: tuple[NewPart, ...] = ()
         if updates.num_rows:
             named = updates.rename_columns([*flow.plan.output.names, TIME_COLUMN, DIFF_COLUMN])
@@ -123,7 +133,7 @@ class RunningView:
 
     def _updates(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
-    ) -> pa.Table:
+    ) -> Ticked:
         before = Timestamp(lower - 1)
         if self._program is None:
             self._program = self.engine.open_program(self.view, self.flow.name, before)

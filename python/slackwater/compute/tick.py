@@ -97,6 +97,8 @@ class TickQueries:
         self.prefix = prefix
         self.running = running
         """What is asked instead, where the dataflow has a program."""
+        self.scanned = 0
+        """How many rows the queries of the last tick read."""
         self.wary = False
         """Whether rows that failed earlier are kept from the queries; see `Inputs`."""
         self._plan = plan
@@ -153,6 +155,7 @@ def appends_of_tick(
     an input has an error at a time that is to be exact, and what the engine and the shards raise.
     """
     _refuse_errors(flow, tick, shards)
+    queries.scanned = 0
     if queries.running is not None:
         return queries.running.appends(tick)
     engine = engine.under(flow.settings)
@@ -311,6 +314,7 @@ def _updates(
     if query is None:
         return ()
     views = [_named(run, view) for view in sorted(query.reads, key=lambda v: (str(v.leaf), v.old))]
+    run.queries.scanned += sum(part.rows for view in views for part in view.parts)
     if _is_large(run):
         return _few_inline(run, _written(run, query, views, shard), shard, desc)
     collected = run.engine.collect_small(query.text, views) if _is_small(views) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -15,9 +15,10 @@ from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, readable_from, upper_of
 from slackwater.compute.engine import Engine
 from slackwater.compute.programs import RunningView
+from slackwater.compute.records import TickRecord, TickRecords
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
 from slackwater.compute.tick import TickQueries, appends_of_tick, first_change
-from slackwater.persist.client import UnknownShard, UpperMismatch
+from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
@@ -99,6 +100,7 @@ class Worker:
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
         self._queries: dict[GlobalId, tuple[Dataflow, TickQueries]] = {}
+        self._records = TickRecords()
 
     # Any thread
 
@@ -134,6 +136,11 @@ class Worker:
             self._shared.flows.pop(global_id, None)
             self._shared.troubles.pop(global_id, None)
             self._shared.changed.notify_all()
+        self._records.forget(global_id)
+
+    def ticks(self) -> Sequence[TickRecord]:
+        """The last ticks of each dataflow that were committed here, the earliest first."""
+        return self._records.all()
 
     def wait_for(self, global_id: GlobalId, at: Timestamp, timeout_ms: int) -> bool:
         """Waits until the contents of the dataflow at `at` are complete; False: it took too long.
@@ -379,13 +386,16 @@ class Worker:
         """Whether the dataflow moved, or may be tried again at once."""
         try:
             queries = queries or self._queries_of(flow)
+            began = time.perf_counter_ns()
             appends = appends_of_tick(flow, tick, self._shards, self._engine, queries)
             with self._shared.changed:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
             begin = flow.as_of if tick.first else tick.lower
             self._leave_unreadable(flow, begin, tick.exact_from)
+            computed = time.perf_counter_ns()
             self._shards.commit(appends)
+            self._record(flow, queries, appends[0], computed - began, computed)
             if queries.running is not None:
                 queries.running.committed(appends[0].upper)
         except UpperMismatch:
@@ -405,6 +415,25 @@ class Worker:
                 del self._shared.troubles[flow.global_id]
         self._report({flow.global_id: appends[0].upper})
         return True
+
+    def _record(
+        self, flow: Dataflow, queries: TickQueries, append: Append, compute_ns: int, computed: int
+    ) -> None:
+        running = queries.running
+        self._records.add(
+            TickRecord(
+                global_id=flow.global_id,
+                lower=append.lower,
+                upper=append.upper,
+                committed_ms=time.time_ns() // 1_000_000,
+                by_program=running is not None,
+                scanned=queries.scanned if running is None else running.scanned,
+                emitted=sum(part.rows for part in append.parts),
+                compute_us=compute_ns // 1000,
+                commit_us=(time.perf_counter_ns() - computed) // 1000,
+                steps=() if running is None else running.steps,
+            )
+        )
 
     def _leave_unreadable(self, flow: Dataflow, begin: Timestamp, exact: Timestamp) -> None:
         """Before the output is complete beyond `begin`: its since moves past the times without

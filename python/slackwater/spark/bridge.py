@@ -23,9 +23,11 @@ from slackwater.compute.engine import (
     Interruption,
     KeptPlan,
     NamedUpdates,
+    Ticked,
     ViewProgram,
     WrittenFile,
 )
+from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
@@ -291,12 +293,16 @@ class SparkProgram:
 
     def tick(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
-    ) -> pa.Table:
-        """As the seam says. Rows that the driver has are not sent again, if it kept them."""
+    ) -> Ticked:
+        """As the seam says."""
         payload = _call(self._flows.tick, self._program_id, self._request(lower, upper, deltas))
-        size = int.from_bytes(payload[:4], "big")
-        with pa.ipc.open_stream(pa.py_buffer(payload)[4 + size :]) as reader:
-            return reader.read_all()
+        end = 4 + int.from_bytes(payload[:4], "big")
+        steps = tuple(
+            StepRecord(step["operator"], step["emitted"], step["looked_up"], step["micros"])
+            for step in json.loads(payload[4:end])["operators"]
+        )
+        with pa.ipc.open_stream(pa.py_buffer(payload)[end:]) as reader:
+            return Ticked(reader.read_all(), steps)
 
     def _request(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]

@@ -499,6 +499,40 @@ def _read_holds(snapshot: SystemSnapshot) -> Iterator[Row]:
             yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
 
 
+def _recent_ticks(snapshot: SystemSnapshot) -> Iterator[Row]:
+    replica_id = snapshot.clusters[0].replicas[0].id if snapshot.ticks else ""
+    for tick in snapshot.ticks:
+        yield (
+            tick.global_id,
+            replica_id,
+            tick.lower,
+            tick.upper,
+            _moment(tick.committed_ms),
+            tick.by_program,
+            tick.scanned,
+            tick.looked_up,
+            tick.emitted,
+            tick.compute_us,
+            tick.commit_us,
+        )
+
+
+def _recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[Row]:
+    replica_id = snapshot.clusters[0].replicas[0].id if snapshot.ticks else ""
+    for tick in snapshot.ticks:
+        for number, step in enumerate(tick.steps):
+            yield (
+                tick.global_id,
+                replica_id,
+                tick.upper,
+                number,
+                step.operator,
+                step.emitted,
+                step.looked_up,
+                step.elapsed_us,
+            )
+
+
 def _storage_shards(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in _items(snapshot):
         for shard_id in shards_of(item):
@@ -716,6 +750,21 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         _read_holds,
     ),
     ("mz_internal", "mz_comments", "id! object_type! object_sub_id:long comment!", _comments),
+    (
+        "mz_internal",
+        "mz_recent_ticks",
+        "object_id! replica_id! lower:long! upper:long! committed_at:time! by_program:bool!"
+        " rows_scanned:long! rows_looked_up:long! rows_emitted:long! compute_us:long!"
+        " commit_us:long!",
+        _recent_ticks,
+    ),
+    (
+        "mz_internal",
+        "mz_recent_tick_steps",
+        "object_id! replica_id! upper:long! step:long! operator! rows_emitted:long!"
+        " rows_looked_up:long! elapsed_us:long!",
+        _recent_tick_steps,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
+from slackwater.compute.records import TickRecord
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
@@ -127,3 +128,4 @@ class SystemSnapshot:
     audit_events: tuple[AuditEvent, ...] = ()
     source_history: tuple[tuple[GlobalId, ObjectStatus], ...] = ()
     usage: tuple[ShardUsage, ...] = ()
+    ticks: tuple[TickRecord, ...] = ()

@@ -15,6 +15,7 @@ from slackwater.planner.parser.statements import (
     CloseCursor,
     DeclareCursor,
     Envelope,
+    ExplainAnalyze,
     ExplainIncremental,
     ExplainTimestamp,
     Fetch,
@@ -298,7 +299,9 @@ def read_close(cursor: Cursor) -> CloseCursor:
     return CloseCursor(cursor.identifier("the name of a cursor"))
 
 
-def read_explain(cursor: Cursor) -> ExplainTimestamp | ExplainIncremental | None:
+def read_explain(
+    cursor: Cursor,
+) -> ExplainTimestamp | ExplainIncremental | ExplainAnalyze | None:
     """Our EXPLAIN statements; None for Spark's."""
     cursor.expect("EXPLAIN")
     if cursor.accept("TIMESTAMP"):
@@ -306,6 +309,9 @@ def read_explain(cursor: Cursor) -> ExplainTimestamp | ExplainIncremental | None
     if cursor.accept("INCREMENTAL"):
         return _explain_incremental(cursor)
     _refuse_explain(cursor)
+    # EXPLAIN of ANALYZE TABLE is Spark's.
+    if cursor.peek().upper in ("FOR", "MATERIALIZED") and cursor.accept("ANALYZE"):
+        return _explain_analyze(cursor)
     return None
 
 
@@ -329,6 +335,13 @@ def _explain_incremental(cursor: Cursor) -> ExplainIncremental:
     if not introduced:
         raise cursor.syntax_error("FOR")
     return ExplainIncremental(read_timeless_query(cursor))
+
+
+def _explain_analyze(cursor: Cursor) -> ExplainAnalyze:
+    cursor.statement = "EXPLAIN ANALYZE"
+    cursor.accept("FOR")
+    cursor.expect("MATERIALIZED", "VIEW")
+    return ExplainAnalyze(cursor.name())
 
 
 def _refuse_explain(cursor: Cursor) -> None:

@@ -277,6 +277,13 @@ class ExplainIncremental:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainAnalyze:
+    """What the last tick of the materialized view `name` did."""
+
+    name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """`isolation` is lower case; None and `read_only` None: not said."""
 
@@ -361,6 +368,7 @@ Statement = (
     | CloseCursor
     | ExplainTimestamp
     | ExplainIncremental
+    | ExplainAnalyze
     | Begin
     | Commit
     | Rollback

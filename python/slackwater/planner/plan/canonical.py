@@ -23,6 +23,7 @@ from slackwater.planner.parser.statements import (
     DeclareCursor,
     DropObjects,
     Envelope,
+    ExplainAnalyze,
     ExplainIncremental,
     ExplainTimestamp,
     Fetch,
@@ -79,6 +80,8 @@ def _render(statement: Statement) -> Iterable[str]:
             if isinstance(target, QualifiedName):
                 return ("EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW", target.sql)
             return ("EXPLAIN INCREMENTAL FOR", target.text)
+        case ExplainAnalyze(name):
+            return ("EXPLAIN ANALYZE FOR MATERIALIZED VIEW", name.sql)
 
 
 def _create_relation(s: CreateTable | CreateView | CreateMaterializedView) -> Iterable[str]:

@@ -131,6 +131,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   private def explain(words: Words): Boolean = words.first match {
     case "TIMESTAMP"    => words.at(1) == "AS" || words.at(1) == "FOR"
     case "INCREMENTAL"  => words.size > 1
+    case "ANALYZE"      => words.at(1) == "FOR" || words.at(1) == "MATERIALIZED"
     case "MATERIALIZED" => words.at(1) == "VIEW" && isOurs(words.drop(2))
     case "FILTER"       => words.at(1) == "PUSHDOWN"
     case _              => words.upTo(3).contains("PLAN") && words.after("FOR").nonEmpty
