@@ -1,0 +1,2 @@
+-- Everything passes.
+SELECT auction, bidder, price, at FROM bid;
