@@ -58,8 +58,9 @@ arrangements: setup ## Measure the index in memory; ROWS=24000000: with so many 
 property: setup ## Run the property tests alone; EXAMPLES=100000: that many histories, on all cores
 	$(VENV_PYTHON) -m pytest tests/property $(if $(EXAMPLES),--numprocesses auto --dist worksteal)
 
-chaos: setup ## Run the crash tests alone
-	$(VENV_PYTHON) -m pytest tests/chaos
+chaos: setup ## Run the crash tests alone, and the one with two networks
+	SLACKWATER_NETWORKS=1 $(VENV_PYTHON) -m pytest tests/chaos \
+	  tests/clients/test_join_takeover.py::test_a_leader_in_another_network_is_not_fenced
 
 simulation: setup ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats a run, SEEDS=500 runs many
 	$(VENV_PYTHON) -m tests.simulation $(or $(SEED),$(if $(KILL),--kill $(KILL),--kill-step 1 --count $(SEEDS)))

@@ -201,6 +201,10 @@ def test_a_leader_on_another_host_is_not_fenced(postgres, location, tmp_path):
 
 
 @pytest.mark.postgres
+@pytest.mark.skipif(
+    "SLACKWATER_NETWORKS" not in os.environ,
+    reason="three applications in two networks take minutes: make chaos runs it",
+)
 def test_a_leader_in_another_network_is_not_fenced(postgres, location):
     """Loopback is another one there, and what is listening on it is not the leader."""
     if reason := cannot_be_apart():
