@@ -1,5 +1,6 @@
 """Write locks: who waits for whom."""
 
+import gc
 import time
 
 import pytest
@@ -97,14 +98,18 @@ def test_a_wait_can_be_given_up():
 
 
 def test_nothing_is_quadratic_in_the_number_of_waiting_writes():
-    """What the committing thread does for each that comes, while a lock keeps them all waiting."""
+    """What the committing thread does for each that comes, while a lock keeps them all waiting.
+
+    In time of the processor, the best of three, without the collector of garbage: its pauses grow
+    with what the tests before this one have left.
+    """
 
     def seconds(count):
         queue = WriteQueue()
         queue.offer_lock(ids(1), "a", FAR)
         queue.grant_locks()
         queue.offer_lock(ids(1), "b", FAR)
-        began = time.perf_counter()
+        began = time.process_time()
         for now in range(count):
             queue.offer_write(ids(1), None, FAR)
             queue.expire(now)
@@ -114,7 +119,12 @@ def test_nothing_is_quadratic_in_the_number_of_waiting_writes():
         queue.release("a")
         queue.release("b")
         assert len(queue.take_writes()) == count
-        return time.perf_counter() - began
+        return time.process_time() - began
 
-    few = max(seconds(500), 0.005)
-    assert seconds(4_000) < 8 * 4 * few
+    gc.disable()
+    try:
+        few = max(min(seconds(500) for _ in range(3)), 0.005)
+        many = min(seconds(4_000) for _ in range(3))
+    finally:
+        gc.enable()
+    assert many < 8 * 4 * few

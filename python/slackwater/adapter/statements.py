@@ -344,11 +344,11 @@ class Statements:
 
     def _explain_analyze(self, context: Context, name: QualifiedName) -> list[tuple[object, ...]]:
         item = self._definitions.find(name, context, ItemKind.MATERIALIZED_VIEW)
-        ticks = [tick for tick in self._env.worker.ticks() if tick.global_id == item.id]
-        return analyzed(ticks[-1]) if ticks else []
+        tick = self._env.worker.records.last(item.id)
+        return [] if tick is None else _analyzed(tick)
 
 
-def analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
+def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
     """The rows of EXPLAIN ANALYZE: the tick, its commit, and the steps of its program."""
     whole = tick.compute_us + tick.commit_us
     found: list[tuple[object, ...]] = [
@@ -356,17 +356,8 @@ def analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
         (tick.upper, None, "commit", None, None, None, tick.commit_us),
     ]
     for number, step in enumerate(tick.steps):
-        found.append(
-            (
-                tick.upper,
-                number,
-                step.operator,
-                None,
-                step.looked_up,
-                step.emitted,
-                step.elapsed_us,
-            )
-        )
+        counts = (None, step.looked_up, step.emitted, step.elapsed_us)
+        found.append((tick.upper, number, step.operator, *counts))
     return found
 
 

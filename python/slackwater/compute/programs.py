@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from slackwater.compute.dataflow import Dataflow, Input, Shards
@@ -10,7 +11,6 @@ from slackwater.compute.engine import (
     Contents,
     Engine,
     NamedUpdates,
-    Ticked,
     TickProgram,
     ViewProgram,
 )
@@ -40,7 +40,7 @@ class RunningView:
     shards: Shards
     engine: Engine
     _program: TickProgram | None = field(default=None, init=False)
-    _is_filled: bool = field(default=False, init=False)
+    """With all that it keeps."""
     scanned: int = field(default=0, init=False)
     """How many rows the last tick read whole."""
     steps: tuple[StepRecord, ...] = field(default=(), init=False)
@@ -49,7 +49,7 @@ class RunningView:
     @property
     def is_ready(self) -> bool:
         """Whether a tick needs no more than the changes."""
-        return self._is_filled
+        return self._program is not None
 
     def appends(self, tick: Tick) -> tuple[Append, ...]:
         """The updates of the tick. It may end before ``tick.upper``: another one does the rest."""
@@ -72,7 +72,7 @@ class RunningView:
 
     def close(self) -> None:
         """Gives back what the driver keeps."""
-        program, self._program, self._is_filled = self._program, None, False
+        program, self._program = self._program, None
         if program is not None:
             program.close()
 
@@ -96,15 +96,15 @@ class RunningView:
         return tuple(file.part() for file in files if file.rows)
 
     def _inputs(self, at: Timestamp) -> Mapping[str, Contents]:
-        for source in self.flow.inputs.values():
-            self.scanned += sum(p.rows for p in self.shards.parts_at(source.shard_id, at))
         return {g: self._read(source, at) for g, source in self.flow.inputs.items()}
 
     def _read(self, source: Input, at: Timestamp, *, updates: bool = False) -> Contents:
-        parts = self.shards.parts_at(source.shard_id, at)
+        """The collection at `at`: its rows, or, where `updates` are wanted, all up to then."""
+        desc, parts = source.desc, self.shards.parts_at(source.shard_id, at)
+        self.scanned += sum(part.rows for part in parts)
         if updates:
-            return Contents(source.desc, relation_json(parts, source.desc, upper=Timestamp(at + 1)))
-        return Contents(source.desc, relation_json(parts, source.desc, as_of=at))
+            return Contents(desc, relation_json(parts, desc, upper=Timestamp(at + 1)))
+        return Contents(desc, relation_json(parts, desc, as_of=at))
 
     def _ticked(self, tick: Tick) -> Append:
         flow = self.flow
@@ -121,7 +121,7 @@ class RunningView:
             if parts
         }
         self.scanned += sum(part.rows for part in every)
-        ticked = self._updates(lower, upper, deltas)
+        ticked = self._filled(Timestamp(lower - 1)).tick(lower, upper, deltas)
         self.steps = ticked.steps
         updates = ticked.updates
         parts: tuple[NewPart, ...] = ()
@@ -131,18 +131,13 @@ class RunningView:
             parts = self.shards.new_parts(flow.output_shard, conformed)
         return Append(flow.output_shard, lower, upper, parts)
 
-    def _updates(
-        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
-    ) -> Ticked:
-        before = Timestamp(lower - 1)
+    def _filled(self, before: Timestamp) -> TickProgram:
+        """The program; at first it is filled with the contents at `before`."""
         if self._program is None:
-            self._program = self.engine.open_program(self.view, self.flow.name, before)
-        program = self._program
-        if not self._is_filled:
-            try:
+            with ExitStack() as undo:
+                program = self.engine.open_program(self.view, self.flow.name, before)
+                undo.callback(program.close)
                 program.load(before, self._inputs(before))
-            except BaseException:
-                self.close()
-                raise
-            self._is_filled = True
-        return program.tick(lower, upper, deltas)
+                undo.pop_all()
+            self._program = program
+        return self._program

@@ -64,6 +64,11 @@ class TickRecords:
         with self._lock:
             self._ticks.pop(global_id, None)
 
+    def last(self, global_id: GlobalId) -> TickRecord | None:
+        with self._lock:
+            ticks = self._ticks.get(global_id)
+            return ticks[-1] if ticks else None
+
     def all(self) -> Sequence[TickRecord]:
         """The earliest of each dataflow first."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -138,9 +138,10 @@ class Worker:
             self._shared.changed.notify_all()
         self._records.forget(global_id)
 
-    def ticks(self) -> Sequence[TickRecord]:
-        """The last ticks of each dataflow that were committed here, the earliest first."""
-        return self._records.all()
+    @property
+    def records(self) -> TickRecords:
+        """The last ticks that were committed here."""
+        return self._records
 
     def wait_for(self, global_id: GlobalId, at: Timestamp, timeout_ms: int) -> bool:
         """Waits until the contents of the dataflow at `at` are complete; False: it took too long.

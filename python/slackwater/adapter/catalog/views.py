@@ -196,8 +196,11 @@ class Views:
         self._planned[item.id] = self._plan_of(item)
 
     def _plan_of(self, item: CatalogItem) -> Planned:
-        program = self._program(item) if "program" in item.details else None
-        return Planned(self.plan(item), program)
+        return Planned(self.plan(item), self._kept_program(item))
+
+    def _kept_program(self, item: CatalogItem) -> ViewProgram | None:
+        """The program that maintains an existing view, if it was created to have one."""
+        return self._program(item) if "program" in item.details else None
 
     def _program(self, item: CatalogItem) -> ViewProgram | None:
         details = item.details
@@ -259,12 +262,9 @@ class Views:
         )
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        details = item.details
-        if "program" in details:
-            place = details["catalog"], tuple(details["namespace"]), details.get("settings")
-            program = self._program_for(details["query"], *place)
-            if program is not None:
-                return self._explained_program(program, details.get("settings"))
+        program = self._kept_program(item)
+        if program is not None:
+            return self._explained_program(program, item.details.get("settings"))
         return self._explained(self.plan(item))
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:

@@ -499,12 +499,15 @@ def _read_holds(snapshot: SystemSnapshot) -> Iterator[Row]:
             yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
 
 
+def _only_replica(snapshot: SystemSnapshot) -> str:
+    return snapshot.clusters[0].replicas[0].id
+
+
 def _recent_ticks(snapshot: SystemSnapshot) -> Iterator[Row]:
-    replica_id = snapshot.clusters[0].replicas[0].id if snapshot.ticks else ""
     for tick in snapshot.ticks:
         yield (
             tick.global_id,
-            replica_id,
+            _only_replica(snapshot),
             tick.lower,
             tick.upper,
             _moment(tick.committed_ms),
@@ -518,12 +521,11 @@ def _recent_ticks(snapshot: SystemSnapshot) -> Iterator[Row]:
 
 
 def _recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[Row]:
-    replica_id = snapshot.clusters[0].replicas[0].id if snapshot.ticks else ""
     for tick in snapshot.ticks:
         for number, step in enumerate(tick.steps):
             yield (
                 tick.global_id,
-                replica_id,
+                _only_replica(snapshot),
                 tick.upper,
                 number,
                 step.operator,

@@ -125,7 +125,7 @@ class SystemTables:
                 else ()
             ),
             usage=env.persist.query(usage) if with_usage else (),
-            ticks=tuple(env.worker.ticks()),
+            ticks=tuple(env.worker.records.all()),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:

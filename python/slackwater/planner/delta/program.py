@@ -226,8 +226,7 @@ class Program:
 
 
 def _step_json(step: Step) -> dict[str, Any]:
-    fields = _fields(step)
-    return {"op": fields.pop("op"), "out": list(step.columns), **fields}
+    return {"out": list(step.columns), **_fields(step)}
 
 
 def _fields(step: Step) -> dict[str, Any]:
