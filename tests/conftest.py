@@ -29,8 +29,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[object]:
     """A plain Spark session. The JVM below stays, so that the next module starts in a second."""
-    from tests.support.spark_engine import new_session
+    from tests.support.plain_session import new_session
 
     session = new_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Names for the collections of tests that maintain views below the coordinator."""
+    from tests.support.declared import Declared
+
+    made = Declared(tmp_path_factory.mktemp("environment"))
+    yield made
+    made.close()

@@ -86,8 +86,7 @@ SHARES = {
     "test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_a_file": Share(10, 500),
     "test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_postgresql": Share(3, 150),
     "test_reads_at_every_time_agree_with_the_history": Share(25, 200, forms=2),
-    "test_views_equal_a_recomputation_at_every_time": Share(2, 30),
-    "test_programs_equal_a_recomputation_at_every_time": Share(12, 200),
+    "test_views_equal_a_recomputation_at_every_time": Share(12, 200),
     "test_views_are_their_queries_at_every_time": Share(2, 5),
 }
 

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given
 from tests.property.histories import histories
 from tests.support.incremental import Bench
-from tests.support.spark_engine import SparkEngine
 from tests.support.view_histories import LAST, TABLES, cases, recomputed
 
 pytestmark = pytest.mark.spark
 
 
-def maintained(spark, case, boundaries):
-    """The contents of each view, and of a view on it, at every time; and the updates."""
+def maintained(declared, case, boundaries):
+    """The contents of each view, and of a view on it, at every time."""
     with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(Path(directory), SparkEngine(spark))
+        bench = Bench(Path(directory), declared)
         try:
             for name, desc in TABLES.items():
                 bench.table(name, desc)
@@ -43,8 +42,7 @@ def maintained(spark, case, boundaries):
 
 @histories(suppress_health_check=list(HealthCheck))
 @given(cases)
-def test_views_equal_a_recomputation_at_every_time(spark, case):
+def test_views_equal_a_recomputation_at_every_time(declared, case):
     expected = recomputed(case)
-    assert maintained(spark, case, case.boundaries) == expected
-    if case.others != case.boundaries:
-        assert maintained(spark, case, case.others) == expected
+    for boundaries in {case.boundaries, case.others}:
+        assert maintained(declared, case, boundaries) == expected
