@@ -52,8 +52,9 @@ class Subscription(Protocol):
 class Store(Protocol):
     """Checkpoints of any number of groups, durable when a method that writes has returned.
 
-    Each of these is one transaction. `committed` of a group is kept with it, beside the
-    checkpoints, and only grows.
+    Each of these is one transaction. When one fails, other than with an error that is named here,
+    it may have happened; repeating it is safe and changes nothing then. `committed` of a group is
+    kept with it, beside the checkpoints, and only grows.
     """
 
     def advance(self, group: str, partition: str, time: Time) -> None:
