@@ -96,6 +96,8 @@ SHARES = {
     "test_what_is_committed_stays_in_memory": Share(1_000, 2_000),
     "test_what_is_committed_stays_in_sqlite": Share(200, 500),
     "test_what_is_committed_stays_in_postgresql": Share(60, 150),
+    "test_two_processes_agree_in_sqlite": Share(60, 150),
+    "test_two_processes_agree_in_postgresql": Share(30, 100),
 }
 
 THE_REST = "test_i55_times_of_reads_and_writes_are_linear_over_clocks_and_restarts"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 from tests.property.histories import histories
 from tests.support.checkpoint_model import FIRST, Model, Row, hardened, original
+from tests.support.checkpoint_peer import InTurns, Peer
 from tests.support.checkpoints import t, window
 from tests.support.persistence import in_memory
 
@@ -21,8 +23,10 @@ from slackwater.storage.checkpoint import (
     EngineTransactions,
     GoingBackwards,
     MemoryStore,
+    open_store,
 )
 from slackwater.storage.checkpoint.bounds import Checkpoint, bounds, progress
+from slackwater.storage.checkpoint.statements import state
 from slackwater.storage.checkpoint.tables import checkpoints, create_tables, key
 
 PARTITIONS = 4
@@ -173,9 +177,9 @@ class Run:
 
     def look(self, lookahead):
         """What a reader publishes now, which `Group` computes in the same way."""
-        state = self.store.state(self.group, lookahead)
-        assert state.committed == self.model.committed
-        published = bounds(state.partitions, state.committed)
+        known = self.store.state(self.group, lookahead)
+        assert known.committed == self.model.committed
+        published = bounds(known.partitions, known.committed)
         assert published == hardened(self.model.partitions, self.model.committed, lookahead)
         assert published.min >= self.floor
         assert published.max > self.floor
@@ -267,6 +271,59 @@ def test_what_is_committed_stays_in_sqlite(embedded, taken, lookahead):
 @given(_ANY, lookaheads)
 def test_what_is_committed_stays_in_postgresql(server, taken, lookahead):
     any_history(server.store, taken, lookahead)
+
+
+def paired(url):
+    """The database's two users: this process and another one."""
+    with open_store(url) as here, closing(Peer(url)) as there:
+        yield here, there
+
+
+@pytest.fixture(scope="module")
+def pair_on_sqlite(tmp_path_factory):
+    yield from paired(f"sqlite:///{tmp_path_factory.mktemp('pair')}/checkpoints.sqlite")
+
+
+@pytest.fixture(scope="module")
+def pair_on_postgresql(postgres):
+    yield from paired(postgres.new_database())
+
+
+_randoms = st.randoms(use_true_random=False)
+
+
+def shared(stores, chance):
+    return InTurns(stores, lambda: chance.randrange(2))
+
+
+@histories()
+@given(_ANY, lookaheads, _randoms)
+def test_two_processes_agree_in_sqlite(pair_on_sqlite, taken, lookahead, chance):
+    any_history(shared(pair_on_sqlite, chance), taken, lookahead)
+
+
+@pytest.mark.postgres
+@histories()
+@given(_ANY, lookaheads, _randoms)
+def test_two_processes_agree_in_postgresql(pair_on_postgresql, taken, lookahead, chance):
+    any_history(shared(pair_on_postgresql, chance), taken, lookahead)
+
+
+@pytest.mark.parametrize("lookahead", [None, 1, 3])
+def test_a_refresh_only_seeks(embedded, lookahead):
+    """Else it would take longer with each checkpoint that is or was there."""
+    statements = []
+    with embedded.engine.connect() as conn:
+
+        def explain(_conn, cursor, statement, parameters, *_):
+            cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            statements.append([row[3] for row in cursor.fetchall()])
+
+        event.listen(conn, "before_cursor_execute", explain)
+        state(conn, "seeking", lookahead)
+    reads = [line for plan in statements for line in plan if line.startswith(("SCAN", "SEARCH"))]
+    assert sum("checkpoints" in line for line in reads) > 5
+    assert {line for line in reads if line.startswith("SCAN")} == {"SCAN names"}
 
 
 def test_the_original_loses_what_was_committed_where_partitions_differ():

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import structlog
 from sqlalchemy import Connection, Engine, func, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 from slackwater.storage.checkpoint.listeners import Listeners
 from slackwater.storage.checkpoint.store import Subscription
@@ -74,7 +74,7 @@ class PostgresNotifications:
                 with closing(self._connect()) as connection:
                     self.listeners.tell_all()
                     self._follow(connection)
-            except (psycopg.Error, DBAPIError) as error:
+            except (psycopg.Error, SQLAlchemyError) as error:
                 _log.warning("notifications_lost", error=str(error), retry_ms=self._retry_ms)
                 self._closed.wait(self._retry_ms / 1000)
 
