@@ -51,7 +51,7 @@ class PostgresNotifications:
         return step
 
     def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
-        """See `Store.listen`; also calls `wake` once it is sure to hear of what follows."""
+        """See `Store.listen`; also calls `wake` whenever a connection begins to listen."""
         subscription = self.listeners.add(group, wake)
         with self._lock:
             if self._thread is None and not self._closed.is_set():
@@ -72,6 +72,8 @@ class PostgresNotifications:
         while not self._closed.is_set():
             try:
                 with closing(self._connect()) as connection:
+                    connection.autocommit = True
+                    connection.execute(f"LISTEN {CHANNEL}")
                     self.listeners.tell_all()
                     self._follow(connection)
             except (psycopg.Error, SQLAlchemyError) as error:
@@ -83,8 +85,6 @@ class PostgresNotifications:
         connection = pooled.driver_connection
         pooled.detach()
         assert isinstance(connection, psycopg.Connection)
-        connection.autocommit = True
-        connection.execute(f"LISTEN {CHANNEL}")
         return connection
 
     def _follow(self, connection: psycopg.Connection[Any]) -> None:

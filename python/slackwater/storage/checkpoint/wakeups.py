@@ -6,7 +6,10 @@ from threading import Condition
 
 
 class Wakeups:
-    """Calls for a round. Those that come before it begins are one; one that comes later is kept."""
+    """Calls for a round. Those that come before it begins are one; one that comes later is kept.
+
+    The original forgets what comes during a round, and finds it when it looks a second later.
+    """
 
     def __init__(self) -> None:
         self._condition = Condition()
