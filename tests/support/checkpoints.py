@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from slackwater.repr.hlc import Range, Time
-from slackwater.storage.checkpoint import MemoryStore, open_store
+from slackwater.storage.checkpoint import MemoryStore, Variable, open_store
 from slackwater.storage.checkpoint.bounds import bounds
+
+NEVER_MS = 3_600_000
+LONG_S = 60
 
 
 def t(nanos, logical=0):
@@ -42,3 +45,36 @@ def fill(store, group, partitions):
         for row in rows:
             if row.applied:
                 store.commit(group, Range.including(row.time, row.time))
+
+
+def await_bounds(bounds, expected):
+    assert bounds.wait_for(lambda found: found == expected, LONG_S) == expected
+
+
+class Failing:
+    """A store of which the methods that `broken` names fail; `calls` says what was called, and how.
+
+    What the store itself raises is passed on.
+    """
+
+    def __init__(self, store):
+        self._store = store
+        self.broken = set()
+        self.calls = Variable(())
+
+    def __getattr__(self, name):
+        def called(*arguments):
+            try:
+                if name in self.broken:
+                    raise ConnectionError("the store is away")
+                result = getattr(self._store, name)(*arguments)
+            except Exception:
+                self.calls.update(lambda before: (*before, f"{name} failed"))
+                raise
+            self.calls.update(lambda before: (*before, name))
+            return result
+
+        return called
+
+    def await_calls(self, name, count):
+        self.calls.wait_for(lambda calls: calls.count(name) >= count, LONG_S)

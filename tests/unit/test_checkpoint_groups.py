@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack
 
 import pytest
-from tests.support.checkpoints import t
+from tests.support.checkpoints import LONG_S, NEVER_MS, Failing, await_bounds, t
 
 from slackwater.persist.leadership import Fenced
 from slackwater.storage.checkpoint import (
@@ -28,8 +28,6 @@ from slackwater.storage.checkpoint.wakeups import Wakeups
 
 FAKE = TableGroup("fake")
 NOTHING = Range()
-NEVER_MS = 3_600_000
-LONG_S = 60
 
 
 def inc(first, last):
@@ -48,10 +46,6 @@ def start():
             return ending.enter_context(checkpoints.start(tables, bounds, *options)), bounds
 
         yield started
-
-
-def await_bounds(bounds, expected):
-    assert bounds.wait_for(lambda found: found == expected, LONG_S) == expected
 
 
 def test_two_groups_of_one_name_coordinate(checkpoint_store, start):
@@ -193,31 +187,6 @@ def test_without_the_stream_a_group_hears_of_others_when_it_looks(checkpoint_sto
     await_bounds(polled, inc(0, 2))
     other.advance("p", t(3))
     await_bounds(polled, inc(0, 3))
-
-
-class Failing:
-    """A store of which reads, and what `broken` names, fail; it counts refreshes and prunings."""
-
-    def __init__(self, store):
-        self._store = store
-        self.broken = set()
-        self.calls = Variable(())
-
-    def __getattr__(self, name):
-        method = getattr(self._store, name)
-
-        def called(*arguments):
-            if name in self.broken:
-                self.calls.update(lambda before: (*before, f"{name} failed"))
-                raise ConnectionError("the store is away")
-            result = method(*arguments)
-            self.calls.update(lambda before: (*before, name))
-            return result
-
-        return called
-
-    def await_calls(self, name, count):
-        self.calls.wait_for(lambda calls: calls.count(name) >= count, LONG_S)
 
 
 def test_a_store_that_fails_leaves_the_last_good_bounds(checkpoint_store, start):

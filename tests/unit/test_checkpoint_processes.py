@@ -10,10 +10,11 @@ from contextlib import ExitStack, closing
 
 import pytest
 import sqlalchemy as sa
-from tests.support.checkpoints import t, window
+from tests.support.checkpoints import LONG_S, NEVER_MS, Failing, await_bounds, t, window
 from tests.support.metastore_faults import Outage
+from tests.support.postgres import running_server
 
-from slackwater.persist.metastore import connect
+from slackwater.persist.metastore import Patience, connect
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.checkpoint import (
     ZERO,
@@ -30,18 +31,12 @@ from slackwater.storage.checkpoint import (
 from slackwater.storage.checkpoint.notifications import CHANNEL, PostgresNotifications
 from slackwater.storage.checkpoint.tables import create_tables
 
-NEVER_MS = 3_600_000
-LONG_S = 60
 ROUNDS = 15
 FAKE = TableGroup("fake")
 
 
 def inc(first, last):
     return Range.including(t(first), t(last))
-
-
-def await_bounds(bounds, expected):
-    assert bounds.wait_for(lambda found: found == expected, LONG_S) == expected
 
 
 _OTHER = """
@@ -160,3 +155,31 @@ def test_a_notification_wakes_and_a_connection_that_breaks_is_replaced(postgres)
     while listeners():
         pass
     engine.dispose()
+
+
+@pytest.mark.postgres
+def test_a_server_that_goes_away_takes_no_bounds_with_it():
+    with running_server() as server:
+        url = server.new_database()
+        engine = connect(url)
+        create_tables(engine)
+        bounds = Variable(Range())
+        with closing(PostgresNotifications(engine, retry_ms=1)) as notifications:
+            transactions = EngineTransactions(engine, Patience(wait_ms=0))
+            store = Failing(DatabaseStore(transactions, notifications=notifications))
+            with Checkpoints(store).start(FAKE, bounds, poll_every(NEVER_MS)) as group:
+                group.advance("p", t(10))
+                group.commit(inc(0, 10))
+                group.advance("p", t(20))
+                await_bounds(bounds, inc(10, 20))
+                server.stop()
+                group.refresh()
+                store.await_calls("state failed", 1)
+                assert bounds.get() == inc(10, 20)
+                with pytest.raises(SlackwaterError, match="SLACKWATER_METASTORE_UNAVAILABLE"):
+                    group.advance("p", t(30))
+                server.start()
+                with open_store(url) as other:
+                    other.advance("fake", "p", t(30))
+                    await_bounds(bounds, inc(10, 30))
+        engine.dispose()
