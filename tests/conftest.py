@@ -7,12 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.support.checkpoints import checkpoint_store
 from tests.support.fixtures import shared_application, workplace
 from tests.support.persistence import env, new_database
 from tests.support.postgres import postgres
 from tests.support.s3 import s3
 
-__all__ = ["env", "new_database", "postgres", "s3", "shared_application", "workplace"]
+__all__ = [
+    "checkpoint_store",
+    "env",
+    "new_database",
+    "postgres",
+    "s3",
+    "shared_application",
+    "workplace",
+]
 
 
 # A run of all tests says the same each time; EXAMPLES asks for a search for something new.
