@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.application import SqlError
@@ -11,14 +12,14 @@ from tests.support.view_forms import CHANGES, LOAD, ON_VIEWS, REFUSED, TABLES, f
 pytestmark = pytest.mark.spark
 
 AT_ONCE = 16
-READER = "reader"
+READERS = ("reader", "second reader")
 READ_S = 300
 
 
 @pytest.fixture(scope="module")
 def place(shared_application):
     shared_application.sql("CREATE SCHEMA slackwater.forms")
-    for session in ("main", READER):
+    for session in ("main", *READERS):
         shared_application.sql("USE slackwater.forms", session=session)
     # Planning and compiling many small queries would take longer than running them.
     for setting in (
@@ -28,7 +29,8 @@ def place(shared_application):
         "spark.sql.shuffle.partitions=1",
         "slackwater.statement_timeout = '5 minutes'",
     ):
-        shared_application.sql(f"SET {setting}", session=READER)
+        for session in READERS:
+            shared_application.sql(f"SET {setting}", session=session)
     for name, columns in TABLES.items():
         shared_application.sql(f"CREATE TABLE {name} ({columns})")
     yield shared_application
@@ -36,11 +38,22 @@ def place(shared_application):
 
 
 def created(place, queries):
-    for name, query in queries.items():
-        place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    """By two sessions, each half of them; what is read by others comes first."""
+    own = [(n, q) for n, q in queries.items() if n not in ON_VIEWS]
+    for name, query in ON_VIEWS.items():
+        if name in queries:
+            place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    with ThreadPoolExecutor(len(READERS)) as pool:
+        list(pool.map(lambda each: _create(place, *each), enumerate(own)))
 
 
-def contents(place, sources):
+def _create(place, number, view):
+    name, query = view
+    session = READERS[number % len(READERS)]
+    place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}", session=session)
+
+
+def contents(place, sources, session):
     """The rows of all relations of `sources` (name to SQL), read at one time."""
     parts = [
         f"SELECT '{name}' AS relation,"
@@ -49,7 +62,7 @@ def contents(place, sources):
         for name, text in sources.items()
     ]
     found = {name: Counter() for name in sources}
-    for name, row in place.rows(" UNION ALL ".join(parts), session=READER, timeout_s=READ_S):
+    for name, row in place.rows(" UNION ALL ".join(parts), session=session, timeout_s=READ_S):
         found[name][row] += 1
     return found
 
@@ -58,12 +71,19 @@ def differences(place, queries):
     """The views whose rows are not those of their queries."""
     # Spark's lexer counts the words ARRAY, MAP and STRUCT: behind one of them >> is twice >.
     names = sorted(queries, key=lambda name: ">>" not in queries[name])
+    parts = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
+    shares = [(session, parts[i :: len(READERS)]) for i, session in enumerate(READERS)]
+    with ThreadPoolExecutor(len(READERS)) as pool:
+        found = pool.map(lambda share: _differences(place, queries, *share), shares)
+        return [each for share in found for each in share]
+
+
+def _differences(place, queries, session, parts):
     found = []
-    for start in range(0, len(names), AT_ONCE):
-        chosen = names[start : start + AT_ONCE]
+    for chosen in parts:
         sources = {name: f"SELECT * FROM {name}" for name in chosen}
         sources |= {f"{name}?": queries[name] for name in chosen}
-        rows = contents(place, sources)
+        rows = contents(place, sources, session)
         found += [
             (
                 queries[name],
