@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given
 from pyspark.sql import SparkSession
 from tests.property.histories import histories
 from tests.support.incremental import Bench
-from tests.support.view_histories import LAST, TABLES, cases, recomputed
+from tests.support.program_cases import HISTORIES, QUERIES
+from tests.support.view_histories import LAST, TABLES, Case, cases_in_order, recomputed
 
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import ViewProgram
@@ -134,9 +135,20 @@ def maintained(ids, case, boundaries):
 
 
 @histories(suppress_health_check=list(HealthCheck))
-@given(cases)
+@given(cases_in_order)
 def test_programs_equal_a_recomputation_at_every_time(ids, case):
     expected = recomputed(case)
     for boundaries in {case.boundaries, case.others}:
         for name, found in maintained(ids, case, boundaries).items():
             assert found == expected[name], name
+
+
+@pytest.mark.parametrize("boundaries", [(LAST + 1,), (2, 4, 7, LAST + 1)])
+@pytest.mark.parametrize("operator", QUERIES)
+def test_worked_cases_of_operators(ids, operator, boundaries):
+    queries = QUERIES[operator]
+    case = Case(HISTORIES, queries, boundaries, boundaries, 0)
+    expected = recomputed(case)
+    found = maintained(ids, case, boundaries)
+    for i, query in enumerate(queries):
+        assert found[f"v{i}"] == expected[f"v{i}"], query

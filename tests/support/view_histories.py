@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
@@ -79,17 +80,52 @@ keyed = st.sampled_from(
 )
 
 
+_WITHIN = "PARTITION BY k ORDER BY v NULLS FIRST"
+_OPEN = f"{_WITHIN}/*, d NULLS FIRST*/"
+windows = st.sampled_from(
+    [
+        f"row_number() OVER ({_OPEN})",
+        f"ntile(2) OVER ({_OPEN})",
+        f"lag(v) OVER ({_OPEN})",
+        f"lead(v, 2, 7) OVER ({_OPEN})",
+        f"sum(v) OVER ({_OPEN} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+        f"count(d) OVER ({_OPEN} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)",
+        f"nth_value(v, 2) OVER ({_OPEN} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+        f"rank() OVER ({_WITHIN})",
+        f"dense_rank() OVER ({_WITHIN})",
+        f"4 * cume_dist() OVER ({_WITHIN})",
+        f"sum(v) OVER ({_WITHIN})",
+        f"rank() OVER ({_WITHIN}) + 10 * row_number() OVER ({_OPEN})",
+        "first_value(v) OVER (PARTITION BY k ORDER BY d NULLS FIRST/*, v NULLS FIRST*/)",
+        "last_value(v) OVER (PARTITION BY k ORDER BY d NULLS FIRST/*, v NULLS FIRST*/"
+        " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+        "max(v) OVER (PARTITION BY k) - min(v) OVER (PARTITION BY k)",
+        "count(*) OVER (PARTITION BY v) + count(v) OVER (PARTITION BY k)",
+        "row_number() OVER (ORDER BY k NULLS FIRST, v NULLS FIRST/*, d NULLS FIRST*/)",
+        "sum(v) OVER ()",
+        "sum(sum(v)) OVER (PARTITION BY k) + max(min(v)) OVER ()",
+    ]
+)
+"""What is in comments is added for an engine that does not settle ties by the other columns."""
+
+
+def settled(query):
+    return re.sub(r"/\*(.*?)\*/", r"\1", query)
+
+
 @st.composite
-def queries(draw, depth=2):
-    """A query with the columns k, v, d."""
+def queries(draw, depth=2, ordered=False):
+    """A query with the columns k, v, d; those that are `ordered` may leave ties open."""
     name = st.sampled_from(sorted(TABLES))
     if depth == 0:
         return f"SELECT k, v, d FROM {draw(name)}"
 
     def source():
         plain = draw(st.booleans())
-        return draw(name) if plain else f"({draw(queries(depth=depth - 1))})"
+        return draw(name) if plain else f"({draw(queries(depth - 1, ordered))})"
 
+    if ordered and draw(st.integers(0, 2)) == 0:
+        return in_order(draw, source)
     kind = draw(
         st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
                          "totals", "total having", "total beside keys", "total of total",
@@ -189,6 +225,21 @@ def queries(draw, depth=2):
             )
 
 
+def in_order(draw, source):
+    kind = draw(st.sampled_from(["window", "window", "first of each"]))
+    match kind:
+        case "window":
+            window = draw(windows)
+            group = " GROUP BY k, v, d" if "sum(sum" in window else ""
+            return f"SELECT k, CAST({window} AS BIGINT) AS v, d FROM {source()} AS x{group}"
+        case _:
+            return (
+                "SELECT k, v, d FROM (SELECT k, v, d, "
+                f"row_number() OVER ({_OPEN}) AS n FROM {source()} AS x) AS x "
+                f"WHERE n <= {draw(st.integers(0, 3))}"
+            )
+
+
 @dataclass(frozen=True)
 class Case:
     histories: dict
@@ -199,19 +250,27 @@ class Case:
 
 
 cuts = st.sets(st.integers(1, LAST), max_size=3).map(lambda s: (*sorted(s), LAST + 1))
-cases = st.builds(
-    Case,
-    st.fixed_dictionaries({name: updates_of_a_table() for name in TABLES}),
-    st.lists(queries(), min_size=2, max_size=3),
-    cuts,
-    cuts,
-    st.sampled_from([0, 0, 4]),
-)
+
+
+def _cases(ordered):
+    return st.builds(
+        Case,
+        st.fixed_dictionaries({name: updates_of_a_table() for name in TABLES}),
+        st.lists(queries(ordered=ordered), min_size=2, max_size=3),
+        cuts,
+        cuts,
+        st.sampled_from([0, 0, 4]),
+    )
+
+
+cases = _cases(False)
+cases_in_order = _cases(True)
+"""Beside others, queries that ask for the place of rows in an order."""
 
 
 def recomputed(case):
-    queries = {f"v{i}": query for i, query in enumerate(case.views)}
-    queries["top"] = f"SELECT k, count(*) AS n, sum(v) AS v FROM ({case.views[0]}) x GROUP BY k"
+    queries = {f"v{i}": settled(query) for i, query in enumerate(case.views)}
+    queries["top"] = f"SELECT k, count(*) AS n, sum(v) AS v FROM ({queries['v0']}) x GROUP BY k"
     duck = Recomputation(dict.fromkeys(TABLES, _SQL), case.histories, LAST)
     try:
         times = range(case.as_of, LAST + 1)

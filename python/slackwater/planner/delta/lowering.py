@@ -53,6 +53,8 @@ from slackwater.planner.plan.algebra import (
     Sort,
     Source,
     Union,
+    Window,
+    WindowCall,
 )
 
 
@@ -81,6 +83,26 @@ EXACT = frozenset(
     }
 )
 """Other aggregates whose value is the same in whichever order the rows come."""
+
+
+RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
+"""Window functions that ask only which rows are peers."""
+
+PLACES = frozenset(
+    {
+        "row_number",
+        "ntile",
+        "lag",
+        "lead",
+        "nth_value",
+        "first",
+        "first_value",
+        "last",
+        "last_value",
+        "any_value",
+    }
+)
+"""Window functions that ask for the place of each row in the order."""
 
 
 def program_of(plan: AnalyzedPlan) -> Program:
@@ -143,6 +165,8 @@ class _Lowering:
                 return self.step(sort.inputs[0])
             case Aggregate() as aggregate:
                 return self._aggregate(node, aggregate)
+            case Window() as window:
+                return self._window(node, window)
             case Join() as join:
                 return self._join(node, join)
             case Other() as other:
@@ -183,19 +207,51 @@ class _Lowering:
         for call in aggregate.aggregates:
             self._refuse_unless_exact(call)
         keys = tuple(group.handle for group in aggregate.groups)
-        below = aggregate.inputs[0]
+        return self._by_groups(node, aggregate.inputs[0], keys, aggregate.out)
+
+    def _by_groups(
+        self,
+        node: NodeNumber,
+        below: NodeNumber,
+        keys: tuple[HandleNumber, ...],
+        out: tuple[ColumnNumber, ...],
+    ) -> StepNumber:
         step = self.step(below)
         arranged = self._arrangement(below, keys, (True,) * len(keys))
-        return self.add(Regrouped(step, node, arranged, aggregate.out))
+        return self.add(Regrouped(step, node, arranged, out))
 
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
-        """Of the same rows in any order the same value comes, to the last bit."""
         if is_accumulated(self.plan, call):
             return
-        exact = call.function in EXACT or (call.function in ACCUMULATED and call.distinct)
-        types = [self.plan.handles[each].type for each in call.args]
-        if not exact or any(t.key_issues for t in types):
-            raise NotMaintained(f"{call.function}{' of DISTINCT values' if call.distinct else ''}")
+        distinct = call.function in ACCUMULATED and call.distinct
+        if not distinct or self._has_key_issues(call.args):
+            self._refuse_unless_extreme(call.function, call.args, call.distinct)
+
+    def _refuse_unless_extreme(
+        self, function: str, args: tuple[HandleNumber, ...], distinct: bool
+    ) -> None:
+        """Of the same rows in any order the same value comes, to the last bit."""
+        if function not in EXACT or self._has_key_issues(args):
+            raise NotMaintained(f"{function}{' of DISTINCT values' if distinct else ''}")
+
+    def _has_key_issues(self, handles: Iterable[HandleNumber]) -> bool:
+        return any(self.plan.handles[each].type.key_issues for each in handles)
+
+    def _window(self, node: NodeNumber, window: Window) -> StepNumber:
+        """``delta(ω(A)) = ω(A of the changed partitions) after each change - before it``."""
+        for call in window.functions:
+            self._refuse_luck(call)
+        self._refuse_key_issues(window.partition)
+        return self._by_groups(node, window.inputs[0], window.partition, window.out)
+
+    def _refuse_luck(self, call: WindowCall) -> None:
+        """The same rows give the same values, in whichever order they are stored."""
+        if call.function in RANKS or (call.function in PLACES and call.rows):
+            return
+        if call.function in PLACES:
+            raise NotMaintained(f"{call.function} over peers")
+        if not is_accumulation(self.plan, call.function, call.args):
+            self._refuse_unless_extreme(call.function, call.args, False)
 
     def _refuse_key_issues(self, keys: Iterable[HandleNumber]) -> None:
         for handle in keys:
@@ -336,9 +392,14 @@ class _Lowering:
 
 def is_accumulated(plan: AnalyzedPlan, call: AggregateCall) -> bool:
     """Whether a state is kept for the call that rows are taken into and out of."""
-    if call.function not in ACCUMULATED or call.distinct:
+    return not call.distinct and is_accumulation(plan, call.function, call.args)
+
+
+def is_accumulation(plan: AnalyzedPlan, function: str, args: tuple[HandleNumber, ...]) -> bool:
+    """Whether a row can be taken out of the function's state as it is taken in."""
+    if function not in ACCUMULATED:
         return False
-    return call.function == "count" or _is_number(plan.handles[call.args[0]].type.text)
+    return function == "count" or _is_number(plan.handles[args[0]].type.text)
 
 
 NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from slackwater.planner.plan.algebra import ColumnNumber, HandleNumber, NodeNumber
 
-VERSION = 1
+VERSION = 2
 """Of the rules by which programs are made."""
 
 StepNumber: TypeAlias = int
@@ -160,7 +160,7 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:
-    """Groups of plan node `node`, an operator on groups, computed anew from all their rows.
+    """Groups of plan node `node`, an aggregate or a window, computed anew from all their rows.
 
     `arrangement` has the operator's input by its groups.
     """

@@ -107,7 +107,7 @@ private[slackwater] object Normalise {
   def apply(session: SparkSession, analyzed: LogicalPlan): LogicalPlan =
     SQLConf.withExistingConf(settings(session)) {
       val normal = new Normalise().execute(CollectionSlot.inPlaceOfCollections(analyzed))
-      RemoveNoopOperators(PruneSlots(normal))
+      RemoveNoopOperators(PruneSlots(SettleTies(normal)))
     }
 
   /** What can change a result as the session has it, and Spark's defaults for all that tunes plans:

@@ -1,0 +1,76 @@
+"""Small histories and queries with which each operator of a program has to do with what is special.
+
+They follow the grammar of ``view_histories``: tables r and q, columns k, v, d, comments for ties.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+
+def _row(k, v, d=None):
+    return (k, v, None if d is None else Decimal(d))
+
+
+HISTORIES = {
+    "r": [
+        # Some rows at once, one of them twice, with NULL as a key and as a value.
+        (_row(0, 1, "1.00"), 1, 1),
+        (_row(0, 1, "2.00"), 1, 1),
+        (_row(0, 3, "1.00"), 1, 2),
+        (_row(1, None, "0.50"), 1, 1),
+        (_row(None, 2), 1, 1),
+        # An update, and one of two equal rows that goes.
+        (_row(0, 1, "2.00"), 2, -1),
+        (_row(0, 5, "2.00"), 2, 1),
+        (_row(0, 3, "1.00"), 3, -1),
+        # Gone and back in one interval, at times of its own.
+        (_row(1, None, "0.50"), 4, -1),
+        (_row(1, None, "0.50"), 5, 1),
+        # What comes to nothing at one time.
+        (_row(2, 9, "9.00"), 6, 1),
+        (_row(2, 9, "9.00"), 6, -1),
+        # The least and the greatest of a group go, then all.
+        (_row(0, 1, "1.00"), 7, -1),
+        (_row(0, 5, "2.00"), 8, -1),
+        (_row(0, 3, "1.00"), 9, -1),
+        (_row(1, None, "0.50"), 9, -1),
+        (_row(None, 2), 9, -1),
+        # From nothing again.
+        (_row(1, 1, "1.00"), 11, 3),
+        (_row(None, None), 11, 1),
+    ],
+    "q": [
+        (_row(0, 1, "1.00"), 1, 1),
+        (_row(1, 2, "1.00"), 3, 1),
+        (_row(0, 1, "1.00"), 4, -1),
+        (_row(None, None), 5, 1),
+        (_row(None, None), 6, -1),
+        (_row(2, 3, "1.00"), 6, 1),
+        (_row(1, 2, "1.00"), 8, -1),
+        (_row(2, 3, "1.00"), 10, -1),
+    ],
+}
+
+_OPEN = "PARTITION BY k ORDER BY v NULLS FIRST/*, d NULLS FIRST*/"
+_WINDOWS = (
+    f"row_number() OVER ({_OPEN})",
+    f"coalesce(lag(v) OVER ({_OPEN}), -1)",
+    f"sum(v) OVER ({_OPEN} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "rank() OVER (PARTITION BY k ORDER BY v NULLS FIRST)",
+    "sum(v) OVER (PARTITION BY k ORDER BY v NULLS FIRST)",
+    f"100 * rank() OVER (PARTITION BY k ORDER BY v NULLS FIRST) + row_number() OVER ({_OPEN})",
+    "row_number() OVER (ORDER BY k NULLS FIRST, v NULLS FIRST/*, d NULLS FIRST*/)",
+    "count(*) OVER (PARTITION BY k) + sum(v) OVER ()",
+    "first_value(v) OVER (PARTITION BY k ORDER BY d NULLS FIRST/*, v NULLS FIRST*/)",
+)
+
+QUERIES = {
+    "windows": [f"SELECT k, d, CAST({each} AS BIGINT) AS v FROM r" for each in _WINDOWS],
+    "the first of each": [
+        f"SELECT k, v, d FROM (SELECT *, row_number() OVER ({_OPEN}) AS n FROM r) AS x"
+        f" WHERE n <= {count}"
+        for count in (1, 2)
+    ],
+}
+"""For each kind of operator views that programs maintain, not more than there are in RELATIONS."""
