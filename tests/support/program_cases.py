@@ -67,6 +67,16 @@ _WINDOWS = (
 
 QUERIES = {
     "windows": [f"SELECT k, d, CAST({each} AS BIGINT) AS v FROM r" for each in _WINDOWS],
+    "the first of all": [
+        f"SELECT k, v, d FROM r ORDER BY v {order}, k NULLS FIRST/*, d NULLS FIRST*/ {limit}"
+        for order, limit in (
+            ("NULLS FIRST", "LIMIT 1"),
+            ("DESC NULLS LAST", "LIMIT 3"),
+            ("NULLS FIRST", "LIMIT 2 OFFSET 1"),
+            ("NULLS FIRST", "OFFSET 2"),
+            ("NULLS FIRST", "LIMIT 0"),
+        )
+    ],
     "the first of each": [
         f"SELECT k, v, d FROM (SELECT *, row_number() OVER ({_OPEN}) AS n FROM r) AS x"
         f" WHERE n <= {count}"

@@ -226,12 +226,25 @@ def queries(draw, depth=2, ordered=False):
 
 
 def in_order(draw, source):
-    kind = draw(st.sampled_from(["window", "window", "first of each"]))
+    kind = draw(st.sampled_from(["window", "window", "first of each", "first", "first number"]))
     match kind:
         case "window":
             window = draw(windows)
             group = " GROUP BY k, v, d" if "sum(sum" in window else ""
             return f"SELECT k, CAST({window} AS BIGINT) AS v, d FROM {source()} AS x{group}"
+        case "first":
+            limit = draw(st.sampled_from(["LIMIT 3", "LIMIT 1", "LIMIT 2 OFFSET 1", "OFFSET 2"]))
+            direction = draw(st.sampled_from(["NULLS FIRST", "DESC NULLS LAST"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x "
+                f"ORDER BY k {direction}, v {direction}/*, d NULLS FIRST*/ {limit}"
+            )
+        case "first number":
+            return (
+                "SELECT k, v, d FROM (SELECT k, v, d, row_number() OVER (ORDER BY v DESC "
+                f"NULLS LAST, k NULLS FIRST/*, d NULLS FIRST*/) AS n FROM {source()} AS x) AS x "
+                "WHERE n < 3"
+            )
         case _:
             return (
                 "SELECT k, v, d FROM (SELECT k, v, d, "

@@ -12,6 +12,7 @@ from slackwater.planner.plan.algebra import (
     AnalyzedPlan,
     Column,
     Handle,
+    Limit,
     Operator,
     SortKey,
     Source,
@@ -83,6 +84,12 @@ def test_what_depends_on_luck_has_no_program(plan, reason):
     with pytest.raises(NotMaintained) as refused:
         program_of(plan)
     assert refused.value.reason == reason
+
+
+def test_which_rows_a_limit_without_order_takes_is_luck():
+    plan = plan_of(Source("u1", ("k",), (0,)), Limit((0,), (0,), 3, 0), types=(LONG,))
+    with pytest.raises(NotMaintained, match="LIMIT without ORDER BY"):
+        program_of(plan)
 
 
 def test_partitions_of_floating_numbers_are_those_of_equal_numbers():

@@ -47,6 +47,7 @@ from slackwater.planner.plan.algebra import (
     HandleNumber,
     Join,
     JoinKind,
+    Limit,
     NodeNumber,
     Other,
     Project,
@@ -163,6 +164,8 @@ class _Lowering:
                 return self.add(United(tuple(self.step(i) for i in union.inputs), union.out))
             case Sort() as sort:
                 return self.step(sort.inputs[0])
+            case Limit():
+                raise NotMaintained("LIMIT without ORDER BY")
             case Aggregate() as aggregate:
                 return self._aggregate(node, aggregate)
             case Window() as window:

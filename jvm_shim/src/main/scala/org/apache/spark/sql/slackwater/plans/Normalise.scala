@@ -107,7 +107,8 @@ private[slackwater] object Normalise {
   def apply(session: SparkSession, analyzed: LogicalPlan): LogicalPlan =
     SQLConf.withExistingConf(settings(session)) {
       val normal = new Normalise().execute(CollectionSlot.inPlaceOfCollections(analyzed))
-      RemoveNoopOperators(PruneSlots(SettleTies(normal)))
+      val ordered = NumberInBuckets(SettleTies(NumberLimited(normal)))
+      RemoveNoopOperators(PruneSlots(ordered))
     }
 
   /** What can change a result as the session has it, and Spark's defaults for all that tunes plans:
