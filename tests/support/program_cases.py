@@ -67,6 +67,19 @@ _WINDOWS = (
 
 QUERIES = {
     "windows": [f"SELECT k, d, CAST({each} AS BIGINT) AS v FROM r" for each in _WINDOWS],
+    "aggregates": [
+        f"SELECT k, {values} FROM r GROUP BY k" if keyed else f"SELECT {values} FROM r"
+        for values in (
+            "CAST(sum(v) AS BIGINT) AS v, min(d) AS d",
+            "max(v) AS v, CAST(count(DISTINCT d) AS DECIMAL(10, 2)) AS d",
+            "CAST(sum(DISTINCT v) + count(*) + max(v) AS BIGINT) AS v, min(d) AS d",
+            "min(v) FILTER (WHERE d > 1) AS v, CAST(count(DISTINCT v) FILTER (WHERE d > 1)"
+            " + count(DISTINCT d) AS DECIMAL(10, 2)) AS d",
+            "bit_or(v) AS v, CAST(max(CAST(v AS DOUBLE)) AS DECIMAL(10, 2)) AS d",
+        )
+        for keyed in (True, False)
+    ]
+    + ["SELECT k, v, d FROM (SELECT k, v, min(d) AS d, count(*) AS n FROM r GROUP BY k, v)"],
     "the first of all": [
         f"SELECT k, v, d FROM r ORDER BY v {order}, k NULLS FIRST/*, d NULLS FIRST*/ {limit}"
         for order, limit in (

@@ -9,8 +9,11 @@ import pytest
 from slackwater.planner.delta.explain_program import explain_program
 from slackwater.planner.delta.lowering import NotMaintained, program_of
 from slackwater.planner.plan.algebra import (
+    Aggregate,
+    AggregateCall,
     AnalyzedPlan,
     Column,
+    Computed,
     Handle,
     Limit,
     Operator,
@@ -81,6 +84,42 @@ def test_what_sees_peers_may_have_them(function):
     ],
 )
 def test_what_depends_on_luck_has_no_program(plan, reason):
+    with pytest.raises(NotMaintained) as refused:
+        program_of(plan)
+    assert refused.value.reason == reason
+
+
+def grouped(function: str, distinct: bool = False, value=LONG):
+    call = AggregateCall(function, 1, (1,), distinct, None, 3)
+    node = Aggregate((0,), (4, 5), (Computed(0, 2),), (call,), (2, 3))
+    types = (LONG, value, LONG, value, LONG, value)
+    return plan_of(Source("u1", ("k", "v"), (0, 1)), node, types=types)
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "once"),
+    [("min", LONG, True), ("max", DOUBLE, True), ("bit_xor", LONG, False)],
+)
+def test_extremes_are_computed_by_their_groups(function, value, once):
+    program = json.loads(program_of(grouped(function, value=value)).to_json())
+    assert [node["op"] for node in program["nodes"]] == ["delta", "regroup"]
+    assert program["nodes"][1]["once"] is once
+
+
+def test_sums_are_accumulated():
+    assert steps(grouped("sum")) == ["delta", "reduce", "map"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (grouped("bit_and", value=DOUBLE), "bit_and"),
+        (grouped("max", value=LOOSE), "max"),
+        (grouped("stddev_pop"), "stddev_pop"),
+        (grouped("sum", True, DOUBLE), "sum of DISTINCT values"),
+    ],
+)
+def test_aggregates_that_depend_on_luck_have_no_program(plan, reason):
     with pytest.raises(NotMaintained) as refused:
         program_of(plan)
     assert refused.value.reason == reason

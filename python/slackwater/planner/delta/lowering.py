@@ -6,7 +6,7 @@ of its inputs; see ``docs/spec`` M1 and the table of rules in ``docs/internals/t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from slackwater.planner.delta.join_order import Joined, join_of, pipelines
@@ -69,22 +69,15 @@ class NotMaintained(Exception):
 ACCUMULATED = frozenset({"count", "sum", "avg"})
 """Aggregates whose state takes a row away as it takes one in."""
 
-EXACT = frozenset(
-    {
-        "min",
-        "max",
-        "bool_and",
-        "bool_or",
-        "every",
-        "some",
-        "any",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
-    }
-)
+IDEMPOTENT = frozenset({"min", "max", "bit_and", "bit_or"})
+"""Aggregates for which a row that is there twice is a row."""
+
+EXACT = IDEMPOTENT | {"bit_xor"}
 """Other aggregates whose value is the same in whichever order the rows come."""
 
+
+SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(("min", "max"), frozenset({"floating"}))
+"""Of which key issues the plan has made one value of those that are equal."""
 
 RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """Window functions that ask only which rows are peers."""
@@ -210,18 +203,20 @@ class _Lowering:
         for call in aggregate.aggregates:
             self._refuse_unless_exact(call)
         keys = tuple(group.handle for group in aggregate.groups)
-        return self._by_groups(node, aggregate.inputs[0], keys, aggregate.out)
+        once = all(call.function in IDEMPOTENT for call in aggregate.aggregates)
+        return self._by_groups(node, aggregate.inputs[0], keys, once, aggregate.out)
 
     def _by_groups(
         self,
         node: NodeNumber,
         below: NodeNumber,
         keys: tuple[HandleNumber, ...],
+        once: bool,
         out: tuple[ColumnNumber, ...],
     ) -> StepNumber:
         step = self.step(below)
         arranged = self._arrangement(below, keys, (True,) * len(keys))
-        return self.add(Regrouped(step, node, arranged, out))
+        return self.add(Regrouped(step, node, arranged, once, out))
 
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
         if is_accumulated(self.plan, call):
@@ -234,7 +229,8 @@ class _Lowering:
         self, function: str, args: tuple[HandleNumber, ...], distinct: bool
     ) -> None:
         """Of the same rows in any order the same value comes, to the last bit."""
-        if function not in EXACT or self._has_key_issues(args):
+        issues = frozenset().union(*(self.plan.handles[each].type.key_issues for each in args))
+        if function not in EXACT or issues - SETTLED.get(function, frozenset()):
             raise NotMaintained(f"{function}{' of DISTINCT values' if distinct else ''}")
 
     def _has_key_issues(self, handles: Iterable[HandleNumber]) -> bool:
@@ -245,7 +241,7 @@ class _Lowering:
         for call in window.functions:
             self._refuse_luck(call)
         self._refuse_key_issues(window.partition)
-        return self._by_groups(node, window.inputs[0], window.partition, window.out)
+        return self._by_groups(node, window.inputs[0], window.partition, False, window.out)
 
     def _refuse_luck(self, call: WindowCall) -> None:
         """The same rows give the same values, in whichever order they are stored."""

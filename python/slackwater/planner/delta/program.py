@@ -162,12 +162,14 @@ class Reduced:
 class Regrouped:
     """Groups of plan node `node`, an aggregate or a window, computed anew from all their rows.
 
-    `arrangement` has the operator's input by its groups.
+    `arrangement` has the operator's input by its groups. `once`: it makes no difference how often a
+    row is there.
     """
 
     input: StepNumber
     node: NodeNumber
     arrangement: ArrangementNumber
+    once: bool
     columns: tuple[ColumnNumber, ...]
 
 
@@ -290,6 +292,7 @@ def _fields(step: Step) -> dict[str, Any]:
                 "in": step.input,
                 "node": step.node,
                 "arrangement": step.arrangement,
+                "once": step.once,
             }
 
 

@@ -77,6 +77,8 @@ private[slackwater] object Tagged {
   *
   * @param restore
   *   over the keys and the arranged columns: a row of the input
+  * @param once
+  *   whether it makes no difference how often a row is there
   */
 private[slackwater] final class Regroup(
     in: Int,
@@ -85,6 +87,7 @@ private[slackwater] final class Regroup(
     restore: Evaluation,
     input: StructType,
     output: StructType,
+    once: Boolean,
     grouped: Compiled,
     ofNothing: => Option[UnsafeRow]
 ) extends Operator {
@@ -115,20 +118,9 @@ private[slackwater] final class Regroup(
     out.consolidated
   }
 
-  private def changed(
-      updates: Updates
-  ): mutable.LinkedHashMap[UnsafeRow, mutable.TreeSet[Long]] = {
-    val found = mutable.LinkedHashMap.empty[UnsafeRow, mutable.TreeSet[Long]]
-    updates.foreach { (row, time, _) =>
-      val key = keys(row)
-      found.getOrElse(
-        key, {
-          val made = mutable.TreeSet.empty[Long]
-          found.put(key.copy(), made)
-          made
-        }
-      ) += time
-    }
+  private def changed(updates: Updates): ByKey[mutable.TreeSet[Long]] = {
+    val found = new ByKey(mutable.TreeSet.empty[Long])
+    updates.foreach((row, time, _) => found(keys(row)) += time)
     found
   }
 
@@ -184,7 +176,7 @@ private[slackwater] final class Regroup(
       tag = new GenericInternalRow(Array[Any](at.toLong))
       (row, count) <- contents(at).iterator
       copy = tagging(joined(tag, row)).copy()
-      _ <- Iterator.range(0L, count, 1L)
+      _ <- Iterator.range(0L, if (once) 1L else count, 1L)
     } yield copy
   }
 }
