@@ -66,6 +66,16 @@ _WINDOWS = (
 )
 
 QUERIES = {
+    "joins without equal columns": [
+        "SELECT k, v, d FROM r WHERE k NOT IN (SELECT k FROM q)",
+        "SELECT k, v, d FROM r WHERE v NOT IN (SELECT v FROM q WHERE k > 0)",
+        "SELECT k, v, d FROM q WHERE k NOT IN (SELECT k FROM r) OR v = 1",
+        "SELECT k, v, d FROM r WHERE (k, v) NOT IN (SELECT k, v FROM q)",
+        "SELECT k, v, d FROM r WHERE EXISTS (SELECT 1 FROM q WHERE q.v > r.v)",
+        "SELECT k, v, d FROM r WHERE NOT EXISTS (SELECT 1 FROM q WHERE q.v > r.v)",
+        "SELECT x.k, y.v, x.d FROM r AS x LEFT JOIN q AS y ON x.v < y.v",
+        "SELECT x.k, y.v, y.d FROM r AS x FULL JOIN q AS y ON y.d > 1",
+    ],
     "windows": [f"SELECT k, d, CAST({each} AS BIGINT) AS v FROM r" for each in _WINDOWS],
     "aggregates": [
         f"SELECT k, {values} FROM r GROUP BY k" if keyed else f"SELECT {values} FROM r"

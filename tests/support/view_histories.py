@@ -130,6 +130,7 @@ def queries(draw, depth=2, ordered=False):
         st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
                          "totals", "total having", "total beside keys", "total of total",
                          "having", "in", "three", "keyed", "extremes", "left", "anti", "except",
+                         "not in", "unequal",
                          "opaque"])
     )  # fmt: skip
     match kind:
@@ -211,6 +212,17 @@ def queries(draw, depth=2, ordered=False):
                 f"SELECT k, v, d FROM {source()} AS x WHERE {test} "
                 f"(SELECT 1 FROM {source()} AS y WHERE y.k = x.k AND {more})"
             )
+        case "not in":
+            column = draw(st.sampled_from(["k", "v"]))
+            where = draw(st.sampled_from(["", " WHERE y.v > 0", " WHERE y.k IS NOT NULL"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x WHERE {column} NOT IN "
+                f"(SELECT {column} FROM {source()} AS y{where})"
+            )
+        case "unequal":
+            join = draw(st.sampled_from(["LEFT JOIN", "RIGHT JOIN"]))
+            test = draw(st.sampled_from(["x.v < y.v", "y.d > 1", "x.k < y.k AND x.v IS NULL"]))
+            return f"SELECT x.k, y.v, x.d FROM {source()} AS x {join} {source()} AS y ON {test}"
         case "except":
             operator = draw(st.sampled_from(["EXCEPT", "INTERSECT"]))
             return (

@@ -15,6 +15,8 @@ from slackwater.planner.plan.algebra import (
     Column,
     Computed,
     Handle,
+    Join,
+    JoinKind,
     Limit,
     Operator,
     SortKey,
@@ -123,6 +125,18 @@ def test_aggregates_that_depend_on_luck_have_no_program(plan, reason):
     with pytest.raises(NotMaintained) as refused:
         program_of(plan)
     assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize("kind", [JoinKind.LEFT_SEMI, JoinKind.LEFT_ANTI])
+def test_sides_without_equal_columns_are_arranged_whole(kind):
+    join = Join((0, 1), (0,), kind, (), (1,), (), None)
+    sources = Source("u1", ("v",), (0,)), Source("u2", ("v",), (1,))
+    plan = plan_of(*sources, join, types=(LONG, LONG))
+    assert steps(plan) == ["delta", "delta", "presence"]
+    assert [each.keys for each in program_of(plan).arrangements] == [(), ()]
+    assert explain_program(plan, {})[0].reason == (
+        "No columns are equal: each change is compared with the other side's rows."
+    )
 
 
 def test_which_rows_a_limit_without_order_takes_is_luck():

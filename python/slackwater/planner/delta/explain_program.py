@@ -73,8 +73,10 @@ def _described(
         case Join() as join if _is_inner(join):
             reason = "Each input's changes are looked up in arrangements of the others."
             return f"Join of {len(join_of(plan, number).inputs)}", "bilinear", reason
-        case Join(kind=kind):
+        case Join(kind=kind, keys=keys):
             reason = "Changes of each side are looked up in an arrangement of the other."
+            if not keys:
+                reason = "No columns are equal: each change is compared with the other side's rows."
             return f"{kind.value.replace('_', ' ').capitalize()} join", "keyed", reason
         case Aggregate() as aggregate:
             return _aggregate(plan, aggregate)

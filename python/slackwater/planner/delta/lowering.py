@@ -344,8 +344,6 @@ class _Lowering:
         return self.add(United(tuple(steps), join.out))
 
     def _presence(self, join: Join, *, left: int, present: bool) -> StepNumber:
-        if not join.keys:
-            raise NotMaintained(f"a {join.kind.value} join without equal columns")
         sides = (
             tuple(key.left for key in join.keys),
             tuple(key.right for key in join.keys),
