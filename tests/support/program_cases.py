@@ -76,6 +76,11 @@ QUERIES = {
         "SELECT x.k, y.v, x.d FROM r AS x LEFT JOIN q AS y ON x.v < y.v",
         "SELECT x.k, y.v, y.d FROM r AS x FULL JOIN q AS y ON y.d > 1",
     ],
+    "scalar subqueries": [
+        "SELECT k, (SELECT v FROM q WHERE d > 0 AND k = 2) AS v, d FROM r",
+        "SELECT k, v, d FROM r WHERE v > (SELECT k FROM q WHERE k = 0)",
+        "SELECT k, (SELECT v FROM r ORDER BY v NULLS LAST LIMIT 1) AS v, d FROM q",
+    ],
     "windows": [f"SELECT k, d, CAST({each} AS BIGINT) AS v FROM r" for each in _WINDOWS],
     "aggregates": [
         f"SELECT k, {values} FROM r GROUP BY k" if keyed else f"SELECT {values} FROM r"
@@ -88,6 +93,12 @@ QUERIES = {
             "bit_or(v) AS v, CAST(max(CAST(v AS DOUBLE)) AS DECIMAL(10, 2)) AS d",
         )
         for keyed in (True, False)
+    ]
+    + [
+        "SELECT k, CAST(2 * median(v) AS BIGINT) AS v, CAST(count(*) AS DECIMAL(10, 2)) AS d"
+        " FROM r GROUP BY k",
+        "SELECT k, max_by(v, /*row(*/d/*, v)*/) FILTER (WHERE v > 0 AND d > 0) AS v,"
+        " min_by(d, /*row(*/v/*, d)*/) FILTER (WHERE v > 0 AND d > 0) AS d FROM r GROUP BY k",
     ]
     + ["SELECT k, v, d FROM (SELECT k, v, min(d) AS d, count(*) AS n FROM r GROUP BY k, v)"],
     "the first of all": [

@@ -238,7 +238,9 @@ def queries(draw, depth=2, ordered=False):
 
 
 def in_order(draw, source):
-    kind = draw(st.sampled_from(["window", "window", "first of each", "first", "first number"]))
+    kind = draw(
+        st.sampled_from(["window", "window", "first of each", "first", "first number", "by"])
+    )
     match kind:
         case "window":
             window = draw(windows)
@@ -250,6 +252,15 @@ def in_order(draw, source):
             return (
                 f"SELECT k, v, d FROM {source()} AS x "
                 f"ORDER BY k {direction}, v {direction}/*, d NULLS FIRST*/ {limit}"
+            )
+        case "by":
+            by, value = draw(st.sampled_from([("v", "d"), ("d", "v")]))
+            least = draw(st.sampled_from(["min", "max"]))
+            known = f"FILTER (WHERE {by} IS NOT NULL AND {value} IS NOT NULL)"
+            found = f"{least}_by({value}, /*row(*/{by}/*, {value})*/) {known}"
+            return (
+                f"SELECT k, CAST(100 * {found} AS BIGINT) AS v, "
+                f"CAST(median(v) AS DECIMAL(10, 2)) AS d FROM {source()} AS x GROUP BY k"
             )
         case "first number":
             return (

@@ -81,6 +81,7 @@ def test_what_sees_peers_may_have_them(function):
         (windowed("last", rows=False), "last over peers"),
         (windowed("nth_value", rows=False), "nth_value over peers"),
         (windowed("stddev"), "stddev"),
+        (windowed("collect_list"), "collect_list"),
         (windowed("max", value=LOOSE), "max"),
         (windowed("rank", key=LOOSE), "a key with collation"),
     ],
@@ -100,7 +101,14 @@ def grouped(function: str, distinct: bool = False, value=LONG):
 
 @pytest.mark.parametrize(
     ("function", "value", "once"),
-    [("min", LONG, True), ("max", DOUBLE, True), ("bit_xor", LONG, False)],
+    [
+        ("min", LONG, True),
+        ("max", DOUBLE, True),
+        ("max_by", DOUBLE, True),
+        ("bit_xor", LONG, False),
+        ("percentile", LONG, False),
+        ("collect_list", LONG, False),
+    ],
 )
 def test_extremes_are_computed_by_their_groups(function, value, once):
     program = json.loads(program_of(grouped(function, value=value)).to_json())
@@ -118,6 +126,8 @@ def test_sums_are_accumulated():
         (grouped("bit_and", value=DOUBLE), "bit_and"),
         (grouped("max", value=LOOSE), "max"),
         (grouped("stddev_pop"), "stddev_pop"),
+        (grouped("percentile", value=DOUBLE), "percentile"),
+        (grouped("collect_set", value=LOOSE), "collect_set"),
         (grouped("sum", True, DOUBLE), "sum of DISTINCT values"),
     ],
 )

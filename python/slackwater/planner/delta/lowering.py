@@ -69,14 +69,19 @@ class NotMaintained(Exception):
 ACCUMULATED = frozenset({"count", "sum", "avg"})
 """Aggregates whose state takes a row away as it takes one in."""
 
-IDEMPOTENT = frozenset({"min", "max", "bit_and", "bit_or"})
+IDEMPOTENT = frozenset({"min", "max", "min_by", "max_by", "bit_and", "bit_or"})
 """Aggregates for which a row that is there twice is a row."""
 
-EXACT = IDEMPOTENT | {"bit_xor"}
+EXACT = IDEMPOTENT | {"bit_xor", "percentile"}
 """Other aggregates whose value is the same in whichever order the rows come."""
 
 
-SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(("min", "max"), frozenset({"floating"}))
+COLLECTED = frozenset({"collect_list", "collect_set"})
+"""Aggregates whose value the plan sorts; that of a window it does not."""
+
+SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(
+    ("min", "max", "min_by", "max_by"), frozenset({"floating"})
+)
 """Of which key issues the plan has made one value of those that are equal."""
 
 RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
@@ -221,15 +226,16 @@ class _Lowering:
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
         if is_accumulated(self.plan, call):
             return
-        distinct = call.function in ACCUMULATED and call.distinct
-        if not distinct or self._has_key_issues(call.args):
+        settled = call.function in COLLECTED or (call.function in ACCUMULATED and call.distinct)
+        if not settled or self._has_key_issues(call.args):
             self._refuse_unless_extreme(call.function, call.args, call.distinct)
 
     def _refuse_unless_extreme(
         self, function: str, args: tuple[HandleNumber, ...], distinct: bool
     ) -> None:
         """Of the same rows in any order the same value comes, to the last bit."""
-        issues = frozenset().union(*(self.plan.handles[each].type.key_issues for each in args))
+        values = [self.plan.handles[each] for each in args]
+        issues = frozenset().union(*(each.type.key_issues for each in values if not each.foldable))
         if function not in EXACT or issues - SETTLED.get(function, frozenset()):
             raise NotMaintained(f"{function}{' of DISTINCT values' if distinct else ''}")
 

@@ -9,13 +9,47 @@ import org.apache.spark.sql.catalyst.plans.Inner
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Join, JoinHint, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.AGGREGATE
+import org.apache.spark.sql.types.ArrayType
 
-/** The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0. */
-private[plans] object SettleExtremes extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformAllExpressions {
-    case min: Min => min.copy(NormalizeFloatingNumbers.normalize(min.child))
-    case max: Max => max.copy(NormalizeFloatingNumbers.normalize(max.child))
+/** Aggregates have one value for the same rows, in whichever order these come.
+  *
+  *   - The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0.
+  *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least.
+  *   - What is collected is sorted, before the query sorts it as it wants.
+  */
+private[plans] object SettleAggregates extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan
+    .transformAllExpressions {
+      case min: Min                                                    => min.copy(same(min.child))
+      case max: Max                                                    => max.copy(same(max.child))
+      case MaxBy(value, by) if RowOrdering.isOrderable(value.dataType) =>
+        MaxBy(same(value), withValue(by, value))
+      case MinBy(value, by) if RowOrdering.isOrderable(value.dataType) =>
+        MinBy(same(value), withValue(by, value))
+    }
+    .transformUpWithPruning(_.containsPattern(AGGREGATE)) { case aggregate: Aggregate =>
+      aggregate.copy(aggregateExpressions = aggregate.aggregateExpressions.map(sorted))
+    }
+
+  private def same(value: Expression): Expression = NormalizeFloatingNumbers.normalize(value)
+
+  private def withValue(by: Expression, value: Expression): Expression = {
+    val both =
+      CreateNamedStruct(Seq(Literal("by"), same(by), Literal("value"), same(value)))
+    If(IsNull(by), Literal(null, both.dataType), both)
   }
+
+  private def sorted(result: NamedExpression): NamedExpression = result
+    .transformUp {
+      case call @ AggregateExpression(_: CollectList | _: CollectSet, _, _, _, _)
+          if call.resolved =>
+        call.dataType match {
+          case ArrayType(element, _) if RowOrdering.isOrderable(element) =>
+            SortArray(call, Literal(true))
+          case _ => call
+        }
+    }
+    .asInstanceOf[NamedExpression]
 }
 
 /** Aggregates that are maintained in different ways are computed apart, each over the same rows, and
