@@ -7,12 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.support.checkpoints import checkpoint_store
 from tests.support.fixtures import shared_application, workplace
 from tests.support.persistence import env, new_database
 from tests.support.postgres import postgres
 from tests.support.s3 import s3
 
-__all__ = ["env", "new_database", "postgres", "s3", "shared_application", "workplace"]
+__all__ = [
+    "checkpoint_store",
+    "env",
+    "new_database",
+    "postgres",
+    "s3",
+    "shared_application",
+    "workplace",
+]
 
 
 # A run of all tests says the same each time; EXAMPLES asks for a search for something new.
@@ -29,8 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[object]:
     """A plain Spark session. The JVM below stays, so that the next module starts in a second."""
-    from tests.support.spark_engine import new_session
+    from tests.support.plain_session import new_session
 
     session = new_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Names for the collections of tests that maintain views below the coordinator."""
+    from tests.support.declared import Declared
+
+    made = Declared(tmp_path_factory.mktemp("environment"))
+    yield made
+    made.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from tests.bench import collection_figures, persist_figures
+from tests.bench import checkpoint_figures, collection_figures, persist_figures, tick_figures
 from tests.bench.figure import Figure
 from tests.support.application import Application, coordinators
 
@@ -271,6 +271,9 @@ FIGURES = {
     "compaction": persist_figures.compaction,
     "controller_core": controller_core,
     "collections": collection_figures.collections,
+    "checkpoints": checkpoint_figures.refreshes,
+    "small_ticks": tick_figures.small_ticks,
+    "ticks": tick_figures.ticks,
 }
 
 

@@ -53,8 +53,7 @@ STEPS = (
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     location = tmp_path_factory.mktemp("programs") / "environment"
-    settings = {"spark.slackwater.programs": "true"}
-    with Application(location, master="local[2]", conf=settings) as application:
+    with Application(location, master="local[2]") as application:
         application.sql("USE slackwater")
         application.sql("CREATE TABLE t (k INT, v INT)")
         application.sql("CREATE TABLE u (k INT, w STRING)")

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slackwater.planner.parser import statements as s
+from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse, split_as_of
 from slackwater.planner.parser.tokens import Kind, tokenize
-from slackwater.planner.plan.canonical import to_sql
 from slackwater.repr.errors import SlackwaterError
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "0"))

@@ -86,9 +86,17 @@ SHARES = {
     "test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_a_file": Share(10, 500),
     "test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_postgresql": Share(3, 150),
     "test_reads_at_every_time_agree_with_the_history": Share(25, 200, forms=2),
-    "test_views_equal_a_recomputation_at_every_time": Share(2, 30),
-    "test_programs_equal_a_recomputation_at_every_time": Share(12, 200),
+    "test_views_equal_a_recomputation_at_every_time": Share(12, 200),
     "test_views_are_their_queries_at_every_time": Share(2, 5),
+    "test_bounds_in_sqlite_are_what_the_rows_say": Share(3_000, 6_000),
+    "test_bounds_in_postgresql_are_what_the_rows_say": Share(1_000, 1_000),
+    "test_aligned_groups_have_the_bounds_of_the_original": Share(1_500, 2_000),
+    "test_bounds_of_unaligned_groups_never_go_back": Share(1_500, 2_000),
+    "test_what_is_committed_stays_in_memory": Share(1_000, 2_000),
+    "test_what_is_committed_stays_in_sqlite": Share(200, 500),
+    "test_what_is_committed_stays_in_postgresql": Share(60, 150),
+    "test_two_processes_agree_in_sqlite": Share(60, 150),
+    "test_two_processes_agree_in_postgresql": Share(30, 100),
 }
 
 THE_REST = "test_i55_times_of_reads_and_writes_are_linear_over_clocks_and_restarts"

@@ -9,22 +9,26 @@ import pytest
 from hypothesis import HealthCheck, given
 from tests.property.histories import histories
 from tests.support.incremental import Bench
-from tests.support.spark_engine import SparkEngine
-from tests.support.view_histories import LAST, TABLES, cases, recomputed
+from tests.support.program_cases import HISTORIES, QUERIES
+from tests.support.view_histories import LAST, TABLES, Case, cases_in_order, recomputed
 
 pytestmark = pytest.mark.spark
 
 
-def maintained(spark, case, boundaries):
-    """The contents of each view, and of a view on it, at every time; and the updates."""
+TOP = "SELECT k, count(*) AS n, sum(v) AS v FROM v0 GROUP BY k"
+
+
+def maintained(declared, case, boundaries, top=TOP):
+    """The contents of each view, and of a view on it, at every time."""
     with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(Path(directory), SparkEngine(spark))
+        bench = Bench(Path(directory), declared)
         try:
             for name, desc in TABLES.items():
                 bench.table(name, desc)
             for i, query in enumerate(case.views):
                 bench.view(f"v{i}", query, case.as_of)
-            bench.view("top", "SELECT k, count(*) AS n, sum(v) AS v FROM v0 GROUP BY k", case.as_of)
+            if top:
+                bench.view("top", top, case.as_of)
             for upper in boundaries:
                 lower = bench.client.tables_upper()
                 bench.commit(
@@ -42,9 +46,17 @@ def maintained(spark, case, boundaries):
 
 
 @histories(suppress_health_check=list(HealthCheck))
-@given(cases)
-def test_views_equal_a_recomputation_at_every_time(spark, case):
+@given(cases_in_order)
+def test_views_equal_a_recomputation_at_every_time(declared, case):
     expected = recomputed(case)
-    assert maintained(spark, case, case.boundaries) == expected
-    if case.others != case.boundaries:
-        assert maintained(spark, case, case.others) == expected
+    for boundaries in {case.boundaries, case.others}:
+        assert maintained(declared, case, boundaries) == expected
+
+
+@pytest.mark.parametrize("boundaries", [(LAST + 1,), (2, 4, 7, LAST + 1)])
+@pytest.mark.parametrize("operator", QUERIES)
+def test_worked_cases_of_operators(declared, operator, boundaries):
+    queries = QUERIES[operator]
+    case = Case(HISTORIES, queries, boundaries, boundaries, 0)
+    expected = recomputed(case, top=None)
+    assert maintained(declared, case, boundaries, top=None) == expected

@@ -1,13 +1,15 @@
 """An engine below the seam `slackwater.compute.engine.Engine`: DuckDB in the place of Spark.
 
-It knows what the simulated views and cursors ask for, and nothing of how views are maintained: any
-text over named updates is evaluated as it is.
+It knows what the simulated views and cursors ask for. A view's plan only names what it reads, and
+its program evaluates the query at each time of a change.
 """
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,17 +17,20 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from tests.simulation.faults import Hazards
 from tests.support.coordination import Place
+from tests.support.planned import plan_over
 
-from slackwater.compute.engine import Analysis, NamedUpdates
+from slackwater.compute.engine import Analysis, Contents, KeptPlan, NamedUpdates, Ticked
 from slackwater.persist import reading
 from slackwater.persist.blobs import Blobs
+from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
+from slackwater.planner.delta.program import Program
 from slackwater.repr.errors import user_error
-from slackwater.repr.relation import TIME_COLUMN, RelationDesc
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
 
 AS_OF = re.compile(r"\bAS OF (\d+)\s*$")
 TYPES = {"BIGINT": "long", "HUGEINT": "long", "VARCHAR": "string", "INTEGER": "integer"}
@@ -33,7 +38,7 @@ TYPES = {"BIGINT": "long", "HUGEINT": "long", "VARCHAR": "string", "INTEGER": "i
 
 @dataclass(slots=True)
 class SimulatedEngine:
-    """The engine of one server. `place` is there before anybody can ask for a query of his own."""
+    """The engine of one server. `place` is there before anybody asks for a query."""
 
     hazards: Hazards
     blobs: Blobs
@@ -41,6 +46,7 @@ class SimulatedEngine:
     _duck: duckdb.DuckDBPyConnection = field(
         default_factory=lambda: duckdb.connect(config={"threads": 1})
     )
+    _planned: dict[str, Query] = field(default_factory=dict)
 
     def under(self, settings: Mapping[str, str] | None) -> SimulatedEngine:
         return self
@@ -79,10 +85,70 @@ class SimulatedEngine:
         self._register(found)
         return self._answer(query)
 
-    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table:
+    def plan(self, text: str, catalog: str, namespace: Sequence[str]) -> KeptPlan:
+        found = self.analyze(text, catalog, namespace)
+        items = [self.place.item(name) for name in tables_of(text)]
+        plan = plan_over(items, found.desc, text)
+        plan_id = f"plan-{len(self._planned)}"
+        self._planned[plan_id] = Query(text, found.desc, {i.id: (i.name, i.desc) for i in items})
+        return KeptPlan(plan_id, plan)
+
+    def forget_plan(self, plan_id: str) -> None:
+        self._planned.pop(plan_id, None)
+
+    def open_program(
+        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp
+    ) -> SimulatedProgram:
+        return SimulatedProgram(self, self._planned[kept.plan_id])
+
+    def collect_view(
+        self,
+        kept: KeptPlan,
+        desc: RelationDesc,
+        as_of: Timestamp,
+        inputs: Mapping[str, Contents],
+        recorded: Contents | None,
+    ) -> pa.Table:
+        query = self._planned[kept.plan_id]
+        found = self.answer(query, {g: self.contents(c, as_of) for g, c in inputs.items()})
+        if recorded is not None:
+            found.subtract(self.contents(recorded, as_of))
+        return table_of(desc, ((row, as_of, count) for row, count in found.items() if count))
+
+    def contents(self, contents: Contents, at: Timestamp) -> Counter[tuple]:
+        """The rows of a relation in the protocol's form, at a time."""
+        relation = contents.relation
+        parts = [
+            NewPart(InlineBody(base64.b64decode(text)), 0, at, at, True)
+            for text in relation["inline"]
+        ]
+        for each in relation["files"]:
+            uniform = None if each["time"] is None else Uniform(each["time"], each["diff"])
+            body = FileBody(each["uri"], each["size_bytes"], each["modified_ms"], uniform)
+            parts.append(NewPart(body, each["rows"], at, at, True))
+        found = reading.read(parts, contents.desc, blobs=self.blobs, upper=Timestamp(at + 1))
+        counts: Counter[tuple] = Counter()
+        for *row, _, diff in rows_of(found):
+            counts[tuple(row)] += diff
+        return counts
+
+    def updates(self, named: NamedUpdates) -> list[tuple[tuple, int, int]]:
+        found = reading.read(
+            named.parts, named.desc, blobs=self.blobs, lower=named.lower, upper=named.upper
+        )
+        return [(tuple(row), time, diff) for *row, time, diff in rows_of(found)]
+
+    def answer(self, query: Query, contents: Mapping[str, Counter[tuple]]) -> Counter[tuple]:
+        """What the query answers over these contents."""
         self._trouble()
-        self._register({view.name: self._updates(view) for view in views})
-        return self._answer(sql)
+        tables = {}
+        for global_id, (name, desc) in query.reads.items():
+            schema = desc.arrow_schema()
+            rows = contents[global_id].elements()
+            listed = [dict(zip(schema.names, row, strict=True)) for row in rows]
+            tables[name] = pa.Table.from_pylist(listed, schema=schema)
+        self._register(tables)
+        return Counter(rows_of(self._answer(query.text)))
 
     def __getattr__(self, name: str):
         raise NotImplementedError(f"no simulation asks for {name}")
@@ -92,16 +158,6 @@ class SimulatedEngine:
         if self.hazards.strikes("engine"):
             raise user_error("SLACKWATER_STORAGE_UNREADABLE", path="a file", reason="no answer")
 
-    def _updates(self, view: NamedUpdates) -> pa.Table:
-        found = reading.read(
-            view.parts, view.desc, blobs=self.blobs, lower=view.lower, upper=view.upper
-        )
-        if view.advance_to is None:
-            return found
-        position = found.schema.get_field_index(TIME_COLUMN)
-        raised = pc.max_element_wise(found.column(position), int(view.advance_to))
-        return found.set_column(position, found.schema.field(position), raised)
-
     def _register(self, tables: Mapping[str, pa.Table]) -> None:
         for name, table in tables.items():
             self._duck.register(name, table)
@@ -109,6 +165,74 @@ class SimulatedEngine:
     def _answer(self, sql: str) -> pa.Table:
         answer = self._duck.sql(translated(sql)).to_arrow_table()
         return answer.sort_by([(name, "ascending") for name in answer.schema.names])
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A view's query; `reads` has the names and the columns of what it reads, by ids."""
+
+    text: str
+    desc: RelationDesc
+    reads: Mapping[str, tuple[str, RelationDesc]]
+
+
+@dataclass(slots=True)
+class SimulatedProgram:
+    """`slackwater.compute.engine.TickProgram`, which keeps what its inputs hold."""
+
+    engine: SimulatedEngine
+    query: Query
+    _held: dict[str, Counter[tuple]] = field(default_factory=dict)
+    """Just before `_begin`."""
+    _begin: int = 0
+    _pending: Mapping[str, list] = field(default_factory=dict)
+
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> None:
+        self._held = {g: self.engine.contents(c, as_of) for g, c in inputs.items()}
+        self._begin = as_of + 1
+
+    def tick(
+        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+    ) -> Ticked:
+        changes = {g: self.engine.updates(named) for g, named in deltas.items()}
+        held = {g: Counter(rows) for g, rows in self._held.items()}
+        before = self.engine.answer(self.query, held)
+        made: list[tuple[tuple, int, int]] = []
+        for at in sorted({time for each in changes.values() for _, time, _ in each}):
+            _apply(held, changes, at, at)
+            after = self.engine.answer(self.query, held)
+            rows = sorted({*before, *after}, key=repr)
+            made += [(r, at, after[r] - before[r]) for r in rows if after[r] != before[r]]
+            before = after
+        # Asked again, it has to give the same: what is not committed is not held.
+        self._pending = changes
+        return Ticked(table_of(self.query.desc, made), ())
+
+    def committed(self, upper: Timestamp) -> None:
+        _apply(self._held, self._pending, self._begin, upper - 1)
+        self._begin = upper
+
+    def close(self) -> None:
+        self._held = {}
+
+
+def _apply(
+    held: Mapping[str, Counter[tuple]], changes: Mapping[str, list], first: int, last: int
+) -> None:
+    for global_id, updates in changes.items():
+        for row, time, diff in updates:
+            if first <= time <= last:
+                held[global_id][row] += diff
+
+
+def rows_of(table: pa.Table) -> list[tuple]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def table_of(desc: RelationDesc, updates: Iterable[tuple[tuple, int, int]]) -> pa.Table:
+    schema = desc.update_schema()
+    rows = [dict(zip(schema.names, (*row, at, diff), strict=True)) for row, at, diff in updates]
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
 def tables_of(query: str) -> list[str]:

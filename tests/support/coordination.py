@@ -70,8 +70,12 @@ class Place:
                 **self._options,
             },
         )
-        self.coordinator.start()
         self.env = self.coordinator._env
+        spark = self._options.get("spark")
+        if spark is not None:
+            # What an engine looks up is there before views are planned anew.
+            spark.place = self
+        self.coordinator.start()
 
     def close(self) -> None:
         self.coordinator.close()

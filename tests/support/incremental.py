@@ -9,15 +9,14 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from tests.support.declared import Declared
 from tests.support.persistence import new_environment
-from tests.support.spark_engine import SparkEngine
 
 from slackwater.compute.dataflow import Dataflow, Input
+from slackwater.compute.engine import Engine, ViewPlan
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient, TablesAppend
-from slackwater.planner.plan.build import build_plan
-from slackwater.planner.plan.nodes import ViewPlan
-from slackwater.planner.plan.resolution import ResolvedRelation
+from slackwater.planner.delta.lowering import NotMaintained, program_of
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -29,10 +28,11 @@ Update = tuple[Row, int, int]
 class Bench:
     """An environment with tables `name` -> columns; `worker` maintains views over them."""
 
-    def __init__(self, directory: Path, engine: SparkEngine) -> None:
+    def __init__(self, directory: Path, declared: Declared) -> None:
         self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
         self.client: PersistClient = self.environment.lead()
-        self.engine = engine
+        self.declared = declared
+        self.engine: Engine = declared.engine(str(directory))
         self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}
         self.flows: dict[str, Dataflow] = {}
         self.fatal: list[BaseException] = []
@@ -64,7 +64,7 @@ class Bench:
                 self.client.create_shard(conn, desc, Timestamp(0), upper, grouped)
             )
         )
-        self.relations[name] = (GlobalId(f"u{len(self.relations)}"), made[0], desc)
+        self.relations[name] = (self.declared.id_of(name, desc), made[0], desc)
         return made[0]
 
     def commit(self, upper: int, updates: Mapping[str, Sequence[Update]] = {}) -> None:
@@ -78,32 +78,28 @@ class Bench:
         self.client.commit((), tables=TablesAppend(lower, Timestamp(upper), parts))
         self.worker.wake()
 
-    def resolve(self, parts, namespace):
-        global_id, _, desc = self.relations[parts[-1].lower()]
-        return ResolvedRelation(global_id, desc)
-
-    def output_of(self, query: str) -> RelationDesc:
-        """The schema that Spark gives the query."""
-        for name, (_, _, desc) in self.relations.items():
-            if "." not in name:
-                self.engine.empty_view(name, desc)
-        return self.engine.schema_of(query)
-
     def plan(self, query: str) -> ViewPlan:
-        output = self.output_of(query)
-        return build_plan(query, output, self.resolve, self.engine.schema_of)
+        kept = self.engine.plan(query, "slackwater", ("default",))
+        try:
+            return ViewPlan(kept, program_of(kept.plan))
+        except NotMaintained as missing:
+            return ViewPlan(kept, None, missing.reason)
 
     def view(self, name: str, query: str, as_of: int = 0) -> Dataflow:
         """Creates the view and lets the worker maintain it."""
         plan = self.plan(query)
+        analyzed = plan.kept.plan
         by_id = {g: Input(shard, desc) for g, shard, desc in self.relations.values()}
-        inputs = {g: by_id[g] for g in plan.collections}
-        output = self._create(name, plan.output, as_of, False)
-        states = tuple(
-            self._create(f"{name}.{n}", desc, as_of, False) for n, desc in enumerate(plan.states)
-        )
+        output = self._create(name, analyzed.schema, as_of, False)
         flow = Dataflow(
-            self.relations[name][0], name, plan, inputs, output, states, Timestamp(as_of)
+            global_id=self.relations[name][0],
+            name=name,
+            plan=plan,
+            output=analyzed.schema,
+            inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
+            output_shard=output,
+            as_of=Timestamp(as_of),
+            settings={},
         )
         self.flows[name] = flow
         self.worker.add(flow)

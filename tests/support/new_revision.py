@@ -15,7 +15,8 @@ import tempfile
 from alembic import command
 from alembic.config import Config
 
-import slackwater.adapter.coordinator  # noqa: F401 - declares its tables
+import slackwater.adapter.coordinator
+import slackwater.storage.checkpoint.tables  # noqa: F401 - as well
 from slackwater.persist.metastore import connect, create_all, metadata
 from slackwater.persist.migrations import HISTORY, revision
 

@@ -304,9 +304,10 @@ cases_in_order = _cases(True)
 """Beside others, queries that ask for the place of rows in an order."""
 
 
-def recomputed(case):
+def recomputed(case, top="SELECT k, count(*) AS n, sum(v) AS v FROM ({}) x GROUP BY k"):
     queries = {f"v{i}": settled(query) for i, query in enumerate(case.views)}
-    queries["top"] = f"SELECT k, count(*) AS n, sum(v) AS v FROM ({queries['v0']}) x GROUP BY k"
+    if top:
+        queries["top"] = top.format(queries["v0"])
     duck = Recomputation(dict.fromkeys(TABLES, _SQL), case.histories, LAST)
     try:
         times = range(case.as_of, LAST + 1)

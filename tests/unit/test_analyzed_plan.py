@@ -69,7 +69,8 @@ def answer(nodes, columns, handles, width=1):
     schema = RelationDesc.of(**{f"n{i}": "integer" for i in range(width)})
     return {
         "plan": "plan-1",
-        "version": 1,
+        "version": 2,
+        "collections": ["u1"],
         "columns": [column() for _ in range(columns)],
         "handles": handles,
         "nodes": nodes,
@@ -242,7 +243,7 @@ def change(path, new):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (change(["version"], 2), "version 2"),
+        (change(["version"], 3), "version 3"),
         (change(["nodes", 1, "op"], "shuffle"), "operator shuffle"),
         (change(["nodes", 1, "hint"], "x"), "not known: hint"),
         (change(["handles", 0, "hint"], "x"), "not known: hint"),

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 import pytest
 from tests.support.coordination import WAIT_S, NoSpark, Place
 from tests.support.persistence import new_environment
+from tests.support.planned import plan_over
 
 from slackwater.adapter.catalog.definitions.views import ATTEMPTS
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
-from slackwater.compute.engine import Analysis
+from slackwater.compute.engine import Analysis, KeptPlan
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 
@@ -209,6 +210,16 @@ class Answers:
             RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False, False
         )
 
+    def plan(self, text, catalog, namespace):
+        desc = RelationDesc.of(k="integer")
+        return KeptPlan("plan", plan_over([self._place.item("t")], desc, text))
+
+    def forget_plan(self, plan_id):
+        pass
+
+    def collect_view(self, kept, desc, as_of, inputs, recorded):
+        return desc.update_schema().empty_table()
+
 
 @pytest.fixture
 def changing(place, pool):
@@ -315,33 +326,29 @@ class Analyzer:
     """Spark that analyses the view's text when it is told to, and what is asked besides at once."""
 
     def __init__(self, place):
-        self._place = place
+        self._answers = Answers(place)
         self.asked = threading.Semaphore(0)
         self.answer = threading.Semaphore(0)
         self.calls = 0
-
-    @contextmanager
-    def ended_by(self, interruption):
-        yield
 
     def under(self, settings):
         return self
 
     def analyze(self, text, catalog, namespace):
-        table = self._place.item("t")
         if text == VIEW:
             self.calls += 1
             self.asked.release()
             assert self.answer.acquire(timeout=WAIT_S)
-        return Analysis(
-            RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False, False
-        )
+        return self._answers.analyze(text, catalog, namespace)
+
+    def __getattr__(self, name):
+        return getattr(self._answers, name)
 
 
 @pytest.fixture
 def defining(place, pool):
     """A view that is being analysed."""
-    place.env.engine = Analyzer(place)
+    place.env.engine = place.env.worker._engine = Analyzer(place)
     text = f"CREATE MATERIALIZED VIEW v AS {VIEW}"
     future = pool.submit(place.sql, text, "app/2")
     assert place.env.engine.asked.acquire(timeout=WAIT_S)

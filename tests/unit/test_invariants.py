@@ -54,7 +54,7 @@ def test_each_property_has_one_share():
         assert defined.count(name) == 1, name
 
 
-@pytest.mark.parametrize("wanted", [100, 1_000, 99_999, 100_000, 1_234_567])
+@pytest.mark.parametrize("wanted", [200, 1_000, 99_999, 100_000, 1_234_567])
 def test_the_shares_add_up(wanted):
     plans = divided(SHARES, THE_REST, wanted)
     assert total(SHARES, plans) == wanted

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from slackwater.planner.delta.explain_program import explain_program
+from slackwater.planner.delta.explain import explain_program
 from slackwater.planner.delta.lowering import NotMaintained, program_of
 from slackwater.planner.plan.algebra import (
     Aggregate,
@@ -39,7 +39,7 @@ def plan_of(*nodes: Operator, types: tuple[SparkType, ...]) -> AnalyzedPlan:
         Handle(f"c{i}", each, True, True, False, False, False, (i,), i, f"c{i}")
         for i, each in enumerate(types)
     )
-    return AnalyzedPlan(nodes, len(nodes) - 1, columns, handles, (), RelationDesc(()), "")
+    return AnalyzedPlan(nodes, len(nodes) - 1, columns, handles, (), (), RelationDesc(()), "")
 
 
 def windowed(

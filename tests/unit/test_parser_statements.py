@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.parse import parse
-from slackwater.planner.plan.canonical import to_sql
 from slackwater.repr.errors import SlackwaterError
 
 FOLDER = Path(__file__).parent / "statements"

@@ -15,7 +15,6 @@ from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.statements import is_spark_grammar
 from slackwater.planner.parser.tokens import Kind, tokenize
 from slackwater.planner.parser.variables import KNOWN_NAMES, VARIABLES, assign
-from slackwater.planner.plan.resolution import parse_query
 from slackwater.repr.errors import SlackwaterError
 
 
@@ -207,10 +206,3 @@ def test_the_shim_claims_the_variables_that_the_parser_knows() -> None:
     text = (Path(__file__).parents[2] / claims).read_text()
     listed = text.partition("val variables = Set(")[2].partition(")")[0]
     assert set(re.findall(r'"(\w+)"', listed)) == KNOWN_NAMES
-
-
-def test_an_interval_of_several_units_stays_one_value():
-    query = parse_query("SELECT ts - INTERVAL 1 DAY 2 HOURS 3 MINUTES, ts - INTERVAL 1 DAY FROM t")
-    text = query.sql(dialect="spark")
-    assert "ts - (INTERVAL '1' DAY + INTERVAL '2' HOURS + INTERVAL '3' MINUTES)" in text
-    assert "ts - INTERVAL '1' DAY FROM" in text

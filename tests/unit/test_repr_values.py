@@ -1,11 +1,10 @@
-"""Change batches, counted antichains, ids, the hybrid clock, read policies."""
+"""Change batches, counted antichains, ids, read policies."""
 
 import pytest
 
 from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
-from slackwater.repr.hlc import HybridTime, observe, tick
 from slackwater.repr.ids import (
     EXPLAINED_QUERY,
     IdFamily,
@@ -88,18 +87,6 @@ def test_families_of_ids():
             family(wrong)
     with pytest.raises(ValueError, match="start at 1"):
         transient_id(0)
-
-
-def test_the_hybrid_clock_never_goes_back():
-    last = HybridTime(100)
-    assert tick(last, 101) == HybridTime(101)
-    assert tick(last, 100) == HybridTime(100, 1)
-    assert tick(last, 50) == HybridTime(100, 1)
-    assert observe(last, HybridTime(200, 7), 150) == HybridTime(200, 8)
-    assert observe(HybridTime(200, 9), HybridTime(200, 7), 150) == HybridTime(200, 10)
-    assert observe(last, HybridTime(90, 7), 150) == HybridTime(150)
-    with pytest.raises(ValueError, match="not a moment"):
-        HybridTime(-1)
 
 
 def test_policies_have_the_formulas_of_the_specification():

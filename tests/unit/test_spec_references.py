@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "docs/spec"
 DOCUMENTS = {
     **{name: SPEC / f"{name}.md" for name in ("surface", "architecture")},
-    **{name: SPEC / f"{name}.md" for name in ("controllers", "coordinator")},
+    **{name: SPEC / f"{name}.md" for name in ("controllers", "coordinator", "checkpoint")},
     "protocol": ROOT / "docs/internals/protocol.md",
 }
 FOLDERS = ("python", "jvm_shim", "tests", "docs", ".")
@@ -157,7 +157,7 @@ STATEMENT = Path("python/slackwater/adapter/some.py")
         (STATEMENT, "Source: spec coordinator 1.7, trap 16.", ["coordinator trap 16"]),
         (STATEMENT, "the steps of spec 2.11 and 2.14", ["coordinator 2.14"]),
         (STATEMENT, "surface section 8, architecture 6", ["surface 8", "architecture 6"]),
-        (STATEMENT, "Source: checkpoint 5.3.", ["checkpoint 5.3"]),
+        (STATEMENT, "Source: checkpoint 5.99.", ["checkpoint 5.99"]),
         (STATEMENT, "see protocol, section 9, and decision 9999", ["protocol 9", "decision 9999"]),
         (Path("docs/spec/surface.md"), "See section 12 and (4.7).", ["surface 12", "surface 4.7"]),
     ],

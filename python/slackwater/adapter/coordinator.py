@@ -138,13 +138,11 @@ class Coordinator:
         clock: Callable[[], int] = wall_clock_ms,
         maintenance: MaintenanceSettings | None = None,
         lease_ms: int = LEASE_MS,
-        programs: bool = False,
     ) -> Coordinator:
         """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
 
         `location` is what users read of it, `blobs` the access to its files. `lease_ms` is how long
-        an application that has a write lock may be silent. `programs`: whether new views are
-        maintained by programs, where there is one for their query.
+        an application that has a write lock may be silent.
         """
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
@@ -208,7 +206,6 @@ class Coordinator:
             collections=collections,
             clock=clock,
             steady_ms=steady_ms,
-            programs=programs,
         )
         coordinator = Coordinator(env, epoch, on_fatal, maintenance, lease_ms)
         collections.open()

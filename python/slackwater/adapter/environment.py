@@ -66,8 +66,6 @@ class Environment:
     collections: Collections
     clock: Callable[[], int]
     steady_ms: SteadyClock
-    programs: bool = False
-    """Whether new views are maintained by programs, where there is one for their query."""
     ddl: threading.RLock = field(default_factory=threading.RLock)
     awaited_sinks: dict[GlobalId, Timestamp] = field(default_factory=dict)
     """The times that somebody waits for to be out; else a sink is in no hurry to say so."""

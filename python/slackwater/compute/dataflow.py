@@ -8,12 +8,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from slackwater.compute.engine import ViewProgram
+from slackwater.compute.engine import ViewPlan
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import Append
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState
-from slackwater.planner.plan.nodes import ViewPlan
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -41,24 +40,22 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
-    """A maintained view: its plan, where its inputs are, where its output and its states go.
+    """A maintained view: its plan, where its inputs are, where its output goes.
 
-    `state_shards` are the shards of ``plan.states``, by number; their upper is the output's.
-    The view is exact at every time from `as_of` on; a shard of its own whose upper is not beyond
+    The view is exact at every time from `as_of` on; an output shard whose upper is not beyond
     `as_of` is empty, and the first tick fills it. `settings` are those of Spark's with which its
-    query means what it meant when the view was created; see `Engine.under`. With a `program` it is
-    that which maintains the view, and there are no state shards.
+    query means what it meant when the view was created; see `Engine.under`. `output` has the
+    view's columns, which are those of the query under the view's names.
     """
 
     global_id: GlobalId
     name: str
     plan: ViewPlan
+    output: RelationDesc
     inputs: Mapping[GlobalId, Input]
     output_shard: int
-    state_shards: tuple[int, ...]
     as_of: Timestamp
     settings: Mapping[str, str] | None = None
-    program: ViewProgram | None = None
 
 
 class Shards(Protocol):

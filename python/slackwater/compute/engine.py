@@ -44,11 +44,15 @@ class KeptPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewProgram:
-    """How a view is maintained: the plan that the driver keeps, and its program."""
+class ViewPlan:
+    """How a view is maintained: the plan that the driver keeps, and its program.
+
+    None: it is recomputed, because of `reason`.
+    """
 
     kept: KeptPlan
-    program: Program
+    program: Program | None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +88,13 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class NamedUpdates:
-    """The updates in `parts` with ``lower <= __time < upper``, for a query to read by `name`.
-
-    Times below `advance_to` are raised to it.
-    """
+    """The updates in `parts` with ``lower <= __time < upper``."""
 
     name: str
     desc: RelationDesc
     parts: tuple[Part | NewPart, ...]
-    lower: Timestamp | None = None
-    upper: Timestamp | None = None
-    advance_to: Timestamp | None = None
+    lower: Timestamp
+    upper: Timestamp
 
 
 class Interruption(Protocol):
@@ -118,8 +118,11 @@ class Ticked:
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents]) -> None:
-        """Fills what it keeps with the contents of all inputs at `as_of`."""
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> None:
+        """Fills what it keeps with the contents of all inputs at `as_of`; `few`: one task does.
+
+        Raises SLACKWATER_INDEX_MEMORY when there is no room for it.
+        """
 
     def tick(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
@@ -128,6 +131,7 @@ class TickProgram(Protocol):
 
         Columns: those of the output by their position, ``__time``, ``__diff``. `deltas` are the
         updates of the collections that have changed. To be called again, it gives the same.
+        Raises SLACKWATER_INDEX_MEMORY when what it keeps grows out of its room.
         """
 
     def committed(self, upper: Timestamp) -> None:
@@ -161,24 +165,34 @@ class Engine(Protocol):
     def forget_plan(self, plan_id: str) -> None:
         """The driver may drop what it keeps of the plan. An unknown id changes nothing."""
 
-    def open_program(self, view: ViewProgram, name: str, as_of: Timestamp) -> TickProgram:
+    def open_program(
+        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp
+    ) -> TickProgram:
         """A program whose first tick begins just after `as_of`; `name` is the view's."""
+
+    def collect_view(
+        self,
+        kept: KeptPlan,
+        desc: RelationDesc,
+        as_of: Timestamp,
+        inputs: Mapping[str, Contents],
+        recorded: Contents | None,
+    ) -> pa.Table:
+        """The view's rows at `as_of`, as updates at that time, with the columns of `desc`.
+
+        With `recorded`, updates of the view: only what the rows differ by from their sum.
+        """
 
     def write_view(
         self,
-        view: ViewProgram,
+        kept: KeptPlan,
         desc: RelationDesc,
         as_of: Timestamp,
         inputs: Mapping[str, Contents],
         recorded: Contents | None,
         directory: str,
     ) -> list[WrittenFile]:
-        """Writes the view's rows at `as_of` as updates at that time, into Parquet files.
-
-        They have the columns of `desc`.
-
-        With `recorded`, updates of the view: only what the rows differ by from their sum.
-        """
+        """Writes what `collect_view` gives into Parquet files, by executors."""
 
     def milliseconds(self, expression: str) -> int:
         """The moment that a constant expression means. Raises SLACKWATER_INVALID_AS_OF."""
@@ -194,13 +208,6 @@ class Engine(Protocol):
     def collect(
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
     ) -> pa.Table: ...
-
-    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table | None:
-        """Runs a query over few updates, which stay in memory for the next queries.
-
-        The same text over the same names and columns is planned once. `sql` reads `views` alone.
-        None: what it reads does not fit into the memory that is meant for this.
-        """
 
     def write(
         self,

@@ -9,15 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
-from sqlglot.errors import SqlglotError
 
 from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, readable_from, upper_of
 from slackwater.compute.engine import Engine
-from slackwater.compute.programs import RunningView
 from slackwater.compute.records import TickRecord, TickRecords
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
-from slackwater.compute.tick import TickQueries, appends_of_tick, first_change
+from slackwater.compute.tick import RunningView, first_change
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -99,7 +97,7 @@ class Worker:
         self._clock_ms = clock_ms
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
-        self._queries: dict[GlobalId, tuple[Dataflow, TickQueries]] = {}
+        self._running: dict[GlobalId, RunningView] = {}
         self._records = TickRecords()
 
     # Any thread
@@ -217,6 +215,7 @@ class Worker:
             while self._wait():
                 while self._round():
                     pass
+                self._fill_ahead()
         except (FatalError, Fenced) as error:
             self._fail(error)
         except Exception as error:
@@ -261,10 +260,10 @@ class Worker:
             ticks, moved = self._begin(flows, flows)
             while ticks:
                 tick = ticks.popleft()
-                if tick.first or not self._is_ready(flows[tick.global_id]):
+                if tick.first or not self._view(flows[tick.global_id]).is_ready:
                     self._fill(flows[tick.global_id], tick)
                     continue
-                moved = self._timed_tick(flows[tick.global_id], tick) or moved
+                moved = self._timed_tick(self._view(flows[tick.global_id]), tick) or moved
                 with self._shared.changed:
                     if self._shared.stopping:
                         return False
@@ -332,9 +331,7 @@ class Worker:
         if not planned.advances:
             return False
         uppers = {
-            shard: upper
-            for global_id, upper in planned.advances.items()
-            for shard in (flows[global_id].output_shard, *flows[global_id].state_shards)
+            flows[global_id].output_shard: upper for global_id, upper in planned.advances.items()
         }
         for global_id in planned.advances:
             flow = flows[global_id]
@@ -344,24 +341,40 @@ class Worker:
         self._report(planned.advances)
         return True
 
-    def _fill(self, flow: Dataflow, tick: Tick) -> None:
-        """Begins the first tick of a dataflow, if it is not too many at once; an end wakes us."""
-        queries = self._queries_of(flow)
+    def _fill(self, flow: Dataflow, tick: Tick | None) -> None:
+        """Begins a tick that reads whole inputs, or without one makes ready for the next; if not
+
+        too many are filled at once. Its end wakes us.
+        """
+        view = self._view(flow)
         with self._shared.changed:
             if self._shared.stopping or len(self._shared.filling) >= FILLED_AT_ONCE:
                 return
             thread = threading.Thread(
                 target=self._filling,
-                args=(flow, tick, queries),
+                args=(view, tick),
                 name=f"slackwater-{self._name}-{flow.global_id}",
                 daemon=True,
             )
             self._shared.filling[flow.global_id] = thread
             thread.start()
 
-    def _filling(self, flow: Dataflow, tick: Tick, queries: TickQueries) -> None:
+    def _fill_ahead(self) -> None:
+        """Nothing is to be ticked now: what the next ticks need is made ready."""
+        with self._shared.changed:
+            flows = dict(self._shared.flows)
+            busy = {*self._shared.filling, *self._shared.troubles}
+        for flow in flows.values():
+            if flow.global_id not in busy and self._view(flow).can_be_filled:
+                self._fill(flow, None)
+
+    def _filling(self, view: RunningView, tick: Tick | None) -> None:
+        flow = view.flow
         try:
-            self._timed_tick(flow, tick, queries)
+            if tick is None:
+                self._filled_ahead(view)
+            else:
+                self._timed_tick(view, tick)
         except (FatalError, Fenced) as error:
             self._fail(error)
         except SlackwaterError as error:
@@ -374,65 +387,73 @@ class Worker:
                 del self._shared.filling[flow.global_id]
             self.wake()
 
-    def _timed_tick(self, flow: Dataflow, tick: Tick, queries: TickQueries | None = None) -> bool:
-        with self._shared.changed:
-            self._shared.tick_began_ms[flow.global_id] = self._clock_ms()
+    def _filled_ahead(self, view: RunningView) -> None:
         try:
-            return self._tick(flow, tick, queries)
+            view.fill()
+        except (SlackwaterError, UnknownShard) as error:
+            # The tick that needs it tells it to whoever waits.
+            _LOG.info("not_filled_ahead", view=view.flow.name, error=str(error))
+        except FatalError:
+            raise
+        except Exception:
+            _LOG.exception("not_filled_ahead", view=view.flow.name)
+
+    def _timed_tick(self, view: RunningView, tick: Tick) -> bool:
+        global_id = view.flow.global_id
+        with self._shared.changed:
+            self._shared.tick_began_ms[global_id] = self._clock_ms()
+        try:
+            return self._tick(view, tick)
         finally:
             with self._shared.changed:
-                del self._shared.tick_began_ms[flow.global_id]
+                del self._shared.tick_began_ms[global_id]
 
-    def _tick(self, flow: Dataflow, tick: Tick, queries: TickQueries | None) -> bool:
+    def _tick(self, view: RunningView, tick: Tick) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""
+        flow = view.flow
         try:
-            queries = queries or self._queries_of(flow)
             began = time.perf_counter_ns()
-            appends = appends_of_tick(flow, tick, self._shards, self._engine, queries)
+            append = view.appends(tick)
             with self._shared.changed:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
             begin = flow.as_of if tick.first else tick.lower
             self._leave_unreadable(flow, begin, tick.exact_from)
             computed = time.perf_counter_ns()
-            self._shards.commit(appends)
-            self._record(flow, queries, appends[0], computed - began, computed)
-            if queries.running is not None:
-                queries.running.committed(appends[0].upper)
+            self._shards.commit([append])
+            self._record(view, append, computed - began, computed)
+            view.committed(append.upper)
         except UpperMismatch:
             return True
         except UnknownShard:
             return self._forget_dropped({flow.global_id: flow})
         except (FatalError, Fenced):
             raise
-        except (SlackwaterError, SqlglotError) as error:
+        except SlackwaterError as error:
             return self._trouble(flow, tick, error)
         except Exception as error:
             _LOG.exception("tick_failed", view=flow.global_id)
             return self._trouble(flow, tick, error)
         with self._shared.changed:
             trouble = self._shared.troubles.get(flow.global_id)
-            if trouble is not None and appends[0].upper >= trouble.upper:
+            if trouble is not None and append.upper >= trouble.upper:
                 del self._shared.troubles[flow.global_id]
-        self._report({flow.global_id: appends[0].upper})
+        self._report({flow.global_id: append.upper})
         return True
 
-    def _record(
-        self, flow: Dataflow, queries: TickQueries, append: Append, compute_ns: int, computed: int
-    ) -> None:
-        running = queries.running
+    def _record(self, view: RunningView, append: Append, compute_ns: int, computed: int) -> None:
         self._records.add(
             TickRecord(
-                global_id=flow.global_id,
+                global_id=view.flow.global_id,
                 lower=append.lower,
                 upper=append.upper,
                 committed_ms=time.time_ns() // 1_000_000,
-                by_program=running is not None,
-                scanned=queries.scanned if running is None else running.scanned,
+                by_program=view.by_program,
+                scanned=view.scanned,
                 emitted=sum(part.rows for part in append.parts),
                 compute_us=compute_ns // 1000,
                 commit_us=(time.perf_counter_ns() - computed) // 1000,
-                steps=() if running is None else running.steps,
+                steps=view.steps,
             )
         )
 
@@ -446,33 +467,18 @@ class Worker:
             self._on_unreadable(flow.global_id, since)
             self._shards.set_since({flow.output_shard: since})
 
-    def _queries_of(self, flow: Dataflow) -> TickQueries:
-        known = self._queries.get(flow.global_id)
-        if known is None or known[0] is not flow:
-            prefix = f"__sw_{self._name}_{flow.global_id}"
-            if known is not None and known[1].running is not None:
-                known[1].running.close()
-            known = self._queries[flow.global_id] = (
-                flow,
-                TickQueries(flow.plan, prefix, self._running(flow)),
-            )
-        return known[1]
-
-    def _running(self, flow: Dataflow) -> RunningView | None:
-        if flow.program is None:
-            return None
-        return RunningView(flow, flow.program, self._shards, self._engine.under(flow.settings))
-
-    def _is_ready(self, flow: Dataflow) -> bool:
-        """Whether a tick of it only looks at what has changed."""
-        running = self._queries_of(flow).running
-        return running is None or running.is_ready
+    def _view(self, flow: Dataflow) -> RunningView:
+        known = self._running.get(flow.global_id)
+        if known is None or known.flow is not flow:
+            if known is not None:
+                known.end()
+            engine = self._engine.under(flow.settings)
+            known = self._running[flow.global_id] = RunningView(flow, self._shards, engine)
+        return known
 
     def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:
-        for global_id in [g for g in self._queries if g not in flows]:
-            _, queries = self._queries.pop(global_id)
-            if queries.running is not None:
-                queries.running.end()
+        for global_id in [g for g in self._running if g not in flows]:
+            self._running.pop(global_id).end()
 
     def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
         if not isinstance(error, SlackwaterError):
@@ -515,8 +521,8 @@ class Worker:
 
     def _is_whole(self, flow: Dataflow) -> bool:
         try:
-            for shard in (flow.output_shard, *flow.state_shards):
-                self._shards.advance({shard: self._shards.state(shard).upper})
+            shard = flow.output_shard
+            self._shards.advance({shard: self._shards.state(shard).upper})
         except UnknownShard:
             return False
         return True

@@ -65,7 +65,6 @@ class Settings:
     metastore: str
     application: str
     lease_ms: int
-    programs: bool
 
     @staticmethod
     def from_environment() -> Settings:
@@ -75,27 +74,12 @@ class Settings:
         metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"), os.environ)
         application = os.environ.get("SLACKWATER_APPLICATION", "unknown")
         lease_ms = _lease_ms(os.environ.get("SLACKWATER_LEASE"))
-        programs = _truth("spark.slackwater.programs", os.environ.get("SLACKWATER_PROGRAMS"))
-        return Settings(location, metastore, application, lease_ms, programs)
+        return Settings(location, metastore, application, lease_ms)
 
     @property
     def shown(self) -> str:
         """The location as users name it."""
         return str(self.location.local) if self.location.is_local else self.location.uri
-
-
-def _truth(option: str, text: str | None) -> bool:
-    """What `text` says; false without one. Raises SLACKWATER_INVALID_OPTION."""
-    said = (text or "false").lower()
-    if said not in ("true", "false"):
-        raise user_error(
-            "SLACKWATER_INVALID_OPTION",
-            option=option,
-            statement="the session",
-            value=said,
-            reason="it has to be true or false",
-        )
-    return said == "true"
 
 
 def _lease_ms(text: str | None) -> int:
@@ -348,7 +332,6 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
             log=str(seat.log),
             on_fatal=stop,
             lease_ms=settings.lease_ms,
-            programs=settings.programs,
         )
     except Exception:
         tenure.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,20 +24,17 @@ from slackwater.compute.engine import (
     KeptPlan,
     NamedUpdates,
     Ticked,
-    ViewProgram,
     WrittenFile,
 )
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.parts import FileBody, InlineBody, Part
+from slackwater.planner.delta.program import Program
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import Position, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
-
-SENT_PARTS_KNOWN = 100_000
-"""Of so many parts at most it is remembered that the driver got their rows."""
 
 _log = structlog.get_logger("bridge")
 
@@ -85,7 +82,6 @@ class SparkBridge:
         self._driver = driver or Driver()
         self._settings = settings
         self._calls: Any = None
-        self._sent: set[tuple[int, str]] = set()
 
     def under(self, settings: Mapping[str, str] | None) -> SparkBridge:
         """As the seam says."""
@@ -165,35 +161,50 @@ class SparkBridge:
     def forget_plan(self, plan_id: str) -> None:
         _call(self._bridge().forgetPlan, plan_id)
 
-    def open_program(self, view: ViewProgram, name: str, as_of: Timestamp) -> SparkProgram:
+    def open_program(
+        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp
+    ) -> SparkProgram:
         flows = _call(self._bridge().dataflows)
         program_id = _call(
             flows.open,
             self._driver.environment,
             self._driver.origin,
-            view.kept.plan_id,
-            view.program.to_json(),
+            kept.plan_id,
+            program.to_json(),
             name,
             as_of,
         )
-        return SparkProgram(self, flows, program_id, view.kept.plan_id)
+        return SparkProgram(self, flows, program_id, kept.plan_id)
+
+    def collect_view(
+        self,
+        kept: KeptPlan,
+        desc: RelationDesc,
+        as_of: Timestamp,
+        inputs: Mapping[str, Contents],
+        recorded: Contents | None,
+    ) -> pa.Table:
+        request = _contents_request(kept, as_of, inputs, recorded, few=True)
+        bridge = self._bridge()
+        payload = self._run(
+            bridge.collectView, kept.plan_id, json.dumps(request), self._names(desc.names)
+        )
+        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+            return reader.read_all()
 
     def write_view(
         self,
-        view: ViewProgram,
+        kept: KeptPlan,
         desc: RelationDesc,
         as_of: Timestamp,
         inputs: Mapping[str, Contents],
         recorded: Contents | None,
         directory: str,
     ) -> list[WrittenFile]:
-        request = _inputs_json(as_of, inputs)
-        request["node"] = view.kept.plan.root
-        if recorded is not None:
-            request["recorded"] = _contents_json(recorded)
+        request = _contents_request(kept, as_of, inputs, recorded, few=False)
         answer = self._run(
             self._bridge().writeView,
-            view.kept.plan_id,
+            kept.plan_id,
             json.dumps(request),
             self._names(desc.names),
             directory,
@@ -219,28 +230,6 @@ class SparkBridge:
         )
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
             return reader.read_all()
-
-    def collect_small(self, sql: str, views: Sequence[NamedUpdates]) -> pa.Table | None:
-        """As the seam says. Rows that the driver has are not sent again, as far as it kept them."""
-        bridge = self._bridge()
-        payload = _call(bridge.collectSmall, sql, self._small_request(sql, views, self._sent))
-        if payload is not None and not payload:
-            payload = _call(bridge.collectSmall, sql, self._small_request(sql, views, frozenset()))
-        if payload is None:
-            return None
-        if len(self._sent) > SENT_PARTS_KNOWN:
-            self._sent = set()
-        self._sent.update(
-            (part.part_id, sql) for view in views for part in view.parts if isinstance(part, Part)
-        )
-        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-            return reader.read_all()
-
-    def _small_request(
-        self, sql: str, views: Sequence[NamedUpdates], sent: Set[tuple[int, str]]
-    ) -> str:
-        entries = [_updates_json(view, sql, sent) for view in views]
-        return json.dumps({"origin": self._driver.origin, "views": entries})
 
     def write(
         self,
@@ -285,10 +274,10 @@ class SparkProgram:
         self._program_id = program_id
         self._plan_id = plan_id
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents]) -> None:
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> None:
         """As the seam says."""
         bridge = self._bridge
-        request = json.dumps(_inputs_json(as_of, inputs))
+        request = json.dumps(_inputs_json(as_of, inputs, few=few))
         bridge._run(bridge._bridge().loadProgram, self._program_id, self._plan_id, request)
 
     def tick(
@@ -307,7 +296,7 @@ class SparkProgram:
     def _request(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
     ) -> str:
-        sources = {name: _updates_json(delta, "", frozenset()) for name, delta in deltas.items()}
+        sources = {name: _updates_json(delta) for name, delta in deltas.items()}
         return json.dumps(
             {
                 "origin": self._bridge._driver.origin,
@@ -326,8 +315,8 @@ class SparkProgram:
         _call(self._flows.close, self._program_id)
 
 
-def _updates_json(view: NamedUpdates, query: str, sent: Set[tuple[int, str]]) -> dict[str, Any]:
-    """Updates as the driver reads them, without the rows of parts in `sent` for the query."""
+def _updates_json(view: NamedUpdates) -> dict[str, Any]:
+    """Updates as the driver reads them."""
     parts: list[dict[str, Any]] = []
     for part in view.parts:
         entry: dict[str, Any] = {}
@@ -336,21 +325,34 @@ def _updates_json(view: NamedUpdates, query: str, sent: Set[tuple[int, str]]) ->
         match part.body:
             case FileBody():
                 entry["file"] = file_json(part, part.body)
-            case InlineBody(ipc) if (entry.get("id"), query) not in sent:
+            case InlineBody(ipc):
                 entry["inline"] = inline_text(ipc, view.desc)
         parts.append(entry)
     return {
         "name": view.name,
-        "schema": view.desc.to_json(),
         "parts": parts,
         "lower": view.lower,
         "upper": view.upper,
-        "advance_to": view.advance_to,
     }
 
 
-def _inputs_json(as_of: Timestamp, inputs: Mapping[str, Contents]) -> dict[str, Any]:
+def _contents_request(
+    kept: KeptPlan,
+    as_of: Timestamp,
+    inputs: Mapping[str, Contents],
+    recorded: Contents | None,
+    *,
+    few: bool,
+) -> dict[str, Any]:
+    request = {**_inputs_json(as_of, inputs, few=few), "node": kept.plan.root}
+    if recorded is not None:
+        request["recorded"] = _contents_json(recorded)
+    return request
+
+
+def _inputs_json(as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> dict[str, Any]:
     return {
+        "few": few,
         "as_of": as_of,
         "inputs": {name: _contents_json(contents) for name, contents in inputs.items()},
     }

@@ -182,7 +182,6 @@ class Collections:
             since=Frontier(found.since),
             upper=Frontier(found.upper),
             shares_tables_upper=found.grouped,
-            state_shards=tuple(int(each) for each in item.details.get("states") or ()),
             beside=() if item.errors_shard is None else (item.errors_shard,),
         )
         return item.id, CollectionDescription(_data_source(item, state)), metadata

@@ -72,8 +72,7 @@ class CatalogItem:
     hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`,
     `named` (see `direct_dependencies`);
     of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`);
-    `retain_history_ms`; `states`, the ids of internal shards. An object with a `parent` lives and
-    dies with it.
+    `retain_history_ms`. An object with a `parent` lives and dies with it.
     """
 
     id: GlobalId
@@ -287,4 +286,4 @@ def shards_of(item: CatalogItem) -> tuple[int, ...]:
     own = [
         each for each in (item.shard_id, item.errors_shard, item.progress_shard) if each is not None
     ]
-    return (*own, *(int(shard_id) for shard_id in item.details.get("states") or ()))
+    return tuple(own)

@@ -9,9 +9,9 @@ from typing import Any
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
-from slackwater.planner.plan.canonical import quote_string, to_sql
 from slackwater.repr.relation import Column, JsonType, RelationDesc, quote_identifier, sql_type
 
 _COLLATIONS = "__COLLATIONS"

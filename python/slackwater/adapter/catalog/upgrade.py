@@ -1,8 +1,10 @@
 """Objects of earlier versions: what this one expects beside them is made when a leader begins.
 
 Sources of the first version have no progress relation, and their state says how far they are; its
-sinks have no progress shard. Each object is brought up in a transaction of its own, so whatever a
-crash leaves is done by the next leader. Nobody else runs meanwhile.
+sinks have no progress shard. Its views have shards with states of groups, which nobody reads any
+more: what maintains a view now is in memory, and is made of the view's inputs. Each object is
+brought up in a transaction of its own, so whatever a crash leaves is done by the next leader.
+Nobody else runs meanwhile.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
             _upgrade_source(persist, catalog, item)
         elif item.kind is ItemKind.SINK and "progress_shard" not in item.details:
             _upgrade_sink(persist, catalog, item)
+        elif item.details.get("states") is not None:
+            _drop_states(persist, catalog, item)
 
 
 def frontier_of_state(state: str) -> SourceFrontier:
@@ -68,6 +72,17 @@ def _upgrade_sink(persist: PersistClient, catalog: DurableCatalog, sink: Catalog
     def make(conn: Connection) -> Sequence[CatalogOp]:
         shard_id = _shard(persist, conn, SINK_PROGRESS, as_of)
         return [AlterItem(sink.id, details={**sink.details, "progress_shard": shard_id})]
+
+    catalog.transact(make)
+
+
+def _drop_states(persist: PersistClient, catalog: DurableCatalog, view: CatalogItem) -> None:
+    details = {key: value for key, value in view.details.items() if key != "states"}
+
+    def make(conn: Connection) -> Sequence[CatalogOp]:
+        for shard_id in view.details["states"]:
+            persist.drop_shard(conn, int(shard_id))
+        return [AlterItem(view.id, details=details)]
 
     catalog.transact(make)
 

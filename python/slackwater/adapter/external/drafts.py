@@ -15,9 +15,9 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.sinks import sink_config
 from slackwater.adapter.sessions import Context
 from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.planner.parser.parse import parse
-from slackwater.planner.plan.canonical import to_sql
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc

@@ -5,24 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlglot import exp
-
-from slackwater.planner.plan.nodes import (
+from slackwater.planner.delta.join_order import join_of
+from slackwater.planner.delta.lowering import is_accumulated
+from slackwater.planner.plan.algebra import (
     Aggregate,
-    Collection,
+    AnalyzedPlan,
     Constant,
-    Explode,
+    Expand,
     Filter,
+    Generate,
     Join,
-    Opaque,
-    Plan,
+    JoinKind,
+    NodeNumber,
+    Operator,
     Project,
-    UnionAll,
-    ViewPlan,
-    Without,
-    children,
+    Sort,
+    Source,
+    Union,
+    Window,
 )
-from slackwater.repr.ids import GlobalId
+
+LINEAR: Mapping[type[Operator], str] = {
+    Project: "Project",
+    Filter: "Filter",
+    Expand: "Expand",
+    Generate: "Explode",
+    Union: "UnionAll",
+    Sort: "Sort",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,64 +51,88 @@ class ExplainRow:
     advice: str | None
 
 
-def explain(view: ViewPlan, names: Mapping[GlobalId, str] = {}) -> tuple[ExplainRow, ...]:
+RECOMPUTED = "Let views that are maintained do the joins and aggregates, and read them in this one."
+"""What helps where a view is recomputed."""
+
+
+def explain_recomputed(
+    plan: AnalyzedPlan, names: Mapping[str, str], reason: str
+) -> tuple[ExplainRow, ...]:
+    """A view that is recomputed whenever one of its collections changes."""
+    root = ExplainRow(0, None, "Recompute", "recompute", reason, RECOMPUTED)
+    read = (
+        ExplainRow(i, 0, f"Collection {names.get(each, each)}", "linear", None, None)
+        for i, each in enumerate(plan.collections, 1)
+    )
+    return (root, *read)
+
+
+def explain_program(plan: AnalyzedPlan, names: Mapping[str, str]) -> tuple[ExplainRow, ...]:
     """The operators of the plan, the root first, each before its inputs.
 
-    `names` are those of the collections; one that has none is called by its id.
+    `names` are those of the collections. An operator that several others read appears below each.
     """
     rows: list[ExplainRow] = []
 
-    def visit(node: Plan, parent: int | None) -> None:
-        operator, maintenance, reason, advice = _described(node, names)
+    def visit(number: NodeNumber, parent: int | None) -> None:
+        operator, maintenance, reason = _described(plan, number, names)
         own = len(rows)
-        rows.append(ExplainRow(own, parent, operator, maintenance, reason, advice))
-        for child in children(node):
-            visit(child, own)
+        rows.append(ExplainRow(own, parent, operator, maintenance, reason, None))
+        for below in _inputs(plan, number):
+            visit(below, own)
 
-    visit(view.root, None)
+    visit(plan.root, None)
     return tuple(rows)
 
 
+def _inputs(plan: AnalyzedPlan, number: NodeNumber) -> tuple[NodeNumber, ...]:
+    node = plan.nodes[number]
+    return join_of(plan, number).inputs if _is_inner(node) else node.inputs
+
+
+def _is_inner(node: Operator) -> bool:
+    return isinstance(node, Join) and node.kind in (JoinKind.INNER, JoinKind.CROSS)
+
+
 def _described(
-    node: Plan, names: Mapping[GlobalId, str]
-) -> tuple[str, str, str | None, str | None]:
-    match node:
-        case Collection():
-            name = names.get(node.global_id, node.global_id)
-            return f"Collection {name}", "linear", None, None
+    plan: AnalyzedPlan, number: NodeNumber, names: Mapping[str, str]
+) -> tuple[str, str, str | None]:
+    match plan.nodes[number]:
+        case Source(collection=collection):
+            return f"Collection {names.get(collection, collection)}", "linear", None
         case Constant():
-            return "Constant", "linear", "It never changes.", None
-        case Project():
-            return "Project", "linear", None, None
-        case Filter():
-            return "Filter", "linear", None, None
-        case Explode():
-            return "Explode", "linear", None, None
-        case UnionAll(meaning=meaning) if meaning:
-            reason = "Rows without a partner come and go with the keys of the other side."
-            return meaning, "keyed", reason, None
-        case UnionAll():
-            return "UnionAll", "linear", None, None
-        case Without():
-            reason = "Rows come and go with the keys of the other side."
-            return node.meaning, "keyed", reason, None
-        case Join():
-            reason = "Each input's changes are joined with the contents of the others."
-            return f"Join of {len(node.inputs)}", "bilinear", reason, None
-        case Aggregate() if node.is_keyed:
-            return "Aggregate", "keyed", _keyed(node), None
-        case Aggregate():
-            operator = "Aggregate" if node.accumulators else "Distinct"
-            return operator, "accumulable", "Only the groups that changed are touched.", None
-        case Opaque():
-            return "Recompute", "recompute", node.reason, node.advice
+            return "Constant", "linear", "It never changes."
+        case Join() as join if _is_inner(join):
+            reason = "Each input's changes are looked up in arrangements of the others."
+            return f"Join of {len(join_of(plan, number).inputs)}", "bilinear", reason
+        case Join(kind=kind, keys=keys):
+            reason = "Changes of each side are looked up in an arrangement of the other."
+            if not keys:
+                reason = "No columns are equal: each change is compared with the other side's rows."
+            return f"{kind.value.replace('_', ' ').capitalize()} join", "keyed", reason
+        case Aggregate() as aggregate:
+            return _aggregate(plan, aggregate)
+        case Window() as window:
+            return "Window", "keyed", _partitions(plan, window)
+        case node:
+            return LINEAR[type(node)], "linear", None
 
 
-def _keyed(node: Aggregate) -> str:
-    names = dict.fromkeys(_name(call) for call in node.calls)
-    subject = "The groups that changed are" if node.keys else "The whole input is"
-    return f"{subject} computed again from the rows, for {', '.join(names)}."
+def _partitions(plan: AnalyzedPlan, node: Window) -> str:
+    if not node.partition:
+        return "There is no PARTITION BY: the whole input is computed again from its rows."
+    keys = ", ".join(plan.handles[each].sql for each in node.partition)
+    return f"The partitions by {keys} that changed are computed again from their rows."
 
 
-def _name(call: exp.Expr) -> str:
-    return call.sql(dialect="spark").partition("(")[0].lower()
+def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:
+    if all(is_accumulated(plan, call) for call in node.aggregates):
+        operator = "Aggregate" if node.aggregates else "Distinct"
+        return operator, "accumulable", "Only the groups that changed are touched."
+    again = dict.fromkeys(c.function for c in node.aggregates if not is_accumulated(plan, c))
+    subject = "The groups that changed are" if node.groups else "The whole input is"
+    return (
+        "Aggregate",
+        "keyed",
+        f"{subject} computed again from the rows, for {', '.join(again)}.",
+    )

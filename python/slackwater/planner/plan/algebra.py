@@ -279,7 +279,8 @@ Operator: TypeAlias = (
 class AnalyzedPlan:
     """A directed graph without cycles: the inputs of a node have smaller numbers than it has.
 
-    `names` and `schema` are those of the query. Two plans with the same `fingerprint` compute the
+    `names` and `schema` are those of the query, `collections` the ids of all that it reads, also
+    below an operator that has no form here. Two plans with the same `fingerprint` compute the
     same, and number their nodes, columns and handles alike.
     """
 
@@ -287,6 +288,7 @@ class AnalyzedPlan:
     root: NodeNumber
     columns: tuple[Column, ...]
     handles: tuple[Handle, ...]
+    collections: tuple[str, ...]
     names: tuple[str, ...]
     schema: RelationDesc
     fingerprint: str

@@ -38,7 +38,7 @@ from slackwater.planner.plan.checks import check
 from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import RelationDesc
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def analyzed_plan(text: str) -> AnalyzedPlan:
@@ -57,6 +57,7 @@ def analyzed_plan(text: str) -> AnalyzedPlan:
             handles=tuple(_handle(each) for each in fields.objects("handles")),
             nodes=tuple(_operator(each) for each in fields.objects("nodes")),
             root=fields.integer("root"),
+            collections=fields.texts("collections"),
             names=fields.texts("names"),
             schema=RelationDesc.from_json(json.dumps(fields.take("schema"))),
             fingerprint=_fingerprint(answer),

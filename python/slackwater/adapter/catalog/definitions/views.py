@@ -23,8 +23,8 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName, resolve
-from slackwater.planner.plan.canonical import to_sql
 from slackwater.repr.relation import RelationDesc
 
 ATTEMPTS = 3

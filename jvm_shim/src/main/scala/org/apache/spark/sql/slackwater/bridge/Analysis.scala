@@ -9,11 +9,15 @@ import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
 import org.apache.spark.sql.catalyst.expressions.{
+  ArraySort,
   Expression,
   Nondeterministic,
-  UserDefinedExpression
+  SortArray,
+  UserDefinedExpression,
+  WindowExpression
 }
-import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, View}
+import org.apache.spark.sql.catalyst.expressions.aggregate._
+import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, Sample, View}
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
 import org.apache.spark.sql.classic.SparkSession
@@ -33,7 +37,8 @@ private[slackwater] object Analysis {
     val found = new Findings
     walk(plan, named = true) { (node, named) =>
       found.leaf(node, named)
-      node.expressions.foreach(_.foreach(found.expression))
+      node.expressions.foreach(found.expression)
+      node.expressions.foreach(found.luck(_, Order.none))
     }
     val answer = Json.obj()
     answer.set[ObjectNode]("schema", Json.ofSchema(plan.schema))
@@ -109,6 +114,26 @@ private[slackwater] object Analysis {
     Sessions.coordinator(session).find("/v1/catalog/load", body).map(_.get("id").asText)
   }
 
+  /** What makes up for rows that come in any order.
+    *
+    * @param ofRows
+    *   a window says in which order they come
+    * @param ofResult
+    *   the list that is made of them is sorted
+    */
+  private final case class Order(ofRows: Boolean, ofResult: Boolean) {
+    def matters(function: AggregateFunction): Boolean = function match {
+      case _: First | _: Last | _: AnyValue => !ofRows
+      case _: CollectList | _: CollectSet   => !ofResult
+      case list: ListAgg => !list.orderExpressions.exists(_.child.semanticEquals(list.child))
+      case _             => false
+    }
+  }
+
+  private object Order {
+    val none: Order = Order(ofRows = false, ofResult = false)
+  }
+
   private final class Findings {
     val relations: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     val views: mutable.LinkedHashSet[Seq[String]] = mutable.LinkedHashSet.empty
@@ -135,10 +160,11 @@ private[slackwater] object Analysis {
       case stream: StreamingRelationV2        => foreign += stream.sourceName
       case rdd: LogicalRDD                    => foreign += Option(rdd.rdd.name).getOrElse("an RDD")
       case leaf: LeafNode if leaf.isStreaming => foreign += leaf.nodeName
+      case _: Sample                          => nondeterministic += "TABLESAMPLE"
       case _                                  =>
     }
 
-    def expression(e: Expression): Unit = e match {
+    def expression(whole: Expression): Unit = whole.foreach {
       case _: MzNow                                     => usesNow = true
       case f: UserDefinedExpression if !f.deterministic => nondeterministic += f.name
       case n: Nondeterministic                          => nondeterministic += n.prettyName
@@ -146,7 +172,26 @@ private[slackwater] object Analysis {
         nondeterministic += c.prettyName
       case other if !other.deterministic && other.children.forall(_.deterministic) =>
         nondeterministic += other.prettyName
+      case version if version.prettyName == "version" && version.children.isEmpty =>
+        nondeterministic += version.prettyName
       case _ =>
+    }
+
+    /** What depends on the order in which the rows come, though Spark calls it deterministic. */
+    def luck(e: Expression, order: Order): Unit = e match {
+      case sorting @ (_: ArraySort | _: SortArray) =>
+        sorting.children.foreach(luck(_, order.copy(ofResult = true)))
+      case window: WindowExpression =>
+        val ordered = window.windowSpec.orderSpec.nonEmpty
+        luck(window.windowFunction, Order(ofRows = ordered, ofResult = false))
+        luck(window.windowSpec, Order.none)
+      case call: AggregateExpression =>
+        luck(call.aggregateFunction, order)
+        call.filter.foreach(luck(_, Order.none))
+      case function: AggregateFunction =>
+        if (order.matters(function)) nondeterministic += function.prettyName
+        function.children.foreach(luck(_, Order.none))
+      case other => other.children.foreach(luck(_, Order.none))
     }
   }
 }

@@ -3,7 +3,6 @@ package org.apache.spark.sql.slackwater.bridge
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
-import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.slackwater.binding.AsOf
@@ -43,14 +42,14 @@ object Bridge {
 
   private def open(application: String, settings: String): Opened = {
     memories.keySet.removeIf(_ != application)
-    val kept = memories.computeIfAbsent(application, _ => DriverMemory.ofDriver)
+    val kept = memories.computeIfAbsent(application, _ => DriverMemory.of(context))
     val chosen =
       if (settings.isEmpty) BridgeSession.environment
       else BridgeSession.of(Json.entries(Json.mapper.readTree(settings)))
     Opened(
       chosen.open(BridgeSession.settings),
+      () => chosen.open(BridgeSession.fewSettings),
       () => chosen.open(BridgeSession.smallSettings),
-      () => chosen.open(BridgeSession.settings ++ BridgeSession.compiled),
       settings,
       kept
     )
@@ -61,17 +60,22 @@ object Bridge {
 private[bridge] final case class DriverMemory(rows: PartRows, arrangements: Arrangements)
 
 private[bridge] object DriverMemory {
-  def ofDriver: DriverMemory = DriverMemory(
-    PartRows.ofDriver,
-    new Arrangements(new MemoryBudget(Runtime.getRuntime.maxMemory / 2))
-  )
+
+  /** How much arrangements may take together, as Spark writes sizes. */
+  val arrangementsKey = "spark.slackwater.arrangements.memory"
+
+  def of(context: SparkContext): DriverMemory = {
+    val half = s"${Runtime.getRuntime.maxMemory / 2}b"
+    val budget = new MemoryBudget(context.getConf.getSizeAsBytes(arrangementsKey, half))
+    DriverMemory(PartRows.ofDriver, new Arrangements(budget))
+  }
 }
 
 /** What a bridge works with: its sessions, and what it shares with others. */
 private[bridge] final case class Opened(
     session: SparkSession,
+    openFew: () => SparkSession,
     openSmall: () => SparkSession,
-    openDataflows: () => SparkSession,
     settings: String,
     memory: DriverMemory
 )
@@ -87,30 +91,13 @@ final class Bridge private[bridge] (opened: Opened) {
 
   private val own = opened.session
 
-  /** How many rows the files of each registered view have. */
-  private val registered = new ConcurrentHashMap[String, Long]()
-
   private val views = new AnalyzedViews
 
-  private lazy val small: SmallQueries = {
-    val session = opened.openSmall()
-    new SmallQueries(
-      session,
-      opened.memory.rows,
-      analyzed(
-        session,
-        _,
-        BridgeSession.catalog,
-        Array(BridgeSession.namespace)
-      ).queryExecution.analyzed
-    )
-  }
-
   private lazy val flows: Dataflows = {
-    val session = opened.openDataflows()
-    val reader = new PartReader(session, opened.memory.rows)
+    val reader = new PartReader(own, opened.memory.rows)
     new Dataflows(
-      session,
+      own,
+      opened.openFew(),
       opened.openSmall(),
       reader,
       views,
@@ -125,7 +112,7 @@ final class Bridge private[bridge] (opened: Opened) {
   /** Fills a program's arrangements; see `Dataflows.load`. */
   def loadProgram(programId: String, planId: String, inputsJson: String, group: String): Unit =
     running.within(own.sparkContext, group) {
-      inPool(flows.session)(flows.load(programId, planId, inputsJson))
+      inPool(own)(flows.load(programId, planId, inputsJson))
     }
 
   /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
@@ -178,15 +165,10 @@ final class Bridge private[bridge] (opened: Opened) {
     val relation = Json.mapper.readTree(relationJson)
     val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
     session.withActive(Dataset.ofRows(session, plan).createOrReplaceTempView(viewName))
-    registered.put(viewName, relation.path("files").iterator.asScala.map(_.path("rows").asLong).sum)
   }
 
-  def unregister(viewNames: Array[String]): Unit = {
-    viewNames.foreach { name =>
-      registered.remove(name)
-      own.catalog.dropTempView(name)
-    }
-  }
+  def unregister(viewNames: Array[String]): Unit =
+    viewNames.foreach(own.catalog.dropTempView(_))
 
   /** Runs a query and gives its rows as an Arrow IPC stream. */
   def collect(
@@ -194,33 +176,16 @@ final class Bridge private[bridge] (opened: Opened) {
       catalog: String,
       namespace: Array[String],
       group: String
-  ): Array[Byte] = {
-    val session = tuned()
-    running.within(session.sparkContext, group) {
-      val query = analyzed(session, text, catalog, namespace).queryExecution
-      reading(session, query) {
-        val plan = query.executedPlan
-        val rows = LocalRows.of(plan).getOrElse(plan.executeCollect())
-        Wire.encode(rows.iterator, plan.schema)
-      }
+  ): Array[Byte] =
+    running.within(own.sparkContext, group) {
+      collected(analyzed(own, text, catalog, namespace))
     }
-  }
 
-  /** Runs a query over few updates, which `requestJson` names; the same text is planned once.
-    *
-    * Gives an Arrow IPC stream; nothing at all when a part is unknown and came without its rows;
-    * null when what the query reads is too much for the driver's memory.
-    */
-  def collectSmall(text: String, requestJson: String): Array[Byte] = {
-    val queries = small
-    val request = Json.mapper.readTree(requestJson)
-    val found = queries.session.withActive(inPool(queries.session)(queries.run(text, request)))
-    found match {
-      case SmallAnswer.Rows(rows, schema) => Wire.encode(rows.iterator, schema)
-      case SmallAnswer.PartMissing        => Array.emptyByteArray
-      case SmallAnswer.TooLarge           => null
+  private def collected(rows: Dataset[_]): Array[Byte] =
+    reading(rows.sparkSession, rows.queryExecution) {
+      val plan = rows.queryExecution.executedPlan
+      Wire.encode(plan.executeCollect().iterator, plan.schema)
     }
-  }
 
   /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */
   def write(
@@ -229,30 +194,15 @@ final class Bridge private[bridge] (opened: Opened) {
       namespace: Array[String],
       directory: String,
       group: String
-  ): String = {
-    val session = tuned()
-    running.within(session.sparkContext, group)(
-      written(session, text, catalog, namespace, directory)
-    )
-  }
+  ): String =
+    running.within(own.sparkContext, group) {
+      written(analyzed(own, text, catalog, namespace), directory)
+    }
 
-  private def written(
-      session: SparkSession,
-      text: String,
-      catalog: String,
-      namespace: Array[String],
-      directory: String
-  ): String = {
-    writtenOut(session, analyzed(session, text, catalog, namespace).queryExecution, directory)
-  }
-
-  private def writtenOut(
-      session: SparkSession,
-      query: QueryExecution,
-      directory: String
-  ): String = {
-    val files = reading(session, query) {
-      val plan = query.executedPlan
+  private def written(rows: Dataset[_], directory: String): String = {
+    val session = rows.sparkSession
+    val files = reading(session, rows.queryExecution) {
+      val plan = rows.queryExecution.executedPlan
       val sink = RowSink.create(
         session,
         plan.schema,
@@ -286,10 +236,20 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): String = {
     running.within(own.sparkContext, group) {
-      val rows = flows.contents(planId, inputsJson, names.toSeq)
-      writtenOut(rows.sparkSession, rows.queryExecution, directory)
+      written(flows.contents(planId, inputsJson, names.toSeq), directory)
     }
   }
+
+  /** The updates that `writeView` writes, as an Arrow IPC stream. */
+  def collectView(
+      planId: String,
+      inputsJson: String,
+      names: Array[String],
+      group: String
+  ): Array[Byte] =
+    running.within(own.sparkContext, group) {
+      collected(flows.contents(planId, inputsJson, names.toSeq))
+    }
 
   private def described(files: Seq[WrittenFile]): String = {
     val list = Json.mapper.createArrayNode()
@@ -308,18 +268,6 @@ final class Bridge private[bridge] (opened: Opened) {
       }
     }
     Json.mapper.writeValueAsString(list)
-  }
-
-  /** The session, set for the size of what is registered now.
-    *
-    * Another thread may change the setting meanwhile: that costs time, and changes no result.
-    */
-  private def tuned(): SparkSession = {
-    val rows = registered.values.asScala.sum
-    val small = !registered.isEmpty && rows <= BridgeSession.interpretedRows
-    val settings = if (small) BridgeSession.interpreted else BridgeSession.compiled
-    settings.foreach { case (key, value) => own.conf.set(key, value) }
-    own
   }
 
   private def analyzed(
@@ -390,22 +338,17 @@ private[bridge] object BridgeSession {
 
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
+    "spark.sql.codegen.wholeStage" -> "true",
+    "spark.sql.codegen.factoryMode" -> "FALLBACK",
+    "spark.sql.shuffle.partitions" -> "4",
     "spark.slackwater.internal" -> "true"
   )
 
-  /** Up to here a tick is done sooner than its generated code would be compiled. */
-  val interpretedRows = 500000L
-
-  val interpreted: Map[String, String] = Map(
+  /** Few rows are computed sooner than generated code for them would be compiled. */
+  val fewSettings: Map[String, String] = settings ++ Map(
     "spark.sql.codegen.wholeStage" -> "false",
     "spark.sql.codegen.factoryMode" -> "NO_CODEGEN",
     "spark.sql.shuffle.partitions" -> "1"
-  )
-
-  val compiled: Map[String, String] = Map(
-    "spark.sql.codegen.wholeStage" -> "true",
-    "spark.sql.codegen.factoryMode" -> "FALLBACK",
-    "spark.sql.shuffle.partitions" -> "4"
   )
 
   /** Everything in one partition, so that nothing is shuffled or broadcast. */

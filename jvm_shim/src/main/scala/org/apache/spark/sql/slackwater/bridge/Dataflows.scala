@@ -9,10 +9,10 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 
+import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
-  BoundReference,
   GenericInternalRow,
   JoinedRow,
   Literal,
@@ -24,9 +24,10 @@ import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
 import org.apache.spark.sql.slackwater.programs._
-import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
+import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan._
 import org.apache.spark.sql.types.StructType
 
@@ -37,22 +38,15 @@ import org.apache.spark.sql.types.StructType
   */
 final class Dataflows private[bridge] (
     private[bridge] val session: SparkSession,
+    private[bridge] val few: SparkSession,
     small: SparkSession,
     reader: PartReader,
     views: AnalyzedViews,
     arrangements: Arrangements,
     settings: String
 ) {
-  private val programs = new ConcurrentHashMap[String, Opened]()
+  private val programs = new ConcurrentHashMap[String, OpenedProgram]()
   private val numbers = new AtomicLong
-
-  /** A program, and which coordinator of which environment opened it. */
-  private final case class Opened(
-      program: Program,
-      planId: String,
-      environment: String,
-      coordinator: String
-  )
 
   private def programOf(id: String): Program = programs.get(id).program
 
@@ -73,7 +67,7 @@ final class Dataflows private[bridge] (
       new Programs(views.get(planId), json, arrangements, settings, name, asOf, compiled).program
     val id = s"program-${numbers.incrementAndGet()}"
     leftOver(environment, coordinator)
-    programs.put(id, Opened(made, planId, environment, coordinator))
+    programs.put(id, OpenedProgram(made, planId, environment, coordinator))
     id
   }
 
@@ -81,8 +75,12 @@ final class Dataflows private[bridge] (
   def load(programId: String, planId: String, inputsJson: String): Unit = configured {
     val request = Json.mapper.readTree(inputsJson)
     val inputs = new SnapshotInputs(views.get(planId), request)
-    programOf(programId).load(session, inputs, request.get("as_of").asLong)
+    programOf(programId).load(sessionFor(request), inputs, request.get("as_of").asLong)
   }
+
+  /** The session in which it takes least time to read the inputs of a request. */
+  private def sessionFor(request: JsonNode): SparkSession =
+    if (request.get("few").asBoolean) few else session
 
   /** Runs a tick: four bytes with the length of a JSON text that says what was done, the text, and
     * the updates as an Arrow stream.
@@ -92,8 +90,8 @@ final class Dataflows private[bridge] (
   def tick(programId: String, requestJson: String): Array[Byte] = configured {
     val program = programOf(programId)
     val request = Json.mapper.readTree(requestJson)
-    val deltas = program.fields.map { case (operator, (source, fields)) =>
-      operator -> deltaOf(request, source, fields)
+    val deltas = program.sources.map { case (operator, columns) =>
+      operator -> deltaOf(request, columns)
     }
     val (updates, told) =
       program.tick(request.get("lower").asLong, request.get("upper").asLong, deltas)
@@ -111,13 +109,14 @@ final class Dataflows private[bridge] (
   private[bridge] def contents(planId: String, inputsJson: String, names: Seq[String]): Dataset[_] =
     configured {
       val request = Json.mapper.readTree(inputsJson)
+      val chosen = sessionFor(request)
       val inputs = new SnapshotInputs(views.get(planId), request)
       val rows = ExactAggregate.in(inputs.snapshot(request.get("node").asInt))
       val columns = rows.output.zip(names).map { case (column, name) => Alias(column, name)() }
       val now = Project(columns :+ Alias(Literal(1L), Wire.DiffColumn)(), rows)
       val changes = Option(request.get("recorded")).fold[LogicalPlan](now) { recorded =>
         val schema = SnapshotInputs.schemaOf(recorded)
-        val known = PartScan.updates(session, planId, schema, recorded.get("relation"))
+        val known = PartScan.updates(chosen, planId, schema, recorded.get("relation"))
         val diff = UnaryMinus(PartScan.attribute(known, Wire.DiffColumn), failOnError = true)
         val negated =
           Project(known.output.take(schema.length) :+ Alias(diff, Wire.DiffColumn)(), known)
@@ -125,7 +124,7 @@ final class Dataflows private[bridge] (
       }
       val time = Alias(Literal(request.get("as_of").asLong), Wire.TimeColumn)()
       val whole = Project(changes.output.init ++ Seq(time, changes.output.last), changes)
-      Dataset.ofRows(session, whole)
+      Dataset.ofRows(chosen, whole)
     }
 
   private def leftOver(environment: String, coordinator: String): Unit =
@@ -141,23 +140,18 @@ final class Dataflows private[bridge] (
 
   private def compiled(plan: LogicalPlan): Compiled = {
     plan.setAnalyzed()
-    CompiledQuery.of(small, plan).getOrElse(new JobOverSlots(small, plan))
+    val asJob = new JobOverSlots(small, plan)
+    CompiledQuery.of(small, plan).fold[Compiled](asJob)(new UntilItIsTooMuch(_, asJob))
   }
 
-  private def deltaOf(request: JsonNode, source: String, fields: StructType): Updates = {
+  private def deltaOf(request: JsonNode, columns: SourceColumns): Updates = {
     val updates = new Updates
-    Option(request.get("sources").get(source)).foreach { node =>
+    Option(request.get("sources").get(columns.collection)).foreach { node =>
       val input = PartReader.input(node)
-      val kept = Wire.updateSchema(Sources.stored(fields))
-      val rows = reader
-        .rowsOf(input, kept, request.get("origin").asText)
-        .getOrElse(throw new IllegalStateException(s"a part of $source came without its rows"))
-      val width = fields.length
-      val cut = UnsafeProjection.create(
-        fields.indices.map(i => BoundReference(i, kept(i).dataType, nullable = true))
-      )
-      PartReader.within(input, width, rows)().foreach { row =>
-        updates.add(cut(row).copy(), row.getLong(width), row.getLong(width + 1))
+      val rows = reader.rowsOf(input, columns.stored, request.get("origin").asText)
+      val (time, diff) = (columns.width, columns.width + 1)
+      PartReader.within(input, time, rows).foreach { row =>
+        updates.add(columns.cut(row).copy(), row.getLong(time), row.getLong(diff))
       }
     }
     updates
@@ -182,7 +176,36 @@ final class Dataflows private[bridge] (
   }
 
   private def configured[A](body: => A): A =
-    session.withActive(SQLConf.withExistingConf(session.sessionState.conf)(body))
+    try session.withActive(SQLConf.withExistingConf(session.sessionState.conf)(body))
+    catch {
+      case full: ArrangementTooLarge =>
+        throw DataErrors.indexMemory(full.owner, full.wantedBytes, full.usedBytes, full.limitBytes)
+    }
+}
+
+/** A program, and which coordinator of which environment opened it. */
+private[bridge] final case class OpenedProgram(
+    program: Program,
+    planId: String,
+    environment: String,
+    coordinator: String
+)
+
+/** `first`, while its memory suffices: one task holds that of all operators at once, and a job has a
+  * task for each stage.
+  */
+private[bridge] final class UntilItIsTooMuch(first: Compiled, second: Compiled) extends Compiled {
+  private var chosen = first
+
+  override def run(
+      slots: scala.collection.Map[String, () => Iterator[InternalRow]]
+  ): Seq[UnsafeRow] =
+    try chosen.run(slots)
+    catch {
+      case _: SparkOutOfMemoryError if chosen ne second =>
+        chosen = second
+        chosen.run(slots)
+    }
 }
 
 /** A plan over slots for which one thread is not enough: it is planned anew each time. */
@@ -195,9 +218,8 @@ private[bridge] final class JobOverSlots(session: SparkSession, plan: LogicalPla
       InlineRows(slot.name, slot.output, slots(slot.name)().toIndexedSeq)
     }
     val physical = session.sessionState.executePlan(filled).executedPlan
-    val rows = LocalRows.of(physical).getOrElse(physical.executeCollect())
     val asUnsafe = UnsafeProjection.create(physical.schema)
-    rows.toSeq.map(row => asUnsafe(row).copy())
+    physical.executeCollect().toSeq.map(row => asUnsafe(row).copy())
   }
 }
 

@@ -26,7 +26,7 @@ private[slackwater] final case class AnalyzedView(
     * input is missing, or one of its columns is, or has another type.
     */
   def snapshot(node: Int, inputs: Map[String, LogicalPlan]): LogicalPlan = {
-    val filled = Renewed(nodes(node)).transformUp { case slot: CollectionSlot =>
+    val filled = Renewed(nodes(node)).transformUpWithSubqueries { case slot: CollectionSlot =>
       val input = Renewed(
         inputs.getOrElse(
           slot.id,
@@ -62,7 +62,7 @@ private[slackwater] final case class AnalyzedView(
 private[slackwater] object AnalyzedView {
 
   /** Of the form of `json`. */
-  val version = 1
+  val version = 2
 
   /** Takes the analyzed plan of a query apart; `session` has the settings of the view. */
   def of(session: SparkSession, analyzed: LogicalPlan): AnalyzedView = session.withActive {

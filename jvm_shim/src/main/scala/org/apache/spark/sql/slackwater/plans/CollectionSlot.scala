@@ -25,6 +25,10 @@ private[slackwater] final case class CollectionSlot(
 
 private[slackwater] object CollectionSlot {
 
+  /** The ids of the collections that the plan reads, each once. */
+  def in(plan: LogicalPlan): Seq[String] =
+    plan.collectWithSubqueries { case slot: CollectionSlot => slot.id }.distinct.sorted
+
   /** The plan with slots for all collections that are read as of the view's own time. */
   def inPlaceOfCollections(plan: LogicalPlan): LogicalPlan = plan.transformUpWithSubqueries {
     case relation @ V2Relation(Ours(table))

@@ -30,6 +30,7 @@ private[plans] final class Exporter {
     answer.set[ObjectNode]("handles", handles.handlesJson)
     answer.set[ObjectNode]("nodes", json)
     answer.put("root", root.node)
+    answer.set[ObjectNode]("collections", Json.texts(CollectionSlot.in(normalised)))
     answer.set[ObjectNode]("names", Json.texts(analyzed.output.map(_.name)))
     answer.set[ObjectNode]("schema", Json.ofSchema(analyzed.schema))
     AnalyzedView(

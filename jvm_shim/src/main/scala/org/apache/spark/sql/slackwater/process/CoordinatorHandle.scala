@@ -42,7 +42,6 @@ final class CoordinatorHandle private (
     secrets: Map[String, String],
     python: Option[String],
     lease: Option[String],
-    programs: Option[String],
     context: SparkContext
 ) extends Coordinator
     with Logging {
@@ -336,7 +335,6 @@ final class CoordinatorHandle private (
     ObjectStore.prepare(context, location) ++ secrets,
     python,
     lease,
-    programs,
     applicationId,
     gateway.getListeningPort,
     gateway.secret,
@@ -470,7 +468,6 @@ object CoordinatorHandle extends Logging {
           metastorePassword(setting),
           setting("spark.slackwater.python"),
           setting("spark.slackwater.lease"),
-          setting("spark.slackwater.programs"),
           context
         )
       }

@@ -38,8 +38,6 @@ final case class Endpoint(
   *   `spark.slackwater.python`; without it, the usual places are searched
   * @param lease
   *   `spark.slackwater.lease`: for how long the leader may be silent
-  * @param programs
-  *   `spark.slackwater.programs`: whether new views are maintained by programs
   */
 final case class Launch(
     location: String,
@@ -47,7 +45,6 @@ final case class Launch(
     store: Map[String, String],
     python: Option[String],
     lease: Option[String],
-    programs: Option[String],
     applicationId: String,
     gatewayPort: Int,
     gatewaySecret: String,
@@ -111,7 +108,6 @@ final case class Launch(
     metastore.foreach(environment.put("SLACKWATER_METASTORE", _))
     store.foreach { case (name, value) => environment.put(name, value) }
     lease.foreach(environment.put("SLACKWATER_LEASE", _))
-    programs.foreach(environment.put("SLACKWATER_PROGRAMS", _))
     environment.put("SLACKWATER_APPLICATION", applicationId)
     environment.put("PYSPARK_GATEWAY_PORT", gatewayPort.toString)
     environment.put("PYSPARK_GATEWAY_SECRET", gatewaySecret)

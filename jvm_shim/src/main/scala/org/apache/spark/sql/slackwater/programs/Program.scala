@@ -5,8 +5,10 @@ import java.util.concurrent.locks.ReentrantLock
 
 import com.fasterxml.jackson.databind.node.ObjectNode
 
+import org.apache.spark.sql.catalyst.expressions.BoundReference
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.protocol.Json
+import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
+import org.apache.spark.sql.slackwater.scan.Sources
 import org.apache.spark.sql.types.StructType
 
 /** One operator of a program, by the name that people read.
@@ -20,6 +22,19 @@ private[slackwater] final case class Step(
     moves: Seq[Arranged]
 )
 
+/** The columns of a collection that an operator wants, in its order. */
+private[slackwater] final class SourceColumns(val collection: String, fields: StructType) {
+  val width: Int = fields.length
+
+  /** As parts have them, with the update columns. */
+  val stored: StructType = Wire.updateSchema(Sources.stored(fields))
+
+  /** Over such rows: the columns alone. */
+  val cut: Evaluation = new Evaluation(
+    fields.indices.map(i => BoundReference(i, stored(i).dataType, nullable = true))
+  )
+}
+
 /** The operators of a dataflow, each once, in the order in which they run, and what they keep
   * between ticks. Calls come one after the other, but for `close`, which waits for none.
   *
@@ -29,12 +44,12 @@ private[slackwater] final case class Step(
   *
   * @param schema
   *   of the output's rows
-  * @param fields
-  *   what each operator that reads a collection wants of it: the columns, in its order
+  * @param sources
+  *   what each operator that reads a collection wants of it
   */
 private[slackwater] final class Program(
     val schema: StructType,
-    val fields: Map[Int, (String, StructType)],
+    val sources: Map[Int, SourceColumns],
     steps: IndexedSeq[Step],
     loads: Seq[Load],
     reader: AnyRef,

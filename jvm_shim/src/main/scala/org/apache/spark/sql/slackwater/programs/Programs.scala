@@ -57,7 +57,7 @@ private[slackwater] final class Programs(
           arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each }
         )
       }
-      new Program(schema, fields, steps, loads.toSeq, reader, arrangements)
+      new Program(schema, sources, steps, loads.toSeq, reader, arrangements)
     } catch {
       case error: Throwable =>
         loads.foreach(each => arrangements.leave(each.arrangement, reader))
@@ -65,7 +65,7 @@ private[slackwater] final class Programs(
     }
 
   /** Of each operator that reads a collection, the collection's columns that it wants. */
-  private def fields: Map[Int, (String, StructType)] =
+  private def sources: Map[Int, SourceColumns] =
     nodes.indices
       .filter(nodes(_).get("op").asText == "delta")
       .map { i =>
@@ -73,7 +73,7 @@ private[slackwater] final class Programs(
         val columns = names.zip(layouts(i)).map { case (field, column) =>
           StructField(field, view.columns(column).dataType)
         }
-        i -> (nodes(i).get("source").asText, StructType(columns.toSeq))
+        i -> new SourceColumns(nodes(i).get("source").asText, StructType(columns.toSeq))
       }
       .toMap
 

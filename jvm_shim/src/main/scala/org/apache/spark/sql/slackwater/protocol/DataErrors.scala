@@ -22,6 +22,15 @@ private[slackwater] object DataErrors {
       "catalogName" -> catalog
     )
 
+  def indexMemory(name: String, wanted: Long, used: Long, limit: Long): AnalysisException =
+    Errors.user(
+      "SLACKWATER_INDEX_MEMORY",
+      "objectName" -> name,
+      "wanted" -> wanted.toString,
+      "used" -> used.toString,
+      "limit" -> limit.toString
+    )
+
   def unbound(name: String): AnalysisException =
     Errors.user("SLACKWATER_UNBOUND_RELATION", "objectName" -> name)
 

@@ -1,0 +1,166 @@
+"""Checkpoints in a database: that of an environment, through its leader, or any other.
+
+Source: spec checkpoint 2.1, 2.5, 5.3.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from slackwater.persist.metastore import PATIENCE, Patience, connect, query, transaction
+from slackwater.repr.hlc import Range, Time
+from slackwater.storage.checkpoint import statements
+from slackwater.storage.checkpoint.listeners import Listeners
+from slackwater.storage.checkpoint.store import GroupState, Subscription
+from slackwater.storage.checkpoint.tables import create_tables
+
+T = TypeVar("T")
+Step = Callable[[Connection], None]
+
+
+class Transactions(Protocol):
+    """Who runs the statements. `PersistClient` is one: its transactions are the leader's, fenced.
+
+    Steps and bodies may be run again after a failure, and take effect once at most.
+    """
+
+    def transact(self, *steps: Step) -> None:
+        """Runs the steps in one transaction."""
+
+    def query(self, body: Callable[[Connection], T]) -> T:
+        """Runs `body`, which only reads, in a transaction that sees one state."""
+
+
+class EngineTransactions:
+    """Transactions of an engine that `metastore.connect` made, without a leader.
+
+    Raises SLACKWATER_METASTORE_UNAVAILABLE when the database was away as long as `patience` says.
+    """
+
+    def __init__(self, engine: Engine, patience: Patience = PATIENCE) -> None:
+        self._engine = engine
+        self._patience = patience
+
+    def transact(self, *steps: Step) -> None:
+        """See `Transactions`."""
+
+        def body(conn: Connection) -> None:
+            for step in steps:
+                step(conn)
+
+        transaction(self._engine, body, patience=self._patience)
+
+    def query(self, body: Callable[[Connection], T]) -> T:
+        """See `Transactions`."""
+        return query(self._engine, body, patience=self._patience)
+
+
+class Notifications(Protocol):
+    """Tells other processes of changes, and hears of theirs."""
+
+    @property
+    def listeners(self) -> Listeners:
+        """Who is woken by what it hears."""
+
+    def told(self, group: str) -> Step:
+        """The step of a transaction that tells others, when it commits, that `group` changed."""
+
+    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+        """See `Store.listen`."""
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class DatabaseStore:
+    """A `Store` in the tables of `tables`, which are there.
+
+    Listeners hear of what is written through this object, and, with `notifications`, of what any
+    other that has them too writes to the same database.
+    """
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        *,
+        notifications: Notifications | None = None,
+        clock_ms: Callable[[], int] = _wall_clock_ms,
+    ) -> None:
+        self._transactions = transactions
+        self._notifications = notifications
+        self._clock_ms = clock_ms
+        self._listeners = notifications.listeners if notifications else Listeners()
+
+    def advance(self, group: str, partition: str, time: Time) -> None:
+        """See `Store`."""
+        now_ms = self._clock_ms()
+        self._change(group, lambda conn: statements.advance(conn, group, partition, time, now_ms))
+
+    def commit(self, group: str, done: Range) -> None:
+        """See `Store`."""
+        now_ms = self._clock_ms()
+        self._change(group, lambda conn: statements.commit(conn, group, done, now_ms))
+
+    def ensure(self, group: str, partitions: Sequence[str]) -> None:
+        """See `Store`."""
+        now_ms = self._clock_ms()
+        self._change(group, lambda conn: statements.ensure(conn, group, partitions, now_ms))
+
+    def raise_committed(self, group: str, committed: Time) -> None:
+        """See `Store`."""
+        self._transactions.transact(lambda conn: statements.raise_committed(conn, group, committed))
+
+    def state(self, group: str, lookahead: int | None) -> GroupState:
+        """See `Store`."""
+        return self._transactions.query(lambda conn: statements.state(conn, group, lookahead))
+
+    def pending(self) -> list[str]:
+        """See `Store`."""
+        return self._transactions.query(statements.pending)
+
+    def prune(self, group: str) -> int:
+        """See `Store`."""
+        pruned: list[int] = []
+        self._transactions.transact(lambda conn: pruned.append(statements.prune(conn, group)))
+        return pruned[-1]
+
+    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+        """See `Store`."""
+        if self._notifications is not None:
+            return self._notifications.listen(group, wake)
+        return self._listeners.add(group, wake)
+
+    def _change(self, group: str, step: Step) -> None:
+        told = [] if self._notifications is None else [self._notifications.told(group)]
+        self._transactions.transact(step, *told)
+        self._listeners.tell(group)
+
+
+@contextmanager
+def open_store(url: str, *, patience: Patience = PATIENCE) -> Iterator[DatabaseStore]:
+    """A store in a database that belongs to nobody else, for any number of processes.
+
+    `url` is ``sqlite:///path`` or ``postgresql+psycopg://...``; tables that are missing are made.
+    On PostgreSQL processes wake each other with LISTEN and NOTIFY. Raises
+    SLACKWATER_INVALID_OPTION, SLACKWATER_STORAGE_UNAVAILABLE and SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+    engine = connect(url)
+    try:
+        create_tables(engine, patience=patience)
+        with ExitStack() as ending:
+            notifications = None
+            if engine.dialect.name == "postgresql":
+                # The driver of PostgreSQL is an extra.
+                from slackwater.storage.checkpoint.notifications import PostgresNotifications
+
+                notifications = ending.enter_context(closing(PostgresNotifications(engine)))
+            transactions = EngineTransactions(engine, patience)
+            yield DatabaseStore(transactions, notifications=notifications)
+    finally:
+        engine.dispose()

@@ -1,0 +1,40 @@
+"""Views whose indexes do not fit into the memory that is set for them."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.application import Application
+
+pytestmark = pytest.mark.spark
+
+
+def steps(application, view):
+    rows = application.rows(f"EXPLAIN ANALYZE FOR MATERIALIZED VIEW {view}")
+    return {row[2] for row in rows}
+
+
+def test_what_does_not_fit_is_recomputed_until_it_fits(tmp_path):
+    location = tmp_path / "environment"
+    settings = {"spark.slackwater.arrangements.memory": "1m"}
+    with Application(location, master="local[2]", conf=settings) as application:
+        application.sql("USE slackwater")
+        for name in ("a", "b"):
+            application.sql(f"CREATE TABLE {name} AS SELECT id AS k, id * 3 AS v FROM range(60000)")
+        application.sql(
+            "CREATE MATERIALIZED VIEW j AS SELECT a.k, a.v + b.v AS v FROM a JOIN b ON a.k = b.k"
+        )
+        application.sql("UPDATE a SET v = 1 WHERE k = 7")
+        assert application.rows("SELECT v FROM j WHERE k = 7") == [[22]]
+        assert "recompute" in steps(application, "j")
+        said = (location / "log" / "coordinator.jsonl").read_text()
+        assert "recomputed_for_lack_of_memory" in said
+        assert "[SLACKWATER_INDEX_MEMORY] What slackwater.default.j looks its changes up in" in said
+        for name in ("a", "b"):
+            application.sql(f"DELETE FROM {name} WHERE k >= 100")
+        assert application.value("SELECT count(*) FROM j") == 100
+        for value in range(20):
+            application.sql(f"UPDATE a SET v = {value} WHERE k = 7")
+            assert application.rows("SELECT v FROM j WHERE k = 7") == [[21 + value]]
+            if "lookup" in steps(application, "j"):
+                break
+        assert "lookup" in steps(application, "j")

@@ -1,0 +1,80 @@
+"""Stores of checkpoints of each kind, for tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.repr.hlc import Range, Time
+from slackwater.storage.checkpoint import MemoryStore, Variable, open_store
+from slackwater.storage.checkpoint.bounds import bounds
+
+NEVER_MS = 3_600_000
+LONG_S = 60
+
+
+def t(nanos, logical=0):
+    return Time(nanos, logical)
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def checkpoint_store(request, tmp_path):
+    """An empty store of each kind."""
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    url = f"sqlite:///{tmp_path}/checkpoints.sqlite"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres").new_database()
+    with open_store(url) as opened:
+        yield opened
+
+
+def window(store, group, known, lookahead=None):
+    """The bounds by what the store has, whatever it has kept as committed."""
+    return bounds(store.state(group, lookahead).partitions, known)
+
+
+def fill(store, group, partitions):
+    """Gives the store a group with the rows of each partition.
+
+    What is applied in one partition must not be there unapplied in one before.
+    """
+    for name, rows in partitions.items():
+        for row in rows:
+            store.advance(group, name, row.time)
+        for row in rows:
+            if row.applied:
+                store.commit(group, Range.including(row.time, row.time))
+
+
+def await_bounds(bounds, expected):
+    assert bounds.wait_for(lambda found: found == expected, LONG_S) == expected
+
+
+class Failing:
+    """A store of which the methods that `broken` names fail; `calls` says what was called, and how.
+
+    What the store itself raises is passed on.
+    """
+
+    def __init__(self, store):
+        self._store = store
+        self.broken = set()
+        self.calls = Variable(())
+
+    def __getattr__(self, name):
+        def called(*arguments):
+            try:
+                if name in self.broken:
+                    raise ConnectionError("the store is away")
+                result = getattr(self._store, name)(*arguments)
+            except Exception:
+                self.calls.update(lambda before: (*before, f"{name} failed"))
+                raise
+            self.calls.update(lambda before: (*before, name))
+            return result
+
+        return called
+
+    def await_calls(self, name, count):
+        self.calls.wait_for(lambda calls: calls.count(name) >= count, LONG_S)

@@ -1,0 +1,65 @@
+"""A catalog of tables that gives names in queries their meaning, and nothing more.
+
+The collections of a test are shards of its own, whose histories and tick boundaries it chooses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import py4j.java_gateway
+import py4j.protocol
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.spark.bridge import Driver, SparkBridge
+from slackwater.spark.session import configure
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+class Declared:
+    """Tables of the schema ``default``, declared as tests need them."""
+
+    def __init__(self, location: Path) -> None:
+        builder = SparkSession.builder.master("local[1]")
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        self.session = configure(builder, location=str(location)).getOrCreate()
+        # Where there is a session, PySpark converts Java's exceptions. A coordinator has none.
+        self._converting = py4j.java_gateway.get_return_value
+        py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
+        gateway = self.session.sparkContext._gateway.gateway_parameters
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
+        self._known: dict[str, tuple[RelationDesc, GlobalId]] = {}
+
+    def engine(self, origin: str) -> SparkBridge:
+        """The driver keeps rows by the ids of parts, which begin anew in each environment."""
+        return SparkBridge(Driver(origin)).under({})
+
+    def id_of(self, name: str, desc: RelationDesc) -> GlobalId:
+        """By which id plans name the collection."""
+        known = self._known.get(name)
+        if known is None or known[0] != desc:
+            table = f"slackwater.default.{name}"
+            self.session.sql(f"DROP TABLE IF EXISTS {table}")
+            schema = StructType.fromJson(json.loads(desc.to_json()))
+            self.session.createDataFrame([], schema).writeTo(table).create()
+            found = self.engine("").analyze(f"SELECT * FROM {name}", "slackwater", ("default",))
+            known = self._known[name] = (desc, GlobalId(found.relations[0]))
+        return known[1]
+
+    def close(self) -> None:
+        py4j.java_gateway.get_return_value = self._converting
+        self.session.stop()
+        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+            os.environ.pop(name, None)
