@@ -25,6 +25,12 @@ VIEWS = {
     "above": "SELECT k, v FROM t WHERE v > (SELECT avg(v) FROM t)",
     "counted": "SELECT k, v, (SELECT count(*) FROM u WHERE u.k = t.k) c FROM t",
     "extremes": "SELECT k, min(v) a, max(v) b, count(DISTINCT v) c, sum(v) s FROM t GROUP BY k",
+    "numbered": "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) n, sum(v) OVER () s"
+    " FROM t",
+    "listed": "SELECT k, array_sort(collect_list(v)) a, sort_array(collect_set(v), false) s,"
+    " max_by(v, k) m FROM t GROUP BY k",
+    "first_three": "SELECT k, v FROM t ORDER BY v DESC, k LIMIT 3",
+    "first_of_each": "SELECT k, v FROM t QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) = 1",
     "extreme": "SELECT max(v) b, count(*) c FROM t",
     "beside": "SELECT count(*) c, (SELECT max(k) FROM u) m FROM t",
     "united": "SELECT DISTINCT v FROM t UNION ALL SELECT k FROM u",
@@ -142,6 +148,52 @@ def test_a_tick_touches_what_its_change_concerns_at_any_size(place):
         assert {"delta", "lookup", "reduce"} <= {row[2] for row in explained}
         touched.append(sum(whole[3:6]))
     assert touched[0] == touched[1] <= 12
+
+
+def test_a_scalar_subquery_with_several_rows_is_an_error_until_it_has_one(place):
+    place.sql("CREATE TABLE several (k INT, v INT)")
+    place.sql("INSERT INTO several VALUES (1, 5)")
+    place.sql(
+        "CREATE MATERIALIZED VIEW asked AS SELECT k, (SELECT v FROM several WHERE k = 1) AS w"
+        " FROM several"
+    )
+    assert place.rows("EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW asked")[0][3] != "recompute"
+    place.sql("INSERT INTO several VALUES (2, 6)")
+    assert sorted(place.rows("SELECT * FROM asked")) == [[1, 5], [2, 5]]
+    place.sql("INSERT INTO several VALUES (1, 7)")
+    with pytest.raises(SqlError) as failed:
+        place.rows("SELECT * FROM asked")
+    assert "SLACKWATER_DATA_ERROR" in str(failed.value)
+    assert "SCALAR_SUBQUERY_TOO_MANY_ROWS" in str(failed.value)
+    place.sql("DELETE FROM several WHERE v = 5")
+    assert sorted(place.rows("SELECT * FROM asked")) == [[1, 7], [2, 7]]
+    place.sql("DELETE FROM several WHERE k = 1")
+    assert place.rows("SELECT * FROM asked") == [[2, None]]
+
+
+HALVES = "SELECT k % 2 AS h, min(v) AS low, max(v) AS high, sum(v) AS s FROM {} GROUP BY k % 2"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT k, v FROM {} ORDER BY v DESC LIMIT 10", HALVES],
+    ids=["the first ten", "extremes of halves"],
+)
+def test_the_greatest_row_that_goes_costs_buckets_and_not_the_input(place, query):
+    rows = 20_000
+    schema = "buckets_of_halves" if query is HALVES else "buckets_of_ten"
+    place.sql(f"CREATE SCHEMA slackwater.{schema}")
+    place.sql(f"CREATE TABLE {schema}.a AS SELECT id AS k, id AS v FROM range({rows})")
+    asked = query.format(f"{schema}.a")
+    place.sql(f"CREATE MATERIALIZED VIEW {schema}.c AS {asked}")
+    for greatest in (rows - 1, rows - 2):
+        # The first tick reads all rows, as it fills what the others look up.
+        place.sql(f"DELETE FROM {schema}.a WHERE v = {greatest}")
+        place.value(f"SELECT count(*) FROM {schema}.c")
+    assert sorted(place.rows(f"SELECT * FROM {schema}.c")) == sorted(place.rows(asked))
+    explained = place.rows(f"EXPLAIN ANALYZE FOR MATERIALIZED VIEW {schema}.c")
+    whole = next(row for row in explained if row[2] == "tick")
+    assert sum(whole[3:6]) < rows / 10
 
 
 def test_a_view_can_be_dropped_and_made_again(place):

@@ -9,12 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given
 from tests.property.histories import histories
 from tests.support.incremental import Bench
-from tests.support.view_histories import LAST, TABLES, cases, recomputed
+from tests.support.program_cases import HISTORIES, QUERIES
+from tests.support.view_histories import LAST, TABLES, Case, cases_in_order, recomputed
 
 pytestmark = pytest.mark.spark
 
 
-def maintained(declared, case, boundaries):
+TOP = "SELECT k, count(*) AS n, sum(v) AS v FROM v0 GROUP BY k"
+
+
+def maintained(declared, case, boundaries, top=TOP):
     """The contents of each view, and of a view on it, at every time."""
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(Path(directory), declared)
@@ -23,7 +27,8 @@ def maintained(declared, case, boundaries):
                 bench.table(name, desc)
             for i, query in enumerate(case.views):
                 bench.view(f"v{i}", query, case.as_of)
-            bench.view("top", "SELECT k, count(*) AS n, sum(v) AS v FROM v0 GROUP BY k", case.as_of)
+            if top:
+                bench.view("top", top, case.as_of)
             for upper in boundaries:
                 lower = bench.client.tables_upper()
                 bench.commit(
@@ -41,8 +46,17 @@ def maintained(declared, case, boundaries):
 
 
 @histories(suppress_health_check=list(HealthCheck))
-@given(cases)
+@given(cases_in_order)
 def test_views_equal_a_recomputation_at_every_time(declared, case):
     expected = recomputed(case)
     for boundaries in {case.boundaries, case.others}:
         assert maintained(declared, case, boundaries) == expected
+
+
+@pytest.mark.parametrize("boundaries", [(LAST + 1,), (2, 4, 7, LAST + 1)])
+@pytest.mark.parametrize("operator", QUERIES)
+def test_worked_cases_of_operators(declared, operator, boundaries):
+    queries = QUERIES[operator]
+    case = Case(HISTORIES, queries, boundaries, boundaries, 0)
+    expected = recomputed(case, top=None)
+    assert maintained(declared, case, boundaries, top=None) == expected

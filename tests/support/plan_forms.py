@@ -144,6 +144,9 @@ FORMS: dict[str, dict[str, str]] = {
         "qualify": "SELECT a, b FROM t QUALIFY rank() OVER (PARTITION BY a ORDER BY b) = 1",
         "of_aggregate": "SELECT a, sum(sum(b)) OVER (ORDER BY a) AS s FROM t GROUP BY a",
         "whole": "SELECT a, b - avg(b) OVER () AS c FROM t",
+        "ties": "SELECT a, b, s, x, m, rank() OVER (PARTITION BY a ORDER BY b, id) AS r,"
+        " lag(x) OVER (PARTITION BY a ORDER BY b, id) AS l,"
+        " first_value(s) OVER (PARTITION BY a ORDER BY b, id) AS f FROM t",
     },
     "grouping": {
         "expression": "SELECT a + 1 AS k, sum(b) + 1 AS s FROM t GROUP BY a + 1 HAVING sum(b) > 0",

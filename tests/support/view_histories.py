@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
@@ -79,21 +80,57 @@ keyed = st.sampled_from(
 )
 
 
+_WITHIN = "PARTITION BY k ORDER BY v NULLS FIRST"
+_OPEN = f"{_WITHIN}/*, d NULLS FIRST*/"
+windows = st.sampled_from(
+    [
+        f"row_number() OVER ({_OPEN})",
+        f"ntile(2) OVER ({_OPEN})",
+        f"lag(v) OVER ({_OPEN})",
+        f"lead(v, 2, 7) OVER ({_OPEN})",
+        f"sum(v) OVER ({_OPEN} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+        f"count(d) OVER ({_OPEN} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)",
+        f"nth_value(v, 2) OVER ({_OPEN} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+        f"rank() OVER ({_WITHIN})",
+        f"dense_rank() OVER ({_WITHIN})",
+        f"4 * cume_dist() OVER ({_WITHIN})",
+        f"sum(v) OVER ({_WITHIN})",
+        f"rank() OVER ({_WITHIN}) + 10 * row_number() OVER ({_OPEN})",
+        "first_value(v) OVER (PARTITION BY k ORDER BY d NULLS FIRST/*, v NULLS FIRST*/)",
+        "last_value(v) OVER (PARTITION BY k ORDER BY d NULLS FIRST/*, v NULLS FIRST*/"
+        " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+        "max(v) OVER (PARTITION BY k) - min(v) OVER (PARTITION BY k)",
+        "count(*) OVER (PARTITION BY v) + count(v) OVER (PARTITION BY k)",
+        "row_number() OVER (ORDER BY k NULLS FIRST, v NULLS FIRST/*, d NULLS FIRST*/)",
+        "sum(v) OVER ()",
+        "sum(sum(v)) OVER (PARTITION BY k) + max(min(v)) OVER ()",
+    ]
+)
+"""What is in comments is added for an engine that does not settle ties by the other columns."""
+
+
+def settled(query):
+    return re.sub(r"/\*(.*?)\*/", r"\1", query)
+
+
 @st.composite
-def queries(draw, depth=2):
-    """A query with the columns k, v, d."""
+def queries(draw, depth=2, ordered=False):
+    """A query with the columns k, v, d; those that are `ordered` may leave ties open."""
     name = st.sampled_from(sorted(TABLES))
     if depth == 0:
         return f"SELECT k, v, d FROM {draw(name)}"
 
     def source():
         plain = draw(st.booleans())
-        return draw(name) if plain else f"({draw(queries(depth=depth - 1))})"
+        return draw(name) if plain else f"({draw(queries(depth - 1, ordered))})"
 
+    if ordered and draw(st.integers(0, 2)) == 0:
+        return in_order(draw, source)
     kind = draw(
         st.sampled_from(["map", "filter", "join", "theta", "union", "distinct", "group", "total",
                          "totals", "total having", "total beside keys", "total of total",
                          "having", "in", "three", "keyed", "extremes", "left", "anti", "except",
+                         "not in", "unequal",
                          "opaque"])
     )  # fmt: skip
     match kind:
@@ -175,6 +212,17 @@ def queries(draw, depth=2):
                 f"SELECT k, v, d FROM {source()} AS x WHERE {test} "
                 f"(SELECT 1 FROM {source()} AS y WHERE y.k = x.k AND {more})"
             )
+        case "not in":
+            column = draw(st.sampled_from(["k", "v"]))
+            where = draw(st.sampled_from(["", " WHERE y.v > 0", " WHERE y.k IS NOT NULL"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x WHERE {column} NOT IN "
+                f"(SELECT {column} FROM {source()} AS y{where})"
+            )
+        case "unequal":
+            join = draw(st.sampled_from(["LEFT JOIN", "RIGHT JOIN"]))
+            test = draw(st.sampled_from(["x.v < y.v", "y.d > 1", "x.k < y.k AND x.v IS NULL"]))
+            return f"SELECT x.k, y.v, x.d FROM {source()} AS x {join} {source()} AS y ON {test}"
         case "except":
             operator = draw(st.sampled_from(["EXCEPT", "INTERSECT"]))
             return (
@@ -189,6 +237,45 @@ def queries(draw, depth=2):
             )
 
 
+def in_order(draw, source):
+    kind = draw(
+        st.sampled_from(["window", "window", "first of each", "first", "first number", "by"])
+    )
+    match kind:
+        case "window":
+            window = draw(windows)
+            group = " GROUP BY k, v, d" if "sum(sum" in window else ""
+            return f"SELECT k, CAST({window} AS BIGINT) AS v, d FROM {source()} AS x{group}"
+        case "first":
+            limit = draw(st.sampled_from(["LIMIT 3", "LIMIT 1", "LIMIT 2 OFFSET 1", "OFFSET 2"]))
+            direction = draw(st.sampled_from(["NULLS FIRST", "DESC NULLS LAST"]))
+            return (
+                f"SELECT k, v, d FROM {source()} AS x "
+                f"ORDER BY k {direction}, v {direction}/*, d NULLS FIRST*/ {limit}"
+            )
+        case "by":
+            by, value = draw(st.sampled_from([("v", "d"), ("d", "v")]))
+            least = draw(st.sampled_from(["min", "max"]))
+            known = f"FILTER (WHERE {by} IS NOT NULL AND {value} IS NOT NULL)"
+            found = f"{least}_by({value}, /*row(*/{by}/*, {value})*/) {known}"
+            return (
+                f"SELECT k, CAST(100 * {found} AS BIGINT) AS v, "
+                f"CAST(median(v) AS DECIMAL(10, 2)) AS d FROM {source()} AS x GROUP BY k"
+            )
+        case "first number":
+            return (
+                "SELECT k, v, d FROM (SELECT k, v, d, row_number() OVER (ORDER BY v DESC "
+                f"NULLS LAST, k NULLS FIRST/*, d NULLS FIRST*/) AS n FROM {source()} AS x) AS x "
+                "WHERE n < 3"
+            )
+        case _:
+            return (
+                "SELECT k, v, d FROM (SELECT k, v, d, "
+                f"row_number() OVER ({_OPEN}) AS n FROM {source()} AS x) AS x "
+                f"WHERE n <= {draw(st.integers(0, 3))}"
+            )
+
+
 @dataclass(frozen=True)
 class Case:
     histories: dict
@@ -199,19 +286,28 @@ class Case:
 
 
 cuts = st.sets(st.integers(1, LAST), max_size=3).map(lambda s: (*sorted(s), LAST + 1))
-cases = st.builds(
-    Case,
-    st.fixed_dictionaries({name: updates_of_a_table() for name in TABLES}),
-    st.lists(queries(), min_size=2, max_size=3),
-    cuts,
-    cuts,
-    st.sampled_from([0, 0, 4]),
-)
 
 
-def recomputed(case):
-    queries = {f"v{i}": query for i, query in enumerate(case.views)}
-    queries["top"] = f"SELECT k, count(*) AS n, sum(v) AS v FROM ({case.views[0]}) x GROUP BY k"
+def _cases(ordered):
+    return st.builds(
+        Case,
+        st.fixed_dictionaries({name: updates_of_a_table() for name in TABLES}),
+        st.lists(queries(ordered=ordered), min_size=2, max_size=3),
+        cuts,
+        cuts,
+        st.sampled_from([0, 0, 4]),
+    )
+
+
+cases = _cases(False)
+cases_in_order = _cases(True)
+"""Beside others, queries that ask for the place of rows in an order."""
+
+
+def recomputed(case, top="SELECT k, count(*) AS n, sum(v) AS v FROM ({}) x GROUP BY k"):
+    queries = {f"v{i}": settled(query) for i, query in enumerate(case.views)}
+    if top:
+        queries["top"] = top.format(queries["v0"])
     duck = Recomputation(dict.fromkeys(TABLES, _SQL), case.histories, LAST)
     try:
         times = range(case.as_of, LAST + 1)

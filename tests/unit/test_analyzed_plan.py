@@ -30,6 +30,7 @@ from slackwater.planner.plan.algebra import (
     SparkType,
     Union,
     Window,
+    WindowCall,
 )
 from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import FatalError
@@ -140,7 +141,9 @@ def test_every_operator_is_read():
         },
         {
             "op": "window",
-            "functions": [{"handle": 6, "column": 10}],
+            "functions": [
+                {"function": "lag", "handle": 6, "args": [6], "rows": True, "column": 10}
+            ],
             "partition": [6],
             "order": [{"handle": 6, "ascending": False, "nulls_first": True}],
             "in": [6],
@@ -196,7 +199,9 @@ def test_every_operator_is_read():
         Aggregate(
             (5,), (9,), (Computed(3, 7),), (AggregateCall("sum", 4, (2,), True, 3, 8),), (5,)
         ),
-        Window((6,), (9, 10), (Computed(6, 10),), (6,), (SortKey(6, False, True),)),
+        Window(
+            (6,), (9, 10), (WindowCall("lag", 6, (6,), True, 10),), (6,), (SortKey(6, False, True),)
+        ),
         Expand((7,), (11,), ((6,), (7,))),
         Generate((8,), (12,), 8, True, (), (12,)),
         Union((9, 2), (13,)),

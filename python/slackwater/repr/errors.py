@@ -49,8 +49,8 @@ class SlackwaterError(Exception):
 
     @property
     def is_data_error(self) -> bool:
-        """Whether a value caused it: SQLSTATE class 22."""
-        return self.sqlstate.startswith("22")
+        """Whether values caused it, or how many there are: SQLSTATE classes 22 and 21."""
+        return self.sqlstate.startswith(("21", "22"))
 
     def to_json(self) -> dict[str, Any]:
         """The error as the shim's protocol carries it."""

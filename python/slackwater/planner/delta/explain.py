@@ -22,6 +22,7 @@ from slackwater.planner.plan.algebra import (
     Sort,
     Source,
     Union,
+    Window,
 )
 
 LINEAR: Mapping[type[Operator], str] = {
@@ -104,13 +105,24 @@ def _described(
         case Join() as join if _is_inner(join):
             reason = "Each input's changes are looked up in arrangements of the others."
             return f"Join of {len(join_of(plan, number).inputs)}", "bilinear", reason
-        case Join(kind=kind):
+        case Join(kind=kind, keys=keys):
             reason = "Changes of each side are looked up in an arrangement of the other."
+            if not keys:
+                reason = "No columns are equal: each change is compared with the other side's rows."
             return f"{kind.value.replace('_', ' ').capitalize()} join", "keyed", reason
         case Aggregate() as aggregate:
             return _aggregate(plan, aggregate)
+        case Window() as window:
+            return "Window", "keyed", _partitions(plan, window)
         case node:
             return LINEAR[type(node)], "linear", None
+
+
+def _partitions(plan: AnalyzedPlan, node: Window) -> str:
+    if not node.partition:
+        return "There is no PARTITION BY: the whole input is computed again from its rows."
+    keys = ", ".join(plan.handles[each].sql for each in node.partition)
+    return f"The partitions by {keys} that changed are computed again from their rows."
 
 
 def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:

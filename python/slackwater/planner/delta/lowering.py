@@ -6,7 +6,7 @@ of its inputs; see ``docs/spec`` M1 and the table of rules in ``docs/internals/t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from slackwater.planner.delta.join_order import Joined, join_of, pipelines
@@ -47,12 +47,15 @@ from slackwater.planner.plan.algebra import (
     HandleNumber,
     Join,
     JoinKind,
+    Limit,
     NodeNumber,
     Other,
     Project,
     Sort,
     Source,
     Union,
+    Window,
+    WindowCall,
 )
 
 
@@ -66,21 +69,39 @@ class NotMaintained(Exception):
 ACCUMULATED = frozenset({"count", "sum", "avg"})
 """Aggregates whose state takes a row away as it takes one in."""
 
-EXACT = frozenset(
+IDEMPOTENT = frozenset({"min", "max", "min_by", "max_by", "bit_and", "bit_or"})
+"""Aggregates for which a row that is there twice is a row."""
+
+EXACT = IDEMPOTENT | {"bit_xor", "percentile"}
+"""Other aggregates whose value is the same in whichever order the rows come."""
+
+
+COLLECTED = frozenset({"collect_list", "collect_set"})
+"""Aggregates whose value the plan sorts; that of a window it does not."""
+
+SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(
+    ("min", "max", "min_by", "max_by"), frozenset({"floating"})
+)
+"""Of which key issues the plan has made one value of those that are equal."""
+
+RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
+"""Window functions that ask only which rows are peers."""
+
+PLACES = frozenset(
     {
-        "min",
-        "max",
-        "bool_and",
-        "bool_or",
-        "every",
-        "some",
-        "any",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
+        "row_number",
+        "ntile",
+        "lag",
+        "lead",
+        "nth_value",
+        "first",
+        "first_value",
+        "last",
+        "last_value",
+        "any_value",
     }
 )
-"""Other aggregates whose value is the same in whichever order the rows come."""
+"""Window functions that ask for the place of each row in the order."""
 
 
 def program_of(plan: AnalyzedPlan) -> Program:
@@ -141,8 +162,12 @@ class _Lowering:
                 return self.add(United(tuple(self.step(i) for i in union.inputs), union.out))
             case Sort() as sort:
                 return self.step(sort.inputs[0])
+            case Limit():
+                raise NotMaintained("LIMIT without ORDER BY")
             case Aggregate() as aggregate:
                 return self._aggregate(node, aggregate)
+            case Window() as window:
+                return self._window(node, window)
             case Join() as join:
                 return self._join(node, join)
             case Other() as other:
@@ -183,19 +208,55 @@ class _Lowering:
         for call in aggregate.aggregates:
             self._refuse_unless_exact(call)
         keys = tuple(group.handle for group in aggregate.groups)
-        below = aggregate.inputs[0]
+        once = all(call.function in IDEMPOTENT for call in aggregate.aggregates)
+        return self._by_groups(node, aggregate.inputs[0], keys, once, aggregate.out)
+
+    def _by_groups(
+        self,
+        node: NodeNumber,
+        below: NodeNumber,
+        keys: tuple[HandleNumber, ...],
+        once: bool,
+        out: tuple[ColumnNumber, ...],
+    ) -> StepNumber:
         step = self.step(below)
         arranged = self._arrangement(below, keys, (True,) * len(keys))
-        return self.add(Regrouped(step, node, arranged, aggregate.out))
+        return self.add(Regrouped(step, node, arranged, once, out))
 
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
-        """Of the same rows in any order the same value comes, to the last bit."""
         if is_accumulated(self.plan, call):
             return
-        exact = call.function in EXACT or (call.function in ACCUMULATED and call.distinct)
-        types = [self.plan.handles[each].type for each in call.args]
-        if not exact or any(t.key_issues for t in types):
-            raise NotMaintained(f"{call.function}{' of DISTINCT values' if call.distinct else ''}")
+        settled = call.function in COLLECTED or (call.function in ACCUMULATED and call.distinct)
+        if not settled or self._has_key_issues(call.args):
+            self._refuse_unless_extreme(call.function, call.args, call.distinct)
+
+    def _refuse_unless_extreme(
+        self, function: str, args: tuple[HandleNumber, ...], distinct: bool
+    ) -> None:
+        """Of the same rows in any order the same value comes, to the last bit."""
+        values = [self.plan.handles[each] for each in args]
+        issues = frozenset().union(*(each.type.key_issues for each in values if not each.foldable))
+        if function not in EXACT or issues - SETTLED.get(function, frozenset()):
+            raise NotMaintained(f"{function}{' of DISTINCT values' if distinct else ''}")
+
+    def _has_key_issues(self, handles: Iterable[HandleNumber]) -> bool:
+        return any(self.plan.handles[each].type.key_issues for each in handles)
+
+    def _window(self, node: NodeNumber, window: Window) -> StepNumber:
+        """``delta(ω(A)) = ω(A of the changed partitions) after each change - before it``."""
+        for call in window.functions:
+            self._refuse_luck(call)
+        self._refuse_key_issues(window.partition)
+        return self._by_groups(node, window.inputs[0], window.partition, False, window.out)
+
+    def _refuse_luck(self, call: WindowCall) -> None:
+        """The same rows give the same values, in whichever order they are stored."""
+        if call.function in RANKS or (call.function in PLACES and call.rows):
+            return
+        if call.function in PLACES:
+            raise NotMaintained(f"{call.function} over peers")
+        if not is_accumulation(self.plan, call.function, call.args):
+            self._refuse_unless_extreme(call.function, call.args, False)
 
     def _refuse_key_issues(self, keys: Iterable[HandleNumber]) -> None:
         for handle in keys:
@@ -289,8 +350,6 @@ class _Lowering:
         return self.add(United(tuple(steps), join.out))
 
     def _presence(self, join: Join, *, left: int, present: bool) -> StepNumber:
-        if not join.keys:
-            raise NotMaintained(f"a {join.kind.value} join without equal columns")
         sides = (
             tuple(key.left for key in join.keys),
             tuple(key.right for key in join.keys),
@@ -336,9 +395,14 @@ class _Lowering:
 
 def is_accumulated(plan: AnalyzedPlan, call: AggregateCall) -> bool:
     """Whether a state is kept for the call that rows are taken into and out of."""
-    if call.function not in ACCUMULATED or call.distinct:
+    return not call.distinct and is_accumulation(plan, call.function, call.args)
+
+
+def is_accumulation(plan: AnalyzedPlan, function: str, args: tuple[HandleNumber, ...]) -> bool:
+    """Whether a row can be taken out of the function's state as it is taken in."""
+    if function not in ACCUMULATED:
         return False
-    return call.function == "count" or _is_number(plan.handles[call.args[0]].type.text)
+    return function == "count" or _is_number(plan.handles[args[0]].type.text)
 
 
 NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})

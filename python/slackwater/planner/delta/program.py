@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from slackwater.planner.plan.algebra import ColumnNumber, HandleNumber, NodeNumber
 
-VERSION = 1
+VERSION = 2
 """Of the rules by which programs are made."""
 
 StepNumber: TypeAlias = int
@@ -160,14 +160,16 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:
-    """Groups of plan node `node`, an operator on groups, computed anew from all their rows.
+    """Groups of plan node `node`, an aggregate or a window, computed anew from all their rows.
 
-    `arrangement` has the operator's input by its groups.
+    `arrangement` has the operator's input by its groups. `once`: it makes no difference how often a
+    row is there.
     """
 
     input: StepNumber
     node: NodeNumber
     arrangement: ArrangementNumber
+    once: bool
     columns: tuple[ColumnNumber, ...]
 
 
@@ -290,6 +292,7 @@ def _fields(step: Step) -> dict[str, Any]:
                 "in": step.input,
                 "node": step.node,
                 "arrangement": step.arrangement,
+                "once": step.once,
             }
 
 

@@ -177,10 +177,26 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowCall:
+    """`handle` is the function with its arguments and its window; `args` are the former alone.
+
+    `rows`: its frame counts rows, and sees no peers.
+    """
+
+    function: str
+    handle: HandleNumber
+    args: tuple[HandleNumber, ...]
+    rows: bool
+    column: ColumnNumber
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
+    """Where the function needs it, `order` is one in which only equal rows are equal."""
+
     inputs: tuple[NodeNumber, ...]
     out: tuple[ColumnNumber, ...]
-    functions: tuple[Computed, ...]
+    functions: tuple[WindowCall, ...]
     partition: tuple[HandleNumber, ...]
     order: tuple[SortKey, ...]
 

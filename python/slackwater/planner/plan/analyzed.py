@@ -32,6 +32,7 @@ from slackwater.planner.plan.algebra import (
     SparkType,
     Union,
     Window,
+    WindowCall,
 )
 from slackwater.planner.plan.checks import check
 from slackwater.repr.errors import FatalError
@@ -239,10 +240,22 @@ def _window(fields: _Fields, inputs: _Numbers, out: _Numbers) -> Operator:
     return Window(
         inputs,
         out,
-        functions=tuple(_computed(each) for each in fields.objects("functions")),
+        functions=tuple(_window_call(each) for each in fields.objects("functions")),
         partition=fields.integers("partition"),
         order=_order(fields),
     )
+
+
+def _window_call(fields: _Fields) -> WindowCall:
+    made = WindowCall(
+        function=fields.text("function"),
+        handle=fields.integer("handle"),
+        args=fields.integers("args"),
+        rows=fields.boolean("rows"),
+        column=fields.integer("column"),
+    )
+    fields.end()
+    return made
 
 
 def _order(fields: _Fields) -> tuple[SortKey, ...]:

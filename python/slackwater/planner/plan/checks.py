@@ -95,7 +95,8 @@ def _handles(node: Operator) -> Iterable[int]:
                 if call.filter is not None:
                     yield call.filter
         case Window():
-            yield from (function.handle for function in node.functions)
+            for function in node.functions:
+                yield from (function.handle, *function.args)
             yield from node.partition
             yield from (key.handle for key in node.order)
         case Expand():

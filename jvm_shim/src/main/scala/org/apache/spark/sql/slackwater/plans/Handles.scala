@@ -124,7 +124,7 @@ private[plans] object Handles {
   }
 
   /** Why equal values of a type may differ in their bytes, or cannot be compared. */
-  private def keyIssues(dataType: DataType): Seq[String] = Seq(
+  def keyIssues(dataType: DataType): Seq[String] = Seq(
     "collation" -> has(dataType) { case s: StringType => !s.supportsBinaryEquality },
     "floating" -> has(dataType) { case _: FloatType | _: DoubleType => true },
     "map" -> has(dataType) { case _: MapType => true },

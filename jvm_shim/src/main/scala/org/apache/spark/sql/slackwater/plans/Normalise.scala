@@ -107,7 +107,9 @@ private[slackwater] object Normalise {
   def apply(session: SparkSession, analyzed: LogicalPlan): LogicalPlan =
     SQLConf.withExistingConf(settings(session)) {
       val normal = new Normalise().execute(CollectionSlot.inPlaceOfCollections(analyzed))
-      RemoveNoopOperators(PruneSlots(normal))
+      val parts = Seq(SettleAggregates, SplitAggregates, NumberLimited, SettleTies, NumberInBuckets)
+      val settled = parts.foldLeft(normal)((plan, rule) => rule(plan))
+      RemoveNoopOperators(PruneSlots(settled))
     }
 
   /** What can change a result as the session has it, and Spark's defaults for all that tunes plans:

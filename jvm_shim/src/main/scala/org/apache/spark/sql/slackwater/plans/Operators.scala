@@ -137,15 +137,20 @@ private[plans] final class Operators(handles: Handles) {
   def window(plan: Window, in: Input): Encoded = {
     val json = op("window")
     val listed = json.putArray("functions")
-    val columns = plan.windowExpressions.map { function =>
-      val handle = handles.handle(function, in.scope)
-      val column = handles.column(function.toAttribute)
-      listed.addObject().put("handle", handle).put("column", column)
-      column
-    }
+    val columns = plan.windowExpressions.map(windowCall(listed, _, in.scope))
     json.set[ObjectNode]("partition", expressions(plan.partitionSpec, in.scope))
     json.set[ObjectNode]("order", order(plan.orderSpec, in.scope))
     Encoded(json, in.out ++ columns)
+  }
+
+  private def windowCall(calls: ArrayNode, call: NamedExpression, scope: Scope): Int = {
+    val (function, args, frame) = WindowCall.of(call)
+    val node = calls.addObject().put("function", function)
+    node.put("handle", handles.handle(call, scope))
+    node.set[ObjectNode]("args", expressions(args, scope))
+    val column = handles.column(call.toAttribute)
+    node.put("rows", frame == RowFrame).put("column", column)
+    column
   }
 
   def expand(plan: Expand, in: Input): Encoded = {
@@ -210,6 +215,22 @@ private[plans] object Constant {
     case range: Range =>
       Some(Constant(range.numElements.toLong, s"${range.start}, ${range.end}, ${range.step}"))
     case _ => None
+  }
+}
+
+/** The function that a window calls, what it is called with, and what its frame counts in. */
+private[plans] object WindowCall {
+  def of(call: NamedExpression): (String, Seq[Expression], FrameType) = call match {
+    case Alias(WindowExpression(function, spec), _) =>
+      val called = function match {
+        case aggregate: AggregateExpression => aggregate.aggregateFunction
+        case other                          => other
+      }
+      spec.frameSpecification match {
+        case frame: SpecifiedWindowFrame => (called.prettyName, called.children, frame.frameType)
+        case other => throw new IllegalStateException(s"a frame that is not specified: $other")
+      }
+    case other => throw new IllegalStateException(s"no call of a window function: ${other.sql}")
   }
 }
 

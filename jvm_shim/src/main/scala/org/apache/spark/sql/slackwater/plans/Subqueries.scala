@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.plans
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, Count}
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, Count, Min}
 import org.apache.spark.sql.catalyst.plans.{Inner, LeftSingle}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.{
   PLAN_EXPRESSION,
   SCALAR_SUBQUERY
 }
+import org.apache.spark.sql.types.{MapType, StringType}
 
 /** Applies rules to a plan, and to the plans inside its subquery expressions. */
 private[plans] final class Everywhere(rules: Rule[LogicalPlan]*) extends Rule[LogicalPlan] {
@@ -121,8 +122,8 @@ private[plans] object AskAboveAggregates extends Rule[LogicalPlan] {
 
 /** A scalar subquery that refers to nothing outside becomes a join with its only row.
   *
-  * Where it is sure to have a row this is an inner join; otherwise LeftSingle, which gives NULL for
-  * no row and fails for several.
+  * Where it is not sure to have one row, it is made to: NULL for no row, a failure for several.
+  * LeftSingle, which does the same, is for what has no least value.
   */
 private[plans] object JoinScalarSubqueries extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
@@ -150,7 +151,8 @@ private[plans] object JoinScalarSubqueries extends Rule[LogicalPlan] {
   private final class Found {
     private val values = mutable.LinkedHashMap.empty[LogicalPlan, LogicalPlan]
     def apply(subquery: ScalarSubquery): Attribute = {
-      val plan = values.getOrElseUpdate(subquery.plan.canonicalized, Renewed(subquery.plan))
+      val plan =
+        values.getOrElseUpdate(subquery.plan.canonicalized, OnlyRow(Renewed(subquery.plan)))
       if (hasOneRow(plan)) plan.output.head else plan.output.head.withNullability(true)
     }
     def plans: Iterable[LogicalPlan] = values.values
@@ -159,10 +161,31 @@ private[plans] object JoinScalarSubqueries extends Rule[LogicalPlan] {
   private def join(left: LogicalPlan, right: LogicalPlan): LogicalPlan =
     Join(left, right, if (hasOneRow(right)) Inner else LeftSingle, None, JoinHint.NONE)
 
-  private def hasOneRow(plan: LogicalPlan): Boolean = plan match {
+  private[plans] def hasOneRow(plan: LogicalPlan): Boolean = plan match {
     case aggregate: Aggregate => aggregate.groupingExpressions.isEmpty
     case project: Project     => hasOneRow(project.child)
     case _: OneRowRelation    => true
     case _                    => false
+  }
+}
+
+/** The value of a scalar subquery as the only row of a plan: NULL if the subquery has none, Spark's
+  * error if it has several, whoever asks for it.
+  */
+private[plans] object OnlyRow {
+  private val several = "SCALAR_SUBQUERY_TOO_MANY_ROWS"
+  private val nothing =
+    Literal.create(Map.empty[String, String], MapType(StringType, StringType))
+
+  def apply(plan: LogicalPlan): LogicalPlan = plan.output match {
+    case Seq(value)
+        if !JoinScalarSubqueries.hasOneRow(plan) && RowOrdering.isOrderable(value.dataType) =>
+      val rows = Alias(Count(Literal(1)).toAggregateExpression(), "rows")()
+      val least = Alias(Min(value).toAggregateExpression(), value.name)()
+      val failure = RaiseError(Literal(several), nothing, value.dataType)
+      val only =
+        If(GreaterThan(rows.toAttribute, Literal(1L)), failure, least.toAttribute)
+      Project(Seq(Alias(only, value.name)()), Aggregate(Nil, Seq(rows, least), plan))
+    case _ => plan
   }
 }

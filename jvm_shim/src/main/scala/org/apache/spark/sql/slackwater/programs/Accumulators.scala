@@ -148,31 +148,39 @@ private[slackwater] final class DoubleAccumulator(
 private[slackwater] final case class Accumulated(function: AggregateFunction, input: Expression) {
   import Accumulated._
 
-  def start(): Accumulator = function match {
-    case _: Count => new CountAccumulator
+  def start(): Accumulator = maker()
+
+  /** A group takes what it needs from here; what type that is was asked once. */
+  @transient private lazy val maker: () => Accumulator = function match {
+    case _: Count => () => new CountAccumulator
     case other    =>
-      val typed = other.asInstanceOf[DeclarativeAggregate]
       other.children.head.dataType match {
         case d: DecimalType =>
-          def finish(total: BigInteger, n: Long): Any = decimalResult(typed, d, total, n)
+          def finish(total: BigInteger, n: Long): Any = decimalResult(d, total, n)
           if (d.precision <= Decimal.MAX_LONG_DIGITS)
-            new WholeAccumulator(
-              (row, at) => Left(row.getDecimal(at, d.precision, d.scale).toUnscaledLong),
-              finish
-            )
+            () =>
+              new WholeAccumulator(
+                (row, at) => Left(row.getDecimal(at, d.precision, d.scale).toUnscaledLong),
+                finish
+              )
           else
-            new WholeAccumulator(
-              (row, at) =>
-                Right(row.getDecimal(at, d.precision, d.scale).toJavaBigDecimal.unscaledValue),
-              finish
-            )
-        case FloatType   => new DoubleAccumulator((r, at) => r.getFloat(at).toDouble, doubleResult)
-        case DoubleType  => new DoubleAccumulator((r, at) => r.getDouble(at), doubleResult)
-        case ByteType    => new WholeAccumulator((r, at) => Left(r.getByte(at).toLong), longResult)
-        case ShortType   => new WholeAccumulator((r, at) => Left(r.getShort(at).toLong), longResult)
-        case IntegerType => new WholeAccumulator((r, at) => Left(r.getInt(at).toLong), longResult)
-        case LongType    => new WholeAccumulator((r, at) => Left(r.getLong(at)), longResult)
-        case other       => throw new IllegalStateException(s"no accumulator for ${other.sql}")
+            () =>
+              new WholeAccumulator(
+                (row, at) =>
+                  Right(row.getDecimal(at, d.precision, d.scale).toJavaBigDecimal.unscaledValue),
+                finish
+              )
+        case FloatType =>
+          () => new DoubleAccumulator((r, at) => r.getFloat(at).toDouble, doubleResult)
+        case DoubleType => () => new DoubleAccumulator((r, at) => r.getDouble(at), doubleResult)
+        case ByteType   =>
+          () => new WholeAccumulator((r, at) => Left(r.getByte(at).toLong), longResult)
+        case ShortType =>
+          () => new WholeAccumulator((r, at) => Left(r.getShort(at).toLong), longResult)
+        case IntegerType =>
+          () => new WholeAccumulator((r, at) => Left(r.getInt(at).toLong), longResult)
+        case LongType => () => new WholeAccumulator((r, at) => Left(r.getLong(at)), longResult)
+        case other    => throw new IllegalStateException(s"no accumulator for ${other.sql}")
       }
   }
 
@@ -191,13 +199,8 @@ private[slackwater] final case class Accumulated(function: AggregateFunction, in
       }
 
   /** By Spark's own expression, which knows precision, overflow and mode. */
-  private def decimalResult(
-      typed: DeclarativeAggregate,
-      d: DecimalType,
-      total: BigInteger,
-      n: Long
-  ): Any = {
-    val attributes = typed.aggBufferAttributes
+  private def decimalResult(d: DecimalType, total: BigInteger, n: Long): Any = {
+    val attributes = declared.aggBufferAttributes
     val sum = attributes.head.dataType.asInstanceOf[DecimalType]
     val exact = Decimal(new JavaDecimal(total, d.scale))
     val whole = if (exact.changePrecision(sum.precision, sum.scale)) exact else null
@@ -207,8 +210,13 @@ private[slackwater] final case class Accumulated(function: AggregateFunction, in
     }
     // A sum that does not fit is NULL in a group that has values: Spark's mark of an overflow.
     val buffer = new GenericInternalRow(Array[Any](whole, second))
-    bound(typed.evaluateExpression, attributes).eval(buffer)
+    finished.eval(buffer)
   }
+
+  private def declared: DeclarativeAggregate = function.asInstanceOf[DeclarativeAggregate]
+
+  @transient private lazy val finished: Expression =
+    bound(declared.evaluateExpression, declared.aggBufferAttributes)
 }
 
 private[slackwater] object Accumulated {

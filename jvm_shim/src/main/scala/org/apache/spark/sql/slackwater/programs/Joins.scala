@@ -112,6 +112,7 @@ private[slackwater] final class Presence(
     work.lookedUp += rightSide.lookup(key, running.upper) { (found, time, diff) =>
       partners += ((found.copy(), time, diff))
     }
+    val changed = partners.filter(_._2 >= running.lower)
     val common = condition.isEmpty
     lazy val always = turns(partners.iterator.map { case (_, time, diff) => (time, diff) }, running)
     if (!common || always.nonEmpty) {
@@ -125,7 +126,7 @@ private[slackwater] final class Presence(
             known.getOrElse(
               row, {
                 val own = row.copy()
-                val made = turnsOf(own, partners, key, running)
+                val made = turnsOf(own, partners, changed, key, running)
                 known.put(own, made)
                 made
               }
@@ -137,16 +138,21 @@ private[slackwater] final class Presence(
     }
   }
 
+  /** Partners are counted only for a row that one which has changed fits to. */
   private def turnsOf(
       row: UnsafeRow,
       partners: Iterable[(UnsafeRow, Long, Long)],
+      changed: Iterable[(UnsafeRow, Long, Long)],
       key: UnsafeRow,
       running: Running
   ): Seq[(Long, Long)] = {
-    val fitting = partners.iterator.filter { case (columns, _, _) =>
-      condition.forall(_(joined(row, entry(key, columns))))
+    def fits(partner: (UnsafeRow, Long, Long)): Boolean =
+      condition.forall(_(joined(row, entry(key, partner._1))))
+    if (!changed.exists(fits)) Nil
+    else {
+      val fitting = partners.iterator.filter(fits)
+      turns(fitting.map { case (_, time, diff) => (time, diff) }, running)
     }
-    turns(fitting.map { case (_, time, diff) => (time, diff) }, running)
   }
 
   /** The times in the interval at which `s` turns, with +1 or -1. */

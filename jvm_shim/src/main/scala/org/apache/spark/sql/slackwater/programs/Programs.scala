@@ -238,6 +238,7 @@ private[slackwater] final class Programs(
       handles.columns(layouts(in), specs(number).layout),
       schemaOf(layouts(in)),
       schemaOf(layouts(i)),
+      node.get("once").asBoolean,
       query,
       parts.ofNothing.map(plan => compile(plan).run(Map(Tagged.slot -> noRows)).head.copy())
     )

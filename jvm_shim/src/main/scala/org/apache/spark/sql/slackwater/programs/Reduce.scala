@@ -42,20 +42,10 @@ private[slackwater] final case class Reduction(
 
   /** The states of the groups of some rows. */
   def states(rows: Iterator[InternalRow]): Iterator[(UnsafeRow, Array[Byte])] = {
-    val groups = mutable.HashMap.empty[UnsafeRow, Group]
+    val groups = new ByKey(new Group(start()))
     val keyOf = UnsafeProjection.create(keys.map(NormalizeFloatingNumbers.normalize))
     val inputOf = UnsafeProjection.create(aggregates.map(_.input))
-    rows.foreach { row =>
-      val key = keyOf(row)
-      val group = groups.getOrElse(
-        key, {
-          val made = new Group(start())
-          groups.put(key.copy(), made)
-          made
-        }
-      )
-      group.add(inputOf(row), 1L)
-    }
+    rows.foreach(row => groups(keyOf(row)).add(inputOf(row), 1L))
     groups.iterator.map { case (key, group) => (key, group.state) }
   }
 
@@ -164,17 +154,9 @@ private[slackwater] final class Reduce(
 
   /** The inputs of the aggregates by group and time, in the order of time. */
   private def changes(updates: Updates): Changes = {
-    val found: Changes = mutable.LinkedHashMap.empty
+    val found: Changes = new ByKey(mutable.TreeMap.empty[Long, Updates])
     updates.foreach { (row, time, diff) =>
-      val key = keyOf(row)
-      val byTime = found.getOrElse(
-        key, {
-          val made = mutable.TreeMap.empty[Long, Updates]
-          found.put(key.copy(), made)
-          made
-        }
-      )
-      byTime.getOrElseUpdate(time, new Updates).add(inputOf(row).copy(), time, diff)
+      found(keyOf(row)).getOrElseUpdate(time, new Updates).add(inputOf(row).copy(), time, diff)
     }
     found
   }
@@ -207,7 +189,7 @@ private[slackwater] final class Reduce(
 }
 
 private object Reduce {
-  type Changes = mutable.LinkedHashMap[UnsafeRow, mutable.TreeMap[Long, Updates]]
+  type Changes = ByKey[mutable.TreeMap[Long, Updates]]
 }
 
 /** A collection says that there are fewer than no rows: it was not computed from what it holds. */

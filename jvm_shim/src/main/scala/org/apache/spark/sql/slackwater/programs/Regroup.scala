@@ -9,10 +9,12 @@ import org.apache.spark.sql.catalyst.expressions.{
   BoundReference,
   GenericInternalRow,
   JoinedRow,
+  NamedExpression,
   UnsafeProjection,
-  UnsafeRow
+  UnsafeRow,
+  WindowSpecDefinition
 }
-import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan, Window}
 import org.apache.spark.sql.slackwater.scan.SlotRows
 import org.apache.spark.sql.types.{LongType, StructField, StructType}
 
@@ -50,6 +52,15 @@ private[slackwater] object Tagged {
           whole.copy(child = SlotRows(slot, columns))
         )
         Tagged(ExactAggregate.in(grouped), global.map(ExactAggregate.in))
+      case whole: Window =>
+        val partition = tag +: whole.partitionSpec
+        val rows = SlotRows(slot, tag +: whole.child.output.map(asReference))
+        val functions = whole.windowExpressions.map(_.transform { case spec: WindowSpecDefinition =>
+          spec.copy(partitionSpec = partition)
+        }.asInstanceOf[NamedExpression])
+        val windowed =
+          whole.copy(windowExpressions = functions, partitionSpec = partition, child = rows)
+        Tagged(ExactAggregate.in(windowed), None)
       case other => throw new IllegalStateException(s"${other.nodeName} is not regrouped")
     }
   }
@@ -61,10 +72,13 @@ private[slackwater] object Tagged {
 /** Groups that are computed anew, by Spark's operator, from all of their rows: those that changed,
   * at each time of a change.
   *
-  * The promise of `Reduce`, for functions that cannot take a row away.
+  * The promise of `Reduce`, for functions that cannot take a row away, and for windows, which give
+  * many rows for a group.
   *
   * @param restore
   *   over the keys and the arranged columns: a row of the input
+  * @param once
+  *   whether it makes no difference how often a row is there
   */
 private[slackwater] final class Regroup(
     in: Int,
@@ -73,6 +87,7 @@ private[slackwater] final class Regroup(
     restore: Evaluation,
     input: StructType,
     output: StructType,
+    once: Boolean,
     grouped: Compiled,
     ofNothing: => Option[UnsafeRow]
 ) extends Operator {
@@ -100,23 +115,12 @@ private[slackwater] final class Regroup(
       }
     }
     emit(stages, contents, out)
-    out
+    out.consolidated
   }
 
-  private def changed(
-      updates: Updates
-  ): mutable.LinkedHashMap[UnsafeRow, mutable.TreeSet[Long]] = {
-    val found = mutable.LinkedHashMap.empty[UnsafeRow, mutable.TreeSet[Long]]
-    updates.foreach { (row, time, _) =>
-      val key = keys(row)
-      found.getOrElse(
-        key, {
-          val made = mutable.TreeSet.empty[Long]
-          found.put(key.copy(), made)
-          made
-        }
-      ) += time
-    }
+  private def changed(updates: Updates): ByKey[mutable.TreeSet[Long]] = {
+    val found = new ByKey(mutable.TreeSet.empty[Long])
+    updates.foreach((row, time, _) => found(keys(row)) += time)
     found
   }
 
@@ -172,7 +176,7 @@ private[slackwater] final class Regroup(
       tag = new GenericInternalRow(Array[Any](at.toLong))
       (row, count) <- contents(at).iterator
       copy = tagging(joined(tag, row)).copy()
-      _ <- Iterator.range(0L, count, 1L)
+      _ <- Iterator.range(0L, if (once) 1L else count, 1L)
     } yield copy
   }
 }

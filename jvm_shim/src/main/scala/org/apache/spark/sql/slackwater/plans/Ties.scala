@@ -1,0 +1,113 @@
+package org.apache.spark.sql.slackwater.plans
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, First, Last}
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Window}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.trees.TreePattern.WINDOW
+import org.apache.spark.sql.types.{BinaryType, DataType}
+
+/** Window functions that depend on the order of rows which ORDER BY leaves open get an order in which
+  * only equal rows are equal: by ORDER BY, then by the other columns that the query needs.
+  *
+  * Those that see whole peers (RANGE frames, ranks) keep the order that says who is a peer.
+  */
+private[plans] object SettleTies extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformUpWithPruning(_.containsPattern(WINDOW)) {
+      case window: Window if window.windowExpressions.map(byRows).exists(isOpen) =>
+        settled(window)
+    }
+
+  private def settled(window: Window): LogicalPlan = {
+    val (open, closed) = window.windowExpressions.map(byRows).partition(isOpen)
+    val order = window.orderSpec ++ ties(window)
+    val child = if (closed.isEmpty) window.child else window.copy(windowExpressions = closed)
+    val above = window.copy(
+      windowExpressions = open.map(ordered(_, order)),
+      orderSpec = order,
+      child = child
+    )
+    if (closed.isEmpty) above else Project(window.output, above)
+  }
+
+  private def ties(window: Window): Seq[SortOrder] = {
+    val known = AttributeSet(
+      (window.partitionSpec ++ window.orderSpec.map(_.child)).collect { case a: Attribute => a }
+    )
+    val columns = window.child.output
+    val further = columns.filter(a => !known.contains(a) && RowOrdering.isOrderable(a.dataType))
+    val looseEnds = columns.filter(a => !settles(a.dataType))
+    (further ++ Option.when(looseEnds.nonEmpty)(RowBytes(looseEnds)))
+      .map(SortOrder(_, Ascending))
+  }
+
+  /** Whether values between which an order does not decide are the same, byte for byte. */
+  private def settles(dataType: DataType): Boolean =
+    RowOrdering.isOrderable(dataType) && Handles.keyIssues(dataType).isEmpty
+
+  private def ordered(function: NamedExpression, order: Seq[SortOrder]): NamedExpression =
+    function
+      .transform { case spec: WindowSpecDefinition => spec.copy(orderSpec = order) }
+      .asInstanceOf[NamedExpression]
+
+  private def isOpen(function: NamedExpression): Boolean = function.exists {
+    case WindowExpression(called, spec) =>
+      spec.frameSpecification match {
+        case SpecifiedWindowFrame(RowFrame, lower, upper) =>
+          val whole = lower == UnboundedPreceding && upper == UnboundedFollowing
+          called match {
+            case _: RankLike | _: CumeDist      => false
+            case aggregate: AggregateExpression => !whole || takesOne(aggregate)
+            case _                              => true
+          }
+        case _ => false
+      }
+    case _ => false
+  }
+
+  /** The first row of all up to the last peer is the first row of all up to this one. */
+  private def byRows(function: NamedExpression): NamedExpression = function
+    .transform {
+      case window @ WindowExpression(
+            AggregateExpression(First(_, false), _, _, _, _),
+            spec @ WindowSpecDefinition(
+              _,
+              order,
+              frame @ SpecifiedWindowFrame(RangeFrame, UnboundedPreceding, CurrentRow)
+            )
+          ) if order.nonEmpty =>
+        val rows = spec.copy(frameSpecification = frame.copy(frameType = RowFrame))
+        window.copy(windowSpec = rows)
+    }
+    .asInstanceOf[NamedExpression]
+
+  private def takesOne(aggregate: AggregateExpression): Boolean =
+    aggregate.aggregateFunction match {
+      case _: First | _: Last => true
+      case _                  => false
+    }
+}
+
+/** Rows as bytes, which differ where rows differ, whatever their types have for equal. */
+private[slackwater] final case class RowBytes(children: Seq[Expression])
+    extends Expression
+    with CodegenFallback {
+  @transient private lazy val project =
+    InterpretedUnsafeProjection.createProjection(children.zipWithIndex.map { case (child, i) =>
+      BoundReference(i, child.dataType, nullable = true)
+    })
+
+  override def nullable: Boolean = false
+  override def dataType: DataType = BinaryType
+  override def prettyName: String = "row_bytes"
+
+  override def eval(input: InternalRow): Any =
+    project(new GenericInternalRow(children.map(_.eval(input)).toArray[Any])).getBytes
+
+  override protected def withNewChildrenInternal(
+      newChildren: IndexedSeq[Expression]
+  ): RowBytes = copy(newChildren)
+}

@@ -1,0 +1,161 @@
+"""The steps of programs, and what has none, for plans that are written down here."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slackwater.planner.delta.explain import explain_program
+from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.planner.plan.algebra import (
+    Aggregate,
+    AggregateCall,
+    AnalyzedPlan,
+    Column,
+    Computed,
+    Handle,
+    Join,
+    JoinKind,
+    Limit,
+    Operator,
+    SortKey,
+    Source,
+    SparkType,
+    Window,
+    WindowCall,
+)
+from slackwater.repr.relation import RelationDesc
+
+LONG = SparkType('"long"')
+DOUBLE = SparkType('"double"', key_issues=frozenset({"floating"}))
+LOOSE = SparkType('"string"', (("", "UTF8_LCASE"),), frozenset({"collation"}))
+
+
+def plan_of(*nodes: Operator, types: tuple[SparkType, ...]) -> AnalyzedPlan:
+    """Its handles are its columns, under the same numbers."""
+    columns = tuple(Column(f"c{i}", each, True) for i, each in enumerate(types))
+    handles = tuple(
+        Handle(f"c{i}", each, True, True, False, False, False, (i,), i, f"c{i}")
+        for i, each in enumerate(types)
+    )
+    return AnalyzedPlan(nodes, len(nodes) - 1, columns, handles, (), (), RelationDesc(()), "")
+
+
+def windowed(
+    function: str, rows: bool = True, partition: tuple[int, ...] = (0,), key=LONG, value=LONG
+):
+    call = WindowCall(function, 1, (1,), rows, 2)
+    window = Window((0,), (0, 1, 2), (call,), partition, (SortKey(1, True, True),))
+    return plan_of(Source("u1", ("k", "v"), (0, 1)), window, types=(key, value, LONG))
+
+
+def steps(plan):
+    return [node["op"] for node in json.loads(program_of(plan).to_json())["nodes"]]
+
+
+@pytest.mark.parametrize("function", ["row_number", "lag", "nth_value", "last", "sum", "max"])
+def test_a_window_is_computed_by_its_partitions(function):
+    plan = windowed(function)
+    assert steps(plan) == ["delta", "regroup"]
+    (arranged,) = program_of(plan).arrangements
+    assert (arranged.keys, arranged.null_safe, arranged.columns) == ((0,), (True,), (1,))
+    reason = explain_program(plan, {})[0].reason
+    assert reason == "The partitions by c0 that changed are computed again from their rows."
+
+
+def test_without_a_partition_the_window_is_over_the_whole_input():
+    plan = windowed("row_number", partition=())
+    assert program_of(plan).arrangements[0].keys == ()
+    assert "the whole input" in explain_program(plan, {})[0].reason
+
+
+@pytest.mark.parametrize("function", ["rank", "cume_dist", "sum", "count", "min"])
+def test_what_sees_peers_may_have_them(function):
+    assert steps(windowed(function, rows=False)) == ["delta", "regroup"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (windowed("last", rows=False), "last over peers"),
+        (windowed("nth_value", rows=False), "nth_value over peers"),
+        (windowed("stddev"), "stddev"),
+        (windowed("collect_list"), "collect_list"),
+        (windowed("max", value=LOOSE), "max"),
+        (windowed("rank", key=LOOSE), "a key with collation"),
+    ],
+)
+def test_what_depends_on_luck_has_no_program(plan, reason):
+    with pytest.raises(NotMaintained) as refused:
+        program_of(plan)
+    assert refused.value.reason == reason
+
+
+def grouped(function: str, distinct: bool = False, value=LONG):
+    call = AggregateCall(function, 1, (1,), distinct, None, 3)
+    node = Aggregate((0,), (4, 5), (Computed(0, 2),), (call,), (2, 3))
+    types = (LONG, value, LONG, value, LONG, value)
+    return plan_of(Source("u1", ("k", "v"), (0, 1)), node, types=types)
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "once"),
+    [
+        ("min", LONG, True),
+        ("max", DOUBLE, True),
+        ("max_by", DOUBLE, True),
+        ("bit_xor", LONG, False),
+        ("percentile", LONG, False),
+        ("collect_list", LONG, False),
+    ],
+)
+def test_extremes_are_computed_by_their_groups(function, value, once):
+    program = json.loads(program_of(grouped(function, value=value)).to_json())
+    assert [node["op"] for node in program["nodes"]] == ["delta", "regroup"]
+    assert program["nodes"][1]["once"] is once
+
+
+def test_sums_are_accumulated():
+    assert steps(grouped("sum")) == ["delta", "reduce", "map"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (grouped("bit_and", value=DOUBLE), "bit_and"),
+        (grouped("max", value=LOOSE), "max"),
+        (grouped("stddev_pop"), "stddev_pop"),
+        (grouped("percentile", value=DOUBLE), "percentile"),
+        (grouped("collect_set", value=LOOSE), "collect_set"),
+        (grouped("sum", True, DOUBLE), "sum of DISTINCT values"),
+    ],
+)
+def test_aggregates_that_depend_on_luck_have_no_program(plan, reason):
+    with pytest.raises(NotMaintained) as refused:
+        program_of(plan)
+    assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize("kind", [JoinKind.LEFT_SEMI, JoinKind.LEFT_ANTI])
+def test_sides_without_equal_columns_are_arranged_whole(kind):
+    join = Join((0, 1), (0,), kind, (), (1,), (), None)
+    sources = Source("u1", ("v",), (0,)), Source("u2", ("v",), (1,))
+    plan = plan_of(*sources, join, types=(LONG, LONG))
+    assert steps(plan) == ["delta", "delta", "presence"]
+    assert [each.keys for each in program_of(plan).arrangements] == [(), ()]
+    assert explain_program(plan, {})[0].reason == (
+        "No columns are equal: each change is compared with the other side's rows."
+    )
+
+
+def test_which_rows_a_limit_without_order_takes_is_luck():
+    plan = plan_of(Source("u1", ("k",), (0,)), Limit((0,), (0,), 3, 0), types=(LONG,))
+    with pytest.raises(NotMaintained, match="LIMIT without ORDER BY"):
+        program_of(plan)
+
+
+def test_partitions_of_floating_numbers_are_those_of_equal_numbers():
+    (arranged,) = program_of(windowed("rank", key=DOUBLE)).arrangements
+    assert arranged.key_columns == (None,)
+    assert arranged.columns == (0, 1)
