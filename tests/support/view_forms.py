@@ -205,7 +205,7 @@ _AGGREGATES = [
     "count(*) FILTER (WHERE a > 1) AS r, sum(n) FILTER (WHERE a IS NULL) AS r2",
     "max(a) FILTER (WHERE b = 1) AS r, count(DISTINCT n) FILTER (WHERE n IN (1, 3)) AS r2",
     "array_sort(collect_list(a)) AS r, array_sort(collect_set(s)) AS rs",
-    "max_by(s, n) IS NULL AS r, min_by(id, id) AS ri",
+    "max_by(s, id) IS NULL AS r, min_by(id, id) AS ri",
     "count(*) + coalesce(max(a), 0) AS r, CASE WHEN count(*) = 0 THEN 'none' ELSE 'some' END AS e",
     "coalesce(sum(n), 0) AS r, coalesce(max(n), 0) AS m, count(*) IS NULL AS c",
     "percentile(a, 0.5) AS r, median(n) AS m",
