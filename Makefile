@@ -2,6 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 SEEDS ?= 100
+PARALLEL := tests/unit tests/property tests/fuzz tests/simulation
 JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 VENV_PYTHON := $(VENV)/bin/python
@@ -45,8 +46,8 @@ hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests us
 
 # What needs no clock of its own runs on two cores; the others have the machine to themselves.
 test: pythonlint scalatest hadoop ## Run everything that CI checks
-	$(VENV_PYTHON) -m pytest tests/unit tests/property tests/fuzz tests/simulation --numprocesses 2 --dist loadfile
-	$(VENV_PYTHON) -m pytest tests/slt tests/engine tests/e2e tests/clients tests/chaos
+	$(VENV_PYTHON) -m pytest $(PARALLEL) --numprocesses 2 --dist loadfile
+	$(VENV_PYTHON) -m pytest $(addprefix --ignore=,$(PARALLEL))
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
 	$(VENV)/bin/slackwater demo

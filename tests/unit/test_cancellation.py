@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from tests.support.coordination import WAIT_S, NoSpark, Place
+from tests.support.coordination import WAIT_S, Place
 from tests.support.persistence import new_environment
-from tests.support.planned import plan_over
+from tests.support.planned import Answers
 
 from slackwater.adapter.catalog.definitions.views import ATTEMPTS
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
-from slackwater.compute.engine import Analysis, KeptPlan
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 
@@ -193,32 +192,6 @@ BY_US = (
     "ALTER TABLE t SET (RETAIN HISTORY FOR '1 hour')",
     "COMMENT ON COLUMN t.k IS 'other'",
 )
-
-
-class Answers:
-    """Spark that analyses at once."""
-
-    ended_by = NoSpark.ended_by
-    under = NoSpark.under
-
-    def __init__(self, place):
-        self._place = place
-
-    def analyze(self, text, catalog, namespace):
-        table = self._place.item("t")
-        return Analysis(
-            RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False, False
-        )
-
-    def plan(self, text, catalog, namespace):
-        desc = RelationDesc.of(k="integer")
-        return KeptPlan("plan", plan_over([self._place.item("t")], desc, text))
-
-    def forget_plan(self, plan_id):
-        pass
-
-    def collect_view(self, kept, desc, as_of, inputs, recorded):
-        return desc.update_schema().empty_table()
 
 
 @pytest.fixture

@@ -5,10 +5,12 @@ import os
 
 import sqlalchemy as sa
 from tests.support.coordination import Place
+from tests.support.planned import Answers
 from tests.unit.test_sinks import caught_up, row, written
 
 from slackwater.adapter.catalog.durable import TABLES
 from slackwater.adapter.external.source_states import source_states
+from slackwater.repr.frontier import Timestamp
 
 
 def as_of_the_first_version(env, ticks):
@@ -77,4 +79,30 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     assert place.env.state.revision == revision
     place.sql("DROP SOURCE market CASCADE")
     assert place.env.state.find("default", "market_progress") is None
+    place.close()
+
+
+def test_views_of_the_first_version_lose_their_state_shards(env):
+    place = Place(env, spark=Answers())
+    place.table("t", k="integer")
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT k FROM t")
+    place.wait(lambda: place.env.upper(place.item("v")).value > place.item("v").details["as_of"])
+    persist, view = place.env.persist, place.item("v")
+    made = []
+    persist.transact(
+        lambda conn: made.append(
+            persist.create_shard(conn, view.desc, Timestamp(0), Timestamp(1), False)
+        )
+    )
+    place.close()
+    with env.engine.begin() as conn:
+        items = TABLES.items
+        body = json.loads(conn.scalar(sa.select(items.c.body).where(items.c.id == view.id)))
+        body["details"]["states"] = made
+        conn.execute(sa.update(items).where(items.c.id == view.id).values(body=json.dumps(body)))
+    place.start()
+    assert "states" not in place.item("v").details
+    assert not set(made) & set(place.env.persist.shard_ids())
+    before = place.env.upper(place.item("v")).value
+    place.wait(lambda: place.env.upper(place.item("v")).value > before)
     place.close()
