@@ -377,6 +377,16 @@ def test_a_removed_view_is_not_maintained(bench):
     assert bench.client.state(flow.output_shard).upper == 3
 
 
+def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected, monkeypatch):
+    monkeypatch.setattr("slackwater.compute.choice.FOLLOWED_ROWS", 2)
+    query = "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT JOIN b USING (k) GROUP BY k"
+    bench.view("n", query)
+    run(bench, range(1, LAST + 2))
+    for time in range(LAST + 1):
+        assert bench.rows("n", time) == expected(query, time)
+    assert {record.by_program for record in bench.worker.records.all()} == {True, False}
+
+
 @pytest.mark.parametrize("inline_limit", [0, 10_000])
 def test_results_of_much_input_are_written_by_executors(bench, expected, monkeypatch, inline_limit):
     monkeypatch.setattr("slackwater.compute.tick.FEW_ROWS", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from slackwater.compute.choice import Costs
 from slackwater.compute.dataflow import Dataflow, Input, Shards
 from slackwater.compute.engine import Contents, Engine, NamedUpdates, TickProgram
 from slackwater.compute.records import StepRecord
@@ -21,7 +23,7 @@ from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.parts import FileBody, NewPart
 from slackwater.planner.delta.program import Program
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 TICK_LIMIT_ROWS = 2_000_000
@@ -47,8 +49,9 @@ class RunningView:
     updates up to t add up to its query's rows over the inputs at t.
 
     A view without a program, or whose program does not fit into memory, is recomputed at each time
-    at which an input changes; its updates are what the contents differ by. What a program keeps is
-    filled from the inputs as they were just before a tick, when a tick needs it.
+    at which an input changes; its updates are what the contents differ by. So is a view at one time
+    at which so much changes that this costs less. What a program keeps is filled from the inputs as
+    they were just before a tick, when a tick needs it.
     """
 
     flow: Dataflow
@@ -65,6 +68,7 @@ class RunningView:
     _reached: Timestamp = field(default=Timestamp(0), init=False)
     """What the program keeps has all updates of its inputs before this time."""
     _tried: bool = field(default=False, init=False)
+    _costs: Costs = field(default_factory=Costs, init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
 
@@ -91,6 +95,9 @@ class RunningView:
             return self._recomputed(tick)
         if self._pause_ticks > 0:
             self._pause_ticks -= 1
+            return self._recomputed(tick)
+        if self._is_cheaper_whole(tick):
+            self.close()
             return self._recomputed(tick)
         try:
             return self._ticked(program, tick)
@@ -139,6 +146,16 @@ class RunningView:
                 if error is not None:
                     raise error
 
+    def _is_cheaper_whole(self, tick: Tick) -> bool:
+        """Whether all that changes in the tick changes at one time, and is better recomputed."""
+        at, last = TIMESTAMP_MAX, Timestamp(0)
+        changes = 0
+        for source in self.flow.inputs.values():
+            for part in self.shards.parts_between(source.shard_id, tick.lower, tick.upper):
+                at, last = min(at, part.min_time), max(last, part.max_time)
+                changes += part.rows
+        return at == last and self._costs.recompute(changes, self._input_rows(at))
+
     # By the program
 
     def _ticked(self, program: Program, tick: Tick) -> Append:
@@ -158,7 +175,9 @@ class RunningView:
             if parts
         }
         self.scanned += sum(part.rows for part in every)
+        began = time.perf_counter_ns()
         ticked = running.tick(begin, upper, deltas)
+        self._costs.ticked(sum(part.rows for part in every), _us_since(began))
         self._reached = max(self._reached, upper)
         self.steps, self.by_program = ticked.steps, True
         updates = ticked.updates.rename_columns([*flow.output.names, TIME_COLUMN, DIFF_COLUMN])
@@ -181,7 +200,9 @@ class RunningView:
                     self.flow.plan.kept, program, self.flow.name, before
                 )
                 undo.callback(opened.close)
-                opened.load(before, self._inputs(before), few=self._reads_few(before))
+                began, rows = time.perf_counter_ns(), self._input_rows(before)
+                opened.load(before, self._inputs(before), few=rows < FEW_ROWS)
+                self._costs.filled(rows, _us_since(began))
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
             self._attempts = 0
@@ -212,9 +233,10 @@ class RunningView:
         if not tick.first:
             output = Input(flow.output_shard, flow.output)
             recorded = self._read(output, Timestamp(tick.lower - 1), updates=True)
-        inputs = self._inputs(at)
+        inputs, rows = self._inputs(at), self._input_rows(at)
         kept = flow.plan.kept
-        if self._reads_few(at):
+        began = time.perf_counter_ns()
+        if rows < FEW_ROWS:
             updates = self.engine.collect_view(kept, flow.output, at, inputs, recorded)
             parts = self._inline(updates)
         else:
@@ -222,12 +244,14 @@ class RunningView:
             files = self.engine.write_view(kept, flow.output, at, inputs, recorded, directory)
             self.shards.blobs.settle(file.uri for file in files)
             parts = self._few_inline(tuple(file.part() for file in files if file.rows))
-        self.steps = (StepRecord("recompute", sum(part.rows for part in parts), 0, 0),)
+        took_us = _us_since(began)
+        self._costs.computed(rows, took_us)
+        self.steps = (StepRecord("recompute", sum(part.rows for part in parts), 0, took_us),)
         return Append(flow.output_shard, lower, Timestamp(at + 1), parts)
 
-    def _reads_few(self, at: Timestamp) -> bool:
-        parts = [p for i in self.flow.inputs.values() for p in self.shards.parts_at(i.shard_id, at)]
-        return sum(part.rows for part in parts) < FEW_ROWS
+    def _input_rows(self, at: Timestamp) -> int:
+        inputs = self.flow.inputs.values()
+        return sum(part.rows for i in inputs for part in self.shards.parts_at(i.shard_id, at))
 
     def _inputs(self, at: Timestamp) -> Mapping[str, Contents]:
         return {g: self._read(source, at) for g, source in self.flow.inputs.items()}
@@ -256,6 +280,10 @@ class RunningView:
             if isinstance(part.body, FileBody):
                 self.shards.blobs.delete(part.body.uri)
         return made
+
+
+def _us_since(began_ns: int) -> int:
+    return (time.perf_counter_ns() - began_ns) // 1000
 
 
 def first_change(

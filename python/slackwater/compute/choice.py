@@ -1,0 +1,48 @@
+"""Whether a change is cheaper to follow or to recompute from. No I/O, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FOLLOWED_ROWS = 100_000
+"""Fewer changes than these are followed: what they cost is not worth a question."""
+
+TICK_US_PER_CHANGE = 30.0
+WHOLE_US_PER_ROW = 3.0
+FILL_US_PER_ROW = 4.0
+"""What is taken for true until it has been measured, on the processors of today."""
+
+
+@dataclass(slots=True)
+class Costs:
+    """What ticks of one view have cost, in microseconds. Not thread-safe.
+
+    A view that is recomputed has to fill its program again before it follows changes, so that both
+    are on one side of the scales.
+    """
+
+    tick_us_per_change: float = TICK_US_PER_CHANGE
+    whole_us_per_row: float = WHOLE_US_PER_ROW
+    fill_us_per_row: float = FILL_US_PER_ROW
+
+    def ticked(self, changes: int, took_us: int) -> None:
+        """A tick of the program has followed so many changes."""
+        if changes >= FOLLOWED_ROWS:
+            self.tick_us_per_change = took_us / changes
+
+    def computed(self, rows: int, took_us: int) -> None:
+        """The view was computed out of so many rows of its inputs."""
+        if rows >= FOLLOWED_ROWS:
+            self.whole_us_per_row = took_us / rows
+
+    def filled(self, rows: int, took_us: int) -> None:
+        """The program was filled out of so many rows of its inputs."""
+        if rows >= FOLLOWED_ROWS:
+            self.fill_us_per_row = took_us / rows
+
+    def recompute(self, changes: int, rows: int) -> bool:
+        """Whether to recompute over `rows` of input, and not to follow so many changes."""
+        if changes < FOLLOWED_ROWS:
+            return False
+        whole_us = rows * (self.whole_us_per_row + self.fill_us_per_row)
+        return changes * self.tick_us_per_change > whole_us

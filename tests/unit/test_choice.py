@@ -1,0 +1,42 @@
+"""When a view is recomputed although it has a program."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.compute.choice import FOLLOWED_ROWS, Costs
+
+MANY = 10 * FOLLOWED_ROWS
+
+
+@pytest.mark.parametrize("rows", [0, 1, FOLLOWED_ROWS, 1000 * FOLLOWED_ROWS])
+def test_few_changes_are_always_followed(rows):
+    costs = Costs()
+    costs.ticked(MANY, 10**12)
+    assert not costs.recompute(FOLLOWED_ROWS - 1, rows)
+
+
+def test_a_table_that_is_filled_or_emptied_at_once_is_read_as_a_whole():
+    assert Costs().recompute(MANY, MANY)
+    assert Costs().recompute(MANY, 0)
+    assert not Costs().recompute(MANY, 100 * MANY)
+
+
+def test_what_was_measured_decides():
+    costs = Costs()
+    costs.ticked(MANY, MANY)
+    assert not costs.recompute(MANY, MANY)
+    costs.filled(MANY, 0)
+    costs.computed(MANY, MANY // 2)
+    assert costs.recompute(MANY, MANY)
+    costs.computed(MANY, 2 * MANY)
+    assert not costs.recompute(MANY, MANY)
+    costs.ticked(MANY, 3 * MANY)
+    assert costs.recompute(MANY, MANY)
+
+
+def test_what_is_small_says_nothing_of_what_is_large():
+    costs = Costs()
+    for tell in (costs.ticked, costs.computed, costs.filled):
+        tell(FOLLOWED_ROWS - 1, 10**12)
+    assert costs == Costs()
