@@ -130,9 +130,9 @@ class Leader:
         self.collections.open()
 
     def create(
-        self, name: str, kind: ItemKind, inputs: tuple[GlobalId, ...] = (), beside: int = 0
+        self, name: str, kind: ItemKind, inputs: tuple[GlobalId, ...] = (), beside: bool = False
     ) -> GlobalId:
-        """A new object, as a definition makes it. `beside`: so many shards more than its own."""
+        """A new object, as a definition makes it; `beside`: with a shard of errors."""
         (global_id,) = self.catalog.allocate_ids()
         draft = CatalogItem(global_id, kind, "default", name, "", DESC, depends_on=inputs)
         grouped = kind is not ItemKind.MATERIALIZED_VIEW
@@ -144,10 +144,8 @@ class Leader:
                 return self.client.create_shard(conn, desc, since, upper, grouped)
 
             made = replace(draft, shard_id=shard())
-            if grouped and beside:
+            if beside:
                 made = replace(made, details={"errors": shard(ERRORS)})
-            elif beside:
-                made = replace(made, details={"states": [shard() for _ in range(beside)]})
             return [CreateItem(made)]
 
         self.catalog.transact(
