@@ -365,8 +365,14 @@ class Worker:
             flows = dict(self._shared.flows)
             busy = {*self._shared.filling, *self._shared.troubles}
         for flow in flows.values():
-            if flow.global_id not in busy and self._view(flow).can_be_filled:
-                self._fill(flow, None)
+            if flow.global_id in busy:
+                continue
+            try:
+                if self._view(flow).can_be_filled:
+                    self._fill(flow, None)
+            except UnknownShard:
+                # It has been dropped, and is removed next.
+                continue
 
     def _filling(self, view: RunningView, tick: Tick | None) -> None:
         flow = view.flow
