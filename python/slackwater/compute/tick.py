@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import structlog
 
 from slackwater.compute.choice import Costs
-from slackwater.compute.dataflow import Dataflow, Input, Shards
+from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
 from slackwater.compute.engine import Contents, Engine, NamedUpdates, TickProgram
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import relation_json
@@ -112,6 +112,8 @@ class RunningView:
         """Whether the next tick would have to fill the program, and nobody has tried it before."""
         if self.flow.plan.program is None or self._running is not None or self._tried:
             return False
+        if not self.flow.inputs:
+            return False
         return self.shards.state(self.flow.output_shard).upper > self.flow.as_of
 
     def fill(self) -> None:
@@ -187,8 +189,7 @@ class RunningView:
 
     def _up_to(self, program: Program, lower: Timestamp) -> TickProgram:
         """The program, which can be told what has changed since it was asked last."""
-        since = max(self.shards.state(i.shard_id).since for i in self.flow.inputs.values())
-        if self._reached <= min(since, lower):
+        if self._reached <= min(lower, readable_from(self.flow, self.shards, Timestamp(0))):
             self.close()
         return self._filled(program, Timestamp(lower - 1))
 
