@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.persistence import EAGER, new_environment, new_shard
 
-from slackwater.compute.compaction import EngineRewriter
+from slackwater.compute.compaction import EngineRewriter, comparable
 from slackwater.compute.relations import relation_json
 from slackwater.persist.blobs import local_path, uniform_file
 from slackwater.persist.client import Append
@@ -130,3 +130,39 @@ def test_spark_reads_null_where_files_lack_the_column(bridge, filled):
             "d": sum(expected["__diff"].to_pylist()),
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ("map('a', 1L, 'b', NULL)", "map('b', NULL, 'a', 1L)", MAP),
+        (
+            "array(map('a', 1L, 'b', NULL), NULL)",
+            "array(map('b', NULL, 'a', 1L), NULL)",
+            json.dumps({"type": "array", "elementType": json.loads(MAP), "containsNull": True}),
+        ),
+        (
+            "named_struct('m', map('a', 1L, 'b', NULL), 'n', 2)",
+            "named_struct('m', map('b', NULL, 'a', 1L), 'n', 2)",
+            json.dumps(
+                {
+                    "type": "struct",
+                    "fields": [
+                        {"name": "m", "type": json.loads(MAP), "nullable": True, "metadata": {}},
+                        {"name": "n", "type": "integer", "nullable": True, "metadata": {}},
+                    ],
+                }
+            ),
+        ),
+    ],
+    ids=["map", "array", "struct"],
+)
+def test_maps_are_equal_whatever_the_order_of_their_entries(bridge, one, other, kind):
+    zero = one.replace("NULL)", "0L)", 1)
+    groups = comparable("v", json.loads(kind))
+    query = (
+        f"SELECT count(*) AS n FROM (SELECT {one} AS v UNION ALL SELECT {other} UNION ALL"
+        f" SELECT {zero} UNION ALL SELECT NULL) GROUP BY {groups}"
+    )
+    found = bridge.collect(query).column("n").to_pylist()
+    assert sorted(found) == [1, 1, 2]
