@@ -340,4 +340,10 @@ def test_the_query_of_a_large_merge():
         "SELECT /*+ REPARTITION_BY_RANGE(3, `a b`) */ `a b`, `m`, __time, __diff FROM "
         "(SELECT `a b`, `m`, __time, __diff FROM v) SORT BY `a b`, __time"
     )
-    assert "GROUP BY `a b`, `m`, __time HAVING" in rewriting_query(desc, "v", True, 3)
+    entries = (
+        "array_sort(transform(map_entries(`m`), e0 -> "
+        "named_struct('key', e0.key, 'value', e0.value)))"
+    )
+    merged = rewriting_query(desc, "v", True, 3)
+    assert "SELECT `a b`, FIRST(`m`) AS `m`, __time, CAST(SUM(__diff) AS BIGINT)" in merged
+    assert f"GROUP BY `a b`, {entries}, __time HAVING" in merged
