@@ -59,7 +59,7 @@ class Bridge:
             "upper": bounds.get("upper"),
             "advance_to": bounds.get("advance_to"),
         }
-        self.scala.register(name, json.dumps(table.schema), json.dumps(relation))
+        self.scala.register(name, json.dumps(table.schema), json.dumps(relation), False)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.persistence import EAGER, new_environment, new_shard
 
-from slackwater.compute.compaction import EngineRewriter, comparable
+from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.relations import relation_json
-from slackwater.persist.blobs import local_path, uniform_file
+from slackwater.persist.blobs import inline_part, local_path, uniform_file
 from slackwater.persist.client import Append
 from slackwater.persist.compaction import Merge, compact
 from slackwater.persist.parts import FileBody, NewPart, Uniform
@@ -132,37 +132,50 @@ def test_spark_reads_null_where_files_lack_the_column(bridge, filled):
     ]
 
 
+ARRAY = json.dumps({"type": "array", "elementType": json.loads(MAP), "containsNull": True})
+STRUCT = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": "m", "type": json.loads(MAP), "nullable": True, "metadata": {}},
+            {"name": "n", "type": "integer", "nullable": True, "metadata": {}},
+        ],
+    }
+)
+
+
 @pytest.mark.parametrize(
-    ("one", "other", "kind"),
+    ("kind", "within"),
     [
-        ("map('a', 1L, 'b', NULL)", "map('b', NULL, 'a', 1L)", MAP),
-        (
-            "array(map('a', 1L, 'b', NULL), NULL)",
-            "array(map('b', NULL, 'a', 1L), NULL)",
-            json.dumps({"type": "array", "elementType": json.loads(MAP), "containsNull": True}),
-        ),
-        (
-            "named_struct('m', map('a', 1L, 'b', NULL), 'n', 2)",
-            "named_struct('m', map('b', NULL, 'a', 1L), 'n', 2)",
-            json.dumps(
-                {
-                    "type": "struct",
-                    "fields": [
-                        {"name": "m", "type": json.loads(MAP), "nullable": True, "metadata": {}},
-                        {"name": "n", "type": "integer", "nullable": True, "metadata": {}},
-                    ],
-                }
-            ),
-        ),
+        (MAP, lambda entries: entries),
+        (ARRAY, lambda entries: [entries, None]),
+        (STRUCT, lambda entries: {"m": entries, "n": 2}),
     ],
     ids=["map", "array", "struct"],
 )
-def test_maps_are_equal_whatever_the_order_of_their_entries(bridge, one, other, kind):
-    zero = one.replace("NULL)", "0L)", 1)
-    groups = comparable("v", json.loads(kind))
-    query = (
-        f"SELECT count(*) AS n FROM (SELECT {one} AS v UNION ALL SELECT {other} UNION ALL"
-        f" SELECT {zero} UNION ALL SELECT NULL) GROUP BY {groups}"
-    )
-    found = bridge.collect(query).column("n").to_pylist()
-    assert sorted(found) == [1, 1, 2]
+def test_equal_maps_are_one_row_and_keep_their_nulls(bridge, kind, within):
+    desc = RelationDesc((Column("v", kind),))
+    one, zero = [("a", 1), ("b", None)], [("a", 1), ("b", 0)]
+    updates = [
+        (within(one), 1, 1),
+        (within(one[::-1]), 1, 1),
+        (within(one), 2, 1),
+        (within(zero), 1, 1),
+        (None, 1, 3),
+        (within([]), 1, 1),
+        (within([]), 1, -1),
+    ]
+    names = desc.update_schema().names
+    rows = [dict(zip(names, update, strict=True)) for update in updates]
+    part = inline_part(pa.Table.from_pylist(rows, schema=desc.update_schema()))
+    bridge.register("maps", desc, relation_json([part], desc), consolidated=True)
+    text = "to_json(named_struct('v', v), map('ignoreNullFields', 'false'))"
+    found = bridge.collect(
+        f"SELECT {text} AS v, __time, __diff FROM"
+        " (SELECT v, __time, __diff FROM maps) ORDER BY __time, __diff, v"
+    ).to_pylist()
+    bridge.unregister(["maps"])
+    sums = [(row["__time"], row["__diff"]) for row in found]
+    assert sums == [(1, 1), (1, 2), (1, 3), (2, 1)]
+    assert ['"b":null' in row["v"] for row in found] == [False, True, False, True]
+    assert ['"b":0' in row["v"] for row in found] == [True, False, False, False]

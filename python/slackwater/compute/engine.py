@@ -197,10 +197,18 @@ class Engine(Protocol):
     def milliseconds(self, expression: str) -> int:
         """The moment that a constant expression means. Raises SLACKWATER_INVALID_AS_OF."""
 
-    def register(self, view_name: str, desc: RelationDesc, relation: Mapping[str, Any]) -> None:
+    def register(
+        self,
+        view_name: str,
+        desc: RelationDesc,
+        relation: Mapping[str, Any],
+        *,
+        consolidated: bool = False,
+    ) -> None:
         """Makes the temporary view over a relation in the form that `relation_json` writes.
 
-        Columns: those of `desc`, ``__time``, ``__diff``.
+        Columns: those of `desc`, ``__time``, ``__diff``. `consolidated`: each row once at each
+        time, with the sum of its diffs, if that is not zero.
         """
 
     def unregister(self, view_names: Sequence[str]) -> None: ...

@@ -214,8 +214,16 @@ class SparkBridge:
     def milliseconds(self, expression: str) -> int:
         return int(_call(self._bridge().milliseconds, expression))
 
-    def register(self, view_name: str, desc: RelationDesc, relation: Mapping[str, Any]) -> None:
-        _call(self._bridge().register, view_name, desc.to_json(), json.dumps(relation))
+    def register(
+        self,
+        view_name: str,
+        desc: RelationDesc,
+        relation: Mapping[str, Any],
+        *,
+        consolidated: bool = False,
+    ) -> None:
+        register = self._bridge().register
+        _call(register, view_name, desc.to_json(), json.dumps(relation), consolidated)
 
     def unregister(self, view_names: Sequence[str]) -> None:
         bridge = self._bridge()

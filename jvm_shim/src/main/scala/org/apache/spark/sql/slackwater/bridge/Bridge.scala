@@ -12,7 +12,7 @@ import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
 import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs.Arrangements
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
-import org.apache.spark.sql.slackwater.scan.{LocalRows, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
 import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.sql.catalyst.InternalRow
@@ -158,13 +158,20 @@ final class Bridge private[bridge] (opened: Opened) {
     }
   }
 
-  /** Makes a temporary view over the updates of a binding's relation. */
-  def register(viewName: String, schemaJson: String, relationJson: String): Unit = {
-    val session = own
+  /** Makes a temporary view over the updates of a binding's relation; `consolidated`: each row once
+    * at each time.
+    */
+  def register(
+      viewName: String,
+      schemaJson: String,
+      relationJson: String,
+      consolidated: Boolean
+  ): Unit = {
     val schema = Json.schema(Json.mapper.readTree(schemaJson))
     val relation = Json.mapper.readTree(relationJson)
-    val plan = PartScan.updates(session, viewName, Sources.stored(schema), relation)
-    session.withActive(Dataset.ofRows(session, plan).createOrReplaceTempView(viewName))
+    val updates = PartScan.updates(own, viewName, Sources.stored(schema), relation)
+    val plan = if (consolidated) Consolidate.updates(updates) else updates
+    own.withActive(Dataset.ofRows(own, plan).createOrReplaceTempView(viewName))
   }
 
   def unregister(viewNames: Array[String]): Unit =
