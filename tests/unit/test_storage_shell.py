@@ -89,7 +89,7 @@ def storage(outside):
             (
                 name,
                 CollectionDescription(Other()),
-                CollectionMetadata(number, Frontier(5), Frontier(20), state_shards=(number + 10,)),
+                CollectionMetadata(number, Frontier(5), Frontier(20), beside=(number + 10,)),
             )
             for number, name in enumerate(NAMES, start=1)
         ],
@@ -102,8 +102,7 @@ def test_a_since_stops_at_a_hold_and_a_hold_at_a_since(storage):
     hold = storage.acquire(NAMES[:2], READER)
     assert hold.since == 10
     storage.report([("u1", Frontier(40))])
-    assert storage.compactable("u1", 1) == Frontier(10)
-    assert storage.compactable("u1", 11) == Frontier(39)
+    assert storage.since("u1") == Frontier(10)
     assert storage.frontiers("u1") == (Frontier(10), Frontier(40))
     with pytest.raises(StorageError) as caught:
         storage.acquire(NAMES[:2], READER, Timestamp(9))
@@ -145,7 +144,7 @@ def test_readers_know_since_when_they_may_use_files(storage, outside):
 
 def test_another_policy_keeps_durably_what_was_reached(storage, outside):
     storage.set_policy("u1", ValidFrom(Frontier(0)))
-    assert outside.sinces == {1: 10, 11: 19}
+    assert outside.sinces == {1: 10, 11: 10}
     assert storage.since("u1") == Frontier(10)
 
 
