@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from slackwater.compute import schedule
-from slackwater.compute.dataflow import Dataflow, Shards, readable_from, upper_of
+from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine
 from slackwater.compute.records import TickRecord, TickRecords
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
-from slackwater.compute.tick import RunningView, first_change
+from slackwater.compute.tick import RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
@@ -25,7 +25,6 @@ from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
-Unreadable = Callable[[GlobalId, Timestamp], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -48,10 +47,6 @@ class _Shared:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
 
-def _ignore(global_id: GlobalId, since: Timestamp) -> None:
-    """Nobody asks what a view cannot be read at but for its shard."""
-
-
 FILLED_AT_ONCE = 2
 """So many dataflows at most are filled at the same time, which bounds the memory it takes."""
 
@@ -65,10 +60,8 @@ class Worker:
     Several workers may maintain the same dataflow: the first append wins, the others go on
     from there.
 
-    A view that can be read at a time is exact then. While a row makes its query fail, it can be
-    read at the times before that row, and later ones are refused with SLACKWATER_DATA_ERROR. Once
-    an input has changed so that the query succeeds again, the since of the view, and of each view
-    that reads it, moves to the time of the recovery: there are no contents for the times between.
+    A view that can be read at a time is exact then. While a row makes its query fail, the view has
+    an error, and so has each view that reads it; at the times before and after it can be read.
     """
 
     def __init__(
@@ -78,22 +71,18 @@ class Worker:
         *,
         on_progress: Progress,
         on_fatal: Fatal,
-        on_unreadable: Unreadable = _ignore,
         name: str = "replica",
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         """`on_progress` is called in a worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
-        `on_unreadable` is called before a view is complete beyond times that were left out of it,
-        with the first time that is in it again.
         `name` is part of the names of its temporary views; `clock_ms` only measures pauses.
         """
         self._shards = shards
         self._engine = engine
         self._on_progress = on_progress
         self._on_fatal = on_fatal
-        self._on_unreadable = on_unreadable
         self._name = name
         self._clock_ms = clock_ms
         self._shared = _Shared()
@@ -145,8 +134,8 @@ class Worker:
     def wait_for(self, global_id: GlobalId, at: Timestamp, timeout_ms: int) -> bool:
         """Waits until the contents of the dataflow at `at` are complete; False: it took too long.
 
-        Raises what `raise_if_stalled` raises, SLACKWATER_DEPENDENCY_DROPPED when the dataflow
-        is removed, and what ended the worker.
+        Raises SLACKWATER_DEPENDENCY_DROPPED when the dataflow is removed, and what ended the
+        worker.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         shared = self._shared
@@ -159,20 +148,10 @@ class Worker:
                     raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
                 if self._shards.state(flow.output_shard).upper > at:
                     return True
-                self._raise_trouble(global_id, at)
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
                 shared.changed.wait(remaining)
-
-    def raise_if_stalled(self, global_id: GlobalId, at: Timestamp) -> None:
-        """Raises SLACKWATER_DATA_ERROR if a row keeps the dataflow, or one below it, from `at`.
-
-        Nothing for failures that may pass, nor while an input has changed up to `at` since the
-        failure: the row may have been corrected, and the worker tries again.
-        """
-        with self._shared.changed:
-            self._raise_trouble(global_id, at)
 
     def trouble(self, global_id: GlobalId) -> SlackwaterError | None:
         """Why the dataflow itself does not go on at the moment."""
@@ -185,29 +164,6 @@ class Worker:
         with self._shared.changed:
             began_ms = min(self._shared.tick_began_ms.values(), default=None)
         return None if began_ms is None else self._clock_ms() - began_ms
-
-    # With the condition held
-
-    def _raise_trouble(self, global_id: GlobalId, at: Timestamp) -> None:
-        flow = self._shared.flows.get(global_id)
-        trouble = self._shared.troubles.get(global_id)
-        stalled = trouble is not None and trouble.single and trouble.retry_at_ms is None
-        if trouble is not None and stalled and not self._has_changed(flow, trouble.upper, at):
-            raise trouble.error
-        for below in () if flow is None else flow.inputs:
-            self._raise_trouble(below, at)
-
-    def _has_changed(self, flow: Dataflow | None, lower: Timestamp, at: Timestamp) -> bool:
-        if flow is None or at < lower:
-            return False
-        upper = Timestamp(at + 1)
-        try:
-            return any(
-                self._shards.parts_between(source.shard_id, lower, upper)
-                for source in flow.inputs.values()
-            )
-        except UnknownShard:
-            return False
 
     # The worker's threads
 
@@ -311,10 +267,6 @@ class Worker:
                 for shard_id, _ in source.shards
             )
 
-        def next_change(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> Timestamp:
-            change = first_change(flows[global_id], self._shards, lower, upper)
-            return upper if change is None else change
-
         ordered = schedule.in_order(
             Flow(f.global_id, tuple(f.inputs), f.as_of) for f in flows.values()
         )
@@ -324,20 +276,15 @@ class Worker:
             for g, i in f.inputs.items()
         }
         uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
-        return schedule.plan_round(
-            ordered, uppers, troubles, has_data, next_change, self._clock_ms()
-        )
+        return schedule.plan_round(ordered, uppers, troubles, has_data, self._clock_ms())
 
     def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
         if not planned.advances:
             return False
-        uppers = {
-            flows[global_id].output_shard: upper for global_id, upper in planned.advances.items()
-        }
-        for global_id in planned.advances:
+        uppers: dict[int, Timestamp] = {}
+        for global_id, upper in planned.advances.items():
             flow = flows[global_id]
-            lower = self._shards.state(flow.output_shard).upper
-            self._leave_unreadable(flow, lower, lower)
+            uppers |= {flow.output_shard: upper, flow.errors_shard: upper}
         self._shards.advance(uppers)
         self._report(planned.advances)
         return True
@@ -418,14 +365,12 @@ class Worker:
         flow = view.flow
         try:
             began = time.perf_counter_ns()
-            append = view.appends(tick)
+            append, errors = view.appends(tick)
             with self._shared.changed:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
-            begin = flow.as_of if tick.first else tick.lower
-            self._leave_unreadable(flow, begin, tick.exact_from)
             computed = time.perf_counter_ns()
-            self._shards.commit([append])
+            self._shards.commit([append, errors])
             self._record(view, append, computed - began, computed)
             view.committed(append.upper)
         except UpperMismatch:
@@ -435,14 +380,12 @@ class Worker:
         except (FatalError, Fenced):
             raise
         except SlackwaterError as error:
-            return self._trouble(flow, tick, error)
+            return self._trouble(flow, error)
         except Exception as error:
             _LOG.exception("tick_failed", view=flow.global_id)
-            return self._trouble(flow, tick, error)
+            return self._trouble(flow, error)
         with self._shared.changed:
-            trouble = self._shared.troubles.get(flow.global_id)
-            if trouble is not None and append.upper >= trouble.upper:
-                del self._shared.troubles[flow.global_id]
+            self._shared.troubles.pop(flow.global_id, None)
         self._report({flow.global_id: append.upper})
         return True
 
@@ -462,16 +405,6 @@ class Worker:
             )
         )
 
-    def _leave_unreadable(self, flow: Dataflow, begin: Timestamp, exact: Timestamp) -> None:
-        """Before the output is complete beyond `begin`: its since moves past the times without
-
-        contents, which are those before `exact` and those at which an input cannot be read.
-        """
-        since = max(exact, readable_from(flow, self._shards, begin))
-        if since > begin:
-            self._on_unreadable(flow.global_id, since)
-            self._shards.set_since({flow.output_shard: since})
-
     def _view(self, flow: Dataflow) -> RunningView:
         known = self._running.get(flow.global_id)
         if known is None or known.flow is not flow:
@@ -485,36 +418,26 @@ class Worker:
         for global_id in [g for g in self._running if g not in flows]:
             self._running.pop(global_id).end()
 
-    def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
+    def _trouble(self, flow: Dataflow, error: Exception) -> bool:
+        """The dataflow is left alone for a while. False: it did not move."""
         if not isinstance(error, SlackwaterError):
             error = user_error("SLACKWATER_INTERNAL", reason=_first_line(error), log="log")
-        is_data = error.is_data_error
         with self._shared.changed:
-            if self._shared.flows.get(flow.global_id) is not flow:
-                return False
-            if is_data:
-                told = _data_error(flow, error)
-                trouble = schedule.after_data_error(tick, told)
-            else:
+            if self._shared.flows.get(flow.global_id) is flow:
                 earlier = self._shared.troubles.get(flow.global_id)
-                trouble = schedule.after_failure(tick, error, earlier, self._clock_ms())
-            self._shared.troubles[flow.global_id] = trouble
-            self._shared.changed.notify_all()
+                trouble = schedule.after_failure(error, earlier, self._clock_ms())
+                self._shared.troubles[flow.global_id] = trouble
+                self._shared.changed.notify_all()
         _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
-        return is_data and not trouble.single
+        return False
 
     def _pause_all(self, flows: Mapping[GlobalId, Dataflow], error: SlackwaterError) -> None:
         now_ms = self._clock_ms()
         with self._shared.changed:
             for flow in flows.values():
                 earlier = self._shared.troubles.get(flow.global_id)
-                if earlier is not None and earlier.retry_at_ms is None:
-                    continue
-                upper = self._shards.state(flow.output_shard).upper
-                tick = Tick(flow.global_id, upper, Timestamp(upper + 1), False)
-                self._shared.troubles[flow.global_id] = schedule.after_failure(
-                    tick, error, earlier, now_ms
-                )
+                trouble = schedule.after_failure(error, earlier, now_ms)
+                self._shared.troubles[flow.global_id] = trouble
         _LOG.warning("round_failed", worker=self._name, condition=error.condition)
 
     def _forget_dropped(self, flows: Mapping[GlobalId, Dataflow]) -> bool:
@@ -536,17 +459,6 @@ class Worker:
         with self._shared.changed:
             self._shared.changed.notify_all()
         self._on_progress(uppers)
-
-
-def _data_error(flow: Dataflow, error: SlackwaterError) -> SlackwaterError:
-    """What reads of the view are told; the SQLSTATE is the original one."""
-    told = user_error(
-        "SLACKWATER_DATA_ERROR",
-        objectName=flow.name,
-        cause=f"[{error.condition}] {error.message}",
-        inputs=", ".join(sorted(flow.inputs)),
-    )
-    return SlackwaterError(told.condition, error.sqlstate, told.message, told.parameters)
 
 
 def _first_line(error: BaseException) -> str:

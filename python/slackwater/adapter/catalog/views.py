@@ -20,6 +20,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
@@ -163,14 +164,16 @@ class Views:
         self._env.storage.release(draft.hold)
 
     def with_shards(self, conn: Connection, draft: Draft) -> CatalogItem:
-        """Creates the view's shard in the transaction and names it in the item."""
-        desc = draft.item.desc
-        if desc is None:
+        """Creates the view's shards in the transaction and names them in the item."""
+        if draft.item.desc is None:
             raise AssertionError("a view has columns")
-        create = self._env.persist.create_shard
-        shard_id = create(conn, desc, since=draft.as_of, upper=draft.as_of, grouped=False)
-        details = {**draft.item.details, "as_of": int(draft.as_of)}
-        return replace(draft.item, shard_id=shard_id, details=details)
+        as_of, create = draft.as_of, self._env.persist.create_shard
+        rows, errors = (
+            create(conn, desc, since=as_of, upper=as_of, grouped=False)
+            for desc in (draft.item.desc, ERRORS)
+        )
+        details = {**draft.item.details, "as_of": int(as_of), "errors": errors}
+        return replace(draft.item, shard_id=rows, details=details)
 
     def plan_ahead(self, item: CatalogItem) -> None:
         """Plans the view, so that `dataflow` need not: it may be asked with the catalog locked."""
@@ -178,8 +181,8 @@ class Views:
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
         """The dataflow that maintains the view."""
-        if item.shard_id is None or item.desc is None:
-            raise AssertionError(f"the view {item.id} has no shard")
+        if item.shard_id is None or item.errors_shard is None or item.desc is None:
+            raise AssertionError(f"the view {item.id} has no shards")
         plan = self._planned.pop(item.id, None) or self.plan(item)
         return Dataflow(
             global_id=item.id,
@@ -188,6 +191,7 @@ class Views:
             output=item.desc,
             inputs=self._inputs(plan),
             output_shard=item.shard_id,
+            errors_shard=item.errors_shard,
             as_of=Timestamp(int(item.details["as_of"])),
             settings=item.details.get("settings"),
         )
