@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from decimal import Decimal, localcontext
+from time import monotonic
 
 import pytest
 from tests.support.incremental import Bench, Recomputation, contents_of
 
-from slackwater.compute.tick import CHANGES_TRIED
+from slackwater.compute.tick import CHANGES_TRIED, FEW_ROWS
 from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain_program
 from slackwater.repr.relation import RelationDesc
@@ -531,6 +532,46 @@ def test_views_that_are_being_filled_keep_no_other_waiting(bench, gated):
     for name in ("one", "two", "three"):
         bench.wait(name, 8)
         assert bench.rows(name, 8) == Counter({(4712,): 4, (4713,): 1})
+
+
+def test_a_view_that_is_recomputed_keeps_no_quick_one_waiting(bench, gated):
+    held, go_on = gated
+    go_on.set()
+    slow = bench.view("slow", "SELECT k + 4711 AS k FROM a LIMIT 3")
+    bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k")
+    bench.commit(3, {"a": [(a(1), 1, 1)]})
+    for name in ("slow", "n"):
+        bench.wait(name, 2)
+    go_on.clear()
+    while held.acquire(blocking=False):
+        pass
+    bench.commit(5, {"a": [(a(1), 4, 1)]})
+    assert held.acquire(timeout=60)
+    bench.wait("n", 4)
+    assert bench.client.state(slow.output_shard).upper == 3
+    go_on.set()
+    bench.wait("slow", 4)
+    assert bench.rows("slow", 4) == Counter({(4712,): 2})
+
+
+def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
+    """In the driver, and as a job of executors."""
+    sleep = "reflect('java.lang.Thread', 'sleep', 600000L)"
+    bench.commit(3, {"a": [(a(1), 1, FEW_ROWS), (a(1), 2, 1 - FEW_ROWS)]})
+    for as_of in (1, 2):
+        flow = bench.view(f"endless{as_of}", f"SELECT k, {sleep} AS s FROM a WHERE k = 1", as_of)
+        until(lambda: bench.worker.busy_ms() is not None)
+        bench.worker.remove(flow.global_id)
+        until(lambda: bench.worker.busy_ms() is None)
+        assert bench.client.state(flow.output_shard).upper == as_of
+        assert bench.worker.trouble(flow.global_id) is None
+
+
+def until(reached):
+    deadline = monotonic() + 60
+    while not reached():
+        assert monotonic() < deadline
+        threading.Event().wait(0.005)
 
 
 def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):

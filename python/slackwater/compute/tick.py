@@ -40,6 +40,9 @@ INLINE_LIMIT_ROWS = 10_000
 LONGEST_PAUSE_TICKS = 64
 """A program that did not fit into memory is tried again after so many ticks at most."""
 
+QUICK_ROWS = 10_000
+"""A tick that follows no more changes than these takes milliseconds."""
+
 CHANGES_TRIED = 16
 """While a query fails, it is computed at each of so many changes; of more at the last one only."""
 
@@ -84,10 +87,18 @@ class RunningView:
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
 
+    def is_quick(self, tick: Tick) -> bool:
+        """Whether the tick only follows changes, and few: others may wait for it."""
+        if tick.first or self._running is None:
+            return False
+        changes = self._changes(tick.lower, tick.upper).values()
+        return sum(part.rows for parts in changes for part in parts) <= QUICK_ROWS
+
     @property
-    def is_ready(self) -> bool:
-        """Whether a tick needs no more than the changes, as far as that is possible."""
-        return self.flow.plan.program is None or self._running is not None or self._pause_ticks > 0
+    def is_to_be_filled(self) -> bool:
+        """Whether the next tick fills the program."""
+        has_program = self.flow.plan.program is not None and self._running is None
+        return has_program and self._pause_ticks == 0 and not self._fails
 
     def appends(self, tick: Tick) -> tuple[Append, Append]:
         """The updates of the tick: those of the rows, and those of the errors.
@@ -113,9 +124,7 @@ class RunningView:
     @property
     def can_be_filled(self) -> bool:
         """Whether the next tick would have to fill the program, and nobody has tried it before."""
-        if self.flow.plan.program is None or self._running is not None or self._tried:
-            return False
-        if self._fails or not self.flow.inputs:
+        if not self.is_to_be_filled or self._tried or not self.flow.inputs:
             return False
         return self.shards.state(self.flow.output_shard).upper > self.flow.as_of
 

@@ -14,6 +14,7 @@ from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine
 from slackwater.compute.records import TickRecord, TickRecords
+from slackwater.compute.removal import Removal
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
 from slackwater.compute.tick import RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
@@ -33,13 +34,22 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A thread that works for one dataflow; `fills`: it reads whole inputs to keep them."""
+
+    thread: threading.Thread
+    fills: bool
+
+
 @dataclass(slots=True)
 class _Shared:
     """What threads share, guarded by `changed`."""
 
     flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
+    removals: dict[GlobalId, Removal] = field(default_factory=dict)
     troubles: dict[GlobalId, Trouble] = field(default_factory=dict)
-    filling: dict[GlobalId, threading.Thread] = field(default_factory=dict)
+    apart: dict[GlobalId, _Apart] = field(default_factory=dict)
     tick_began_ms: dict[GlobalId, int] = field(default_factory=dict)
     awake: bool = False
     stopping: bool = False
@@ -50,12 +60,16 @@ class _Shared:
 FILLED_AT_ONCE = 2
 """So many dataflows at most are filled at the same time, which bounds the memory it takes."""
 
+TICKED_APART = 2
+"""So many ticks that may take long are made at the same time; quick ones do not wait for them."""
+
 
 class Worker:
     """Keeps the dataflows of one replica up to date, in a thread of its own. Thread-safe.
 
-    The first tick of a dataflow, which reads all of its inputs, runs in a thread beside: meanwhile
-    the others go on. Until it is done, the worker leaves that dataflow alone.
+    A tick that may take long, because it reads whole inputs or follows many changes, is made in a
+    thread of its own: meanwhile the others go on. Until it is done, the worker leaves that dataflow
+    alone. It ends when the dataflow is removed.
 
     Several workers may maintain the same dataflow: the first append wins, the others go on
     from there.
@@ -100,7 +114,7 @@ class Worker:
         with self._shared.changed:
             self._shared.stopping = True
             self._shared.changed.notify_all()
-            threads = [self._thread, *self._shared.filling.values()]
+            threads = [self._thread, *(each.thread for each in self._shared.apart.values())]
         deadline = time.monotonic() + timeout_ms / 1000
         for thread in threads:
             if thread.is_alive() and thread is not threading.current_thread():
@@ -116,14 +130,18 @@ class Worker:
         """Maintains the dataflow from now on. Its shards exist."""
         with self._shared.changed:
             self._shared.flows[flow.global_id] = flow
+            self._shared.removals[flow.global_id] = Removal(flow.name)
         self.wake()
 
     def remove(self, global_id: GlobalId) -> None:
-        """Forgets the dataflow. A tick of it that is being computed is not committed."""
+        """Forgets the dataflow. A tick of it that is being computed ends, and is not committed."""
         with self._shared.changed:
             self._shared.flows.pop(global_id, None)
             self._shared.troubles.pop(global_id, None)
+            removal = self._shared.removals.pop(global_id, None)
             self._shared.changed.notify_all()
+        if removal is not None:
+            removal.remove()
         self._records.forget(global_id)
 
     @property
@@ -217,10 +235,11 @@ class Worker:
             ticks, moved = self._begin(flows, flows)
             while ticks:
                 tick = ticks.popleft()
-                if tick.first or not self._view(flows[tick.global_id]).is_ready:
-                    self._fill(flows[tick.global_id], tick)
+                view = self._view(flows[tick.global_id])
+                if not view.is_quick(tick):
+                    self._work_apart(view, tick)
                     continue
-                moved = self._timed_tick(self._view(flows[tick.global_id]), tick) or moved
+                moved = self._timed_tick(view, tick) or moved
                 with self._shared.changed:
                     if self._shared.stopping:
                         return False
@@ -251,9 +270,9 @@ class Worker:
         """
         with self._shared.changed:
             troubles = dict(self._shared.troubles)
-            filling = frozenset(self._shared.filling)
-        # What is being filled now has a first tick, or may just have had it: its end wakes us.
-        planned = self._plan({g: f for g, f in some.items() if g not in filling}, troubles)
+            apart = frozenset(self._shared.apart)
+        # What another thread works for may just have moved: its end wakes us.
+        planned = self._plan({g: f for g, f in some.items() if g not in apart}, troubles)
         return deque(planned.ticks), self._advance(flows, planned)
 
     def _plan(
@@ -289,46 +308,52 @@ class Worker:
         self._report(planned.advances)
         return True
 
-    def _fill(self, flow: Dataflow, tick: Tick | None) -> None:
-        """Begins a tick that reads whole inputs, or without one makes ready for the next; if not
+    def _work_apart(self, view: RunningView, tick: Tick | None) -> None:
+        """Begins a tick that may take long, or without one makes ready for the next.
 
-        too many are filled at once. Its end wakes us.
+        Not if too many do that already: their end wakes us.
         """
-        view = self._view(flow)
+        global_id = view.flow.global_id
+        fills = tick is None or tick.first or view.is_to_be_filled
+        limit = FILLED_AT_ONCE if fills else TICKED_APART
         with self._shared.changed:
-            if self._shared.stopping or len(self._shared.filling) >= FILLED_AT_ONCE:
+            others = sum(each.fills == fills for each in self._shared.apart.values())
+            removal = self._shared.removals.get(global_id)
+            if self._shared.stopping or removal is None or others >= limit:
                 return
             thread = threading.Thread(
-                target=self._filling,
-                args=(view, tick),
-                name=f"slackwater-{self._name}-{flow.global_id}",
+                target=self._working_apart,
+                args=(view, tick, removal),
+                name=f"slackwater-{self._name}-{global_id}",
                 daemon=True,
             )
-            self._shared.filling[flow.global_id] = thread
+            self._shared.apart[global_id] = _Apart(thread, fills)
             thread.start()
 
     def _fill_ahead(self) -> None:
         """Nothing is to be ticked now: what the next ticks need is made ready."""
         with self._shared.changed:
             flows = dict(self._shared.flows)
-            busy = {*self._shared.filling, *self._shared.troubles}
+            busy = {*self._shared.apart, *self._shared.troubles}
         for flow in flows.values():
             if flow.global_id in busy:
                 continue
             try:
-                if self._view(flow).can_be_filled:
-                    self._fill(flow, None)
+                view = self._view(flow)
+                if view.can_be_filled:
+                    self._work_apart(view, None)
             except UnknownShard:
                 # It has been dropped, and is removed next.
                 continue
 
-    def _filling(self, view: RunningView, tick: Tick | None) -> None:
+    def _working_apart(self, view: RunningView, tick: Tick | None, removal: Removal) -> None:
         flow = view.flow
         try:
-            if tick is None:
-                self._filled_ahead(view)
-            else:
-                self._timed_tick(view, tick)
+            with self._engine.ended_by(removal):
+                if tick is None:
+                    self._filled_ahead(view)
+                else:
+                    self._timed_tick(view, tick)
         except (FatalError, Fenced) as error:
             self._fail(error)
         except SlackwaterError as error:
@@ -338,7 +363,7 @@ class Worker:
             self._fail(error)
         finally:
             with self._shared.changed:
-                del self._shared.filling[flow.global_id]
+                del self._shared.apart[flow.global_id]
             self.wake()
 
     def _filled_ahead(self, view: RunningView) -> None:
@@ -415,7 +440,10 @@ class Worker:
         return known
 
     def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:
-        for global_id in [g for g in self._running if g not in flows]:
+        with self._shared.changed:
+            apart = frozenset(self._shared.apart)
+        # What another thread works for is not touched: its end wakes us.
+        for global_id in [g for g in self._running if g not in flows and g not in apart]:
             self._running.pop(global_id).end()
 
     def _trouble(self, flow: Dataflow, error: Exception) -> bool:
@@ -423,11 +451,12 @@ class Worker:
         if not isinstance(error, SlackwaterError):
             error = user_error("SLACKWATER_INTERNAL", reason=_first_line(error), log="log")
         with self._shared.changed:
-            if self._shared.flows.get(flow.global_id) is flow:
-                earlier = self._shared.troubles.get(flow.global_id)
-                trouble = schedule.after_failure(error, earlier, self._clock_ms())
-                self._shared.troubles[flow.global_id] = trouble
-                self._shared.changed.notify_all()
+            if self._shared.flows.get(flow.global_id) is not flow:
+                return False
+            earlier = self._shared.troubles.get(flow.global_id)
+            trouble = schedule.after_failure(error, earlier, self._clock_ms())
+            self._shared.troubles[flow.global_id] = trouble
+            self._shared.changed.notify_all()
         _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
         return False
 
