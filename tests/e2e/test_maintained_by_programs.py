@@ -152,6 +152,36 @@ def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
     ]
 
 
+def test_a_null_in_an_asserted_column_is_an_error_until_it_is_gone(place):
+    place.sql("CREATE TABLE people (id INT, name STRING)")
+    place.sql("INSERT INTO people VALUES (1, 'Ada')")
+    with pytest.raises(SqlError) as failed:
+        place.sql("CREATE MATERIALIZED VIEW m WITH (ASSERT NOT NULL nam) AS SELECT * FROM people")
+    assert failed.value.condition == "SLACKWATER_UNKNOWN_COLUMN"
+    place.sql(
+        "CREATE MATERIALIZED VIEW named (`key`, Name) WITH (RETAIN HISTORY FOR '1 hour',"
+        " ASSERT NOT NULL `KEY`, ASSERT NOT NULL name)"
+        " AS WITH p AS (SELECT id, name FROM people) SELECT id, name FROM p -- all of them"
+    )
+    place.sql("CREATE MATERIALIZED VIEW sizes AS SELECT count(*) AS n FROM named")
+    assert place.rows("DESCRIBE named")[1][:2] == ["Name", "string"]
+    nullable = "result = [f.nullable for f in spark.table('slackwater.default.named').schema]"
+    assert place.python(nullable) == [False, False]
+    place.sql("INSERT INTO people VALUES (2, NULL)")
+    for name in ("named", "sizes"):
+        with pytest.raises(SqlError) as failed:
+            place.rows(f"SELECT * FROM {name}")
+        assert (failed.value.condition, failed.value.sqlstate) == ("SLACKWATER_DATA_ERROR", "23502")
+        assert "NULL in the column Name of slackwater.default.named" in str(failed.value)
+    place.sql("UPDATE people SET name = 'Bob' WHERE id = 2")
+    assert place.rows("SELECT n FROM sizes") == [[2]]
+    place.sql("INSERT INTO people VALUES (3, 'Eve')")
+    assert sorted(place.rows("SELECT * FROM named")) == [[1, "Ada"], [2, "Bob"], [3, "Eve"]]
+    assert place.rows("EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW named")[0][3] != "recompute"
+    shown = place.rows("SHOW CREATE MATERIALIZED VIEW named")[0][-1]
+    assert "ASSERT NOT NULL `KEY`, ASSERT NOT NULL `name`" in shown
+
+
 def test_a_tick_touches_what_its_change_concerns_at_any_size(place):
     """One row that changes in a join of two tables, with 200 and with 5 000 rows."""
     touched = []

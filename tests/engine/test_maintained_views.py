@@ -324,6 +324,24 @@ def test_a_view_has_an_error_while_a_row_makes_its_query_fail(bench):
         assert each["cause"].startswith("[DIVIDE_BY_ZERO]")
 
 
+@pytest.mark.parametrize(
+    ("expression", "sqlstate"),
+    [
+        ("10 DIV v", "22012"),
+        ("map(0L, 1, v, 2)", "23505"),
+        ("if(v = 0, raise_error('no'), v)", "P0001"),
+        ("isnull(assert_true(v > 0))", "P0001"),
+        ("array_repeat(1, if(v = 0, 2147483647, 1))", "54000"),
+    ],
+)
+def test_whatever_a_row_causes_is_an_error_of_the_view(bench, expression, sqlstate):
+    bench.view("bad", f"SELECT k, {expression} AS q FROM a")
+    bench.commit(6, {"a": [(a(1, 1), 1, 1), (a(2, 0), 3, 1), (a(2, 0), 5, -1)]})
+    bench.wait("bad", 5)
+    assert states(bench, "bad", (3, 4)) == [sqlstate, sqlstate]
+    assert bench.refusal("bad", 2) is bench.refusal("bad", 5) is None
+
+
 def test_the_error_of_a_view_says_what_is_wrong_now(bench):
     bench.view("bad", "SELECT CAST(s AS INT) AS n FROM a")
     bench.commit(3, {"a": [(a(1, s="x"), 1, 1)]})
