@@ -73,10 +73,10 @@ class Trouble:
 
 
 HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
-"""Whether an input of the flow may have updates with times in the interval."""
+"""Whether the flow may change in the interval: an input of it does, or a row's time comes."""
 
 NextChange = Callable[[GlobalId, Timestamp, Timestamp], Timestamp]
-"""The first time in the interval at which an input of the flow changes; its upper if none."""
+"""The first time in the interval at which the flow may change; its upper if there is none."""
 
 
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:

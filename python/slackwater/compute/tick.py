@@ -22,7 +22,7 @@ from slackwater.persist.client import Append
 from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.parts import FileBody, NewPart
 from slackwater.planner.delta.program import Program
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
@@ -52,6 +52,9 @@ class RunningView:
     at which an input changes; its updates are what the contents differ by. So is a view at one time
     at which so much changes that this costs less. What a program keeps is filled from the inputs as
     they were just before a tick, when a tick needs it.
+
+    A view with a temporal filter also changes when no input does, and only its program knows when:
+    without memory for that it does not go on.
     """
 
     flow: Dataflow
@@ -67,6 +70,8 @@ class RunningView:
     """With all that it keeps."""
     _reached: Timestamp = field(default=Timestamp(0), init=False)
     """What the program keeps has all updates of its inputs before this time."""
+    _next_change: Timestamp | None = field(default=None, init=False)
+    """From `_reached` on, if no input changes; None: the last tick did not tell."""
     _tried: bool = field(default=False, init=False)
     _costs: Costs = field(default_factory=Costs, init=False)
     _attempts: int = field(default=0, init=False)
@@ -81,11 +86,19 @@ class RunningView:
         """The updates of the tick. It may end before ``tick.upper``: another one does the rest.
 
         Nothing is committed. Raises SLACKWATER_SOURCE_ERROR when an input has an error at a time
-        that is to be exact, and what the engine and the shards raise.
+        that is to be exact; of a view with a temporal filter SLACKWATER_INDEX_MEMORY when there is
+        no memory for its program, and SLACKWATER_TEMPORAL_FILTER when it has none; and what the
+        engine and the shards raise.
         """
         self.scanned, self.steps, self.by_program = 0, (), False
         self._refuse_errors(tick)
         program = self.flow.plan.program
+        if program is None and self.flow.plan.is_temporal:
+            raise user_error(
+                "SLACKWATER_TEMPORAL_FILTER",
+                objectName=self.flow.name,
+                reason=self.flow.plan.reason,
+            )
         if tick.first:
             return self._contents(tick, tick.lower)
         if tick.collapse:
@@ -104,8 +117,22 @@ class RunningView:
         except SlackwaterError as error:
             if error.condition != "SLACKWATER_INDEX_MEMORY":
                 raise
+            if self.flow.plan.is_temporal:
+                self.close()
+                raise
             self._give_up(error)
             return self._recomputed(tick)
+
+    def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
+        """The first time in the interval at which the contents may change though no input does.
+
+        `upper`: there is none. `lower` also where nobody knows before a tick from there.
+        """
+        if not self.flow.plan.is_temporal:
+            return upper
+        if self._running is None or self._next_change is None or lower != self._reached:
+            return lower
+        return max(lower, min(upper, self._next_change))
 
     @property
     def can_be_filled(self) -> bool:
@@ -128,6 +155,11 @@ class RunningView:
         if self._running is not None:
             self._running.committed(upper)
 
+    def advanced(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Nothing has changed in the interval, neither the inputs nor by itself."""
+        if self._reached == lower:
+            self._reached = max(lower, upper)
+
     def close(self) -> None:
         """Gives back what the driver keeps."""
         running, self._running, self._tried = self._running, None, False
@@ -149,20 +181,26 @@ class RunningView:
                     raise error
 
     def _is_cheaper_whole(self, tick: Tick) -> bool:
-        """Whether all that changes in the tick changes at one time, and is better recomputed."""
+        """Whether all that changes in the tick changes at one time, and is better recomputed.
+
+        Nothing may be due before that time: it would be told too late.
+        """
         at, last = TIMESTAMP_MAX, Timestamp(0)
         changes = 0
         for source in self.flow.inputs.values():
             for part in self.shards.parts_between(source.shard_id, tick.lower, tick.upper):
                 at, last = min(at, part.min_time), max(last, part.max_time)
                 changes += part.rows
-        return at == last and self._costs.recompute(changes, self._input_rows(at))
+        if at != last or self.first_due(tick.lower, at) < at:
+            return False
+        return self._costs.recompute(changes, self._input_rows(at))
 
     # By the program
 
     def _ticked(self, program: Program, tick: Tick) -> Append:
         flow = self.flow
         running = self._up_to(program, tick.lower)
+        self._next_change = None
         # Another worker may have committed what this program has not seen.
         begin = min(self._reached, tick.lower)
         read = {
@@ -181,6 +219,7 @@ class RunningView:
         ticked = running.tick(begin, upper, deltas)
         self._costs.ticked(sum(part.rows for part in every), _us_since(began))
         self._reached = max(self._reached, upper)
+        self._next_change = ticked.next_change
         self.steps, self.by_program = ticked.steps, True
         updates = ticked.updates.rename_columns([*flow.output.names, TIME_COLUMN, DIFF_COLUMN])
         if begin < tick.lower:
@@ -202,10 +241,11 @@ class RunningView:
                 )
                 undo.callback(opened.close)
                 began, rows = time.perf_counter_ns(), self._input_rows(before)
-                opened.load(before, self._inputs(before), few=rows < FEW_ROWS)
+                due = opened.load(before, self._inputs(before), few=rows < FEW_ROWS)
                 self._costs.filled(rows, _us_since(began))
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
+            self._next_change = due
             self._attempts = 0
         return self._running
 

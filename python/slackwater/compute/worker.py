@@ -167,7 +167,8 @@ class Worker:
     def raise_if_stalled(self, global_id: GlobalId, at: Timestamp) -> None:
         """Raises SLACKWATER_DATA_ERROR if a row keeps the dataflow, or one below it, from `at`.
 
-        Nothing for failures that may pass, nor while an input has changed up to `at` since the
+        SLACKWATER_INDEX_MEMORY if there is no memory for it and it cannot go on without. Nothing
+        for other failures that may pass, nor while an input has changed up to `at` since the
         failure: the row may have been corrected, and the worker tries again.
         """
         with self._shared.changed:
@@ -190,6 +191,8 @@ class Worker:
     def _raise_trouble(self, global_id: GlobalId, at: Timestamp) -> None:
         flow = self._shared.flows.get(global_id)
         trouble = self._shared.troubles.get(global_id)
+        if trouble is not None and trouble.error.condition == "SLACKWATER_INDEX_MEMORY":
+            raise trouble.error
         stalled = trouble is not None and trouble.single and trouble.retry_at_ms is None
         if trouble is not None and stalled and not self._has_changed(flow, trouble.upper, at):
             raise trouble.error
@@ -199,6 +202,9 @@ class Worker:
     def _has_changed(self, flow: Dataflow | None, lower: Timestamp, at: Timestamp) -> bool:
         if flow is None or at < lower:
             return False
+        if flow.plan.is_temporal:
+            # The row may have ceased to be valid, and the worker tries again at each time.
+            return True
         upper = Timestamp(at + 1)
         try:
             return any(
@@ -303,6 +309,8 @@ class Worker:
         self, flows: Mapping[GlobalId, Dataflow], troubles: Mapping[GlobalId, Trouble]
     ) -> Round:
         def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
+            if self._first_due(flows[global_id], lower, upper) < upper:
+                return True
             inputs = flows[global_id].inputs.values()
             return any(
                 self._shards.parts_between(shard_id, lower, upper)
@@ -311,8 +319,9 @@ class Worker:
             )
 
         def next_change(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> Timestamp:
+            due = self._first_due(flows[global_id], lower, upper)
             change = first_change(flows[global_id], self._shards, lower, upper)
-            return upper if change is None else change
+            return due if change is None else min(due, change)
 
         ordered = schedule.in_order(
             Flow(f.global_id, tuple(f.inputs), f.as_of) for f in flows.values()
@@ -327,17 +336,22 @@ class Worker:
             ordered, uppers, troubles, has_data, next_change, self._clock_ms()
         )
 
+    def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
+        """See `RunningView.first_due`."""
+        return self._view(flow).first_due(lower, upper) if flow.plan.is_temporal else upper
+
     def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
         if not planned.advances:
             return False
         uppers = {
             flows[global_id].output_shard: upper for global_id, upper in planned.advances.items()
         }
-        for global_id in planned.advances:
-            flow = flows[global_id]
-            lower = self._shards.state(flow.output_shard).upper
-            self._leave_unreadable(flow, lower, lower)
+        lowers = {g: self._shards.state(flows[g].output_shard).upper for g in planned.advances}
+        for global_id, lower in lowers.items():
+            self._leave_unreadable(flows[global_id], lower, lower)
         self._shards.advance(uppers)
+        for global_id, upper in planned.advances.items():
+            self._view(flows[global_id]).advanced(lowers[global_id], upper)
         self._report(planned.advances)
         return True
 
