@@ -69,6 +69,7 @@ QUERIES = {
         "SELECT k, v FROM e WHERE mz_now() BETWEEN s AND e",
         "SELECT k, v FROM e WHERE s BETWEEN mz_now() AND 8",
         "SELECT k, v FROM e WHERE mz_now() > s AND mz_now() <= e AND mz_now() <= k + 6 AND v > 1",
+        "SELECT k, v FROM e WHERE mz_now() > s AND mz_now() <= s",
         "SELECT k, v FROM (SELECT *, mz_now() AS n FROM e) q WHERE n < e AND k < 5",
     ],
     "above and below groups": [

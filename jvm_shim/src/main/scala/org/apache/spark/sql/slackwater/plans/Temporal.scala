@@ -49,14 +49,21 @@ private[plans] object SeparateTemporal extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
     case filter: Filter if MzNow.isIn(filter.condition) =>
       val (temporal, rest) = split(filter.condition)
-      rest.fold[LogicalPlan](filter)(other => Filter(temporal, Filter(other, filter.child)))
+      filtered(temporal, filtered(rest, filter.child))
     case join @ Join(_, _, _: InnerLike, Some(condition), _) if MzNow.isIn(condition) =>
       val (temporal, rest) = split(condition)
-      Filter(temporal, join.copy(condition = rest))
+      filtered(temporal, join.copy(condition = rest.reduceOption(And)))
   }
 
-  private def split(condition: Expression): (Expression, Option[Expression]) = {
-    val (temporal, rest) = JoinCondition.conjuncts(condition).partition(MzNow.isIn)
-    (temporal.reduce(And), rest.reduceOption(And))
+  private def split(condition: Expression): (Seq[Expression], Seq[Expression]) =
+    JoinCondition.conjuncts(condition).map(settled).partition(MzNow.isIn)
+
+  /** What Spark makes of a condition and its opposite is never true. */
+  private def settled(conjunct: Expression): Expression = conjunct match {
+    case If(_: IsNull, Literal(null, _), Literal.FalseLiteral) => Literal.FalseLiteral
+    case other                                                 => other
   }
+
+  private def filtered(conjuncts: Seq[Expression], plan: LogicalPlan): LogicalPlan =
+    conjuncts.reduceOption(And).fold(plan)(Filter(_, plan))
 }
