@@ -67,11 +67,12 @@ def test_rows_are_there_while_they_are_valid(bench, expected, place, as_of, boun
             assert bench.rows(name, time) == expected(query, time), (query, time)
 
 
-@pytest.mark.parametrize("query", [each for place in QUERIES.values() for each in place])
-def test_it_has_a_program(bench, query):
-    plan = bench.plan(query)
-    assert plan.program is not None, plan.reason
-    assert plan.is_temporal
+@pytest.mark.parametrize("place", QUERIES)
+def test_it_has_a_program(bench, place):
+    for query in QUERIES[place]:
+        plan = bench.plan(query)
+        assert plan.program is not None, plan.reason
+        assert plan.is_temporal is (place != "a condition and its opposite")
 
 
 @pytest.mark.parametrize("query", MISUSED)
@@ -180,3 +181,15 @@ def test_a_row_that_fails_does_so_no_longer_than_it_is_valid(bench):
     bench.commit(200)
     bench.wait("bad", 199)
     assert bench.rows("bad", 199) == Counter()
+
+
+def test_it_is_exact_whether_changes_are_followed_or_not(bench, expected, monkeypatch):
+    monkeypatch.setattr("slackwater.compute.choice.FOLLOWED_ROWS", 2)
+    query = "SELECT k, v FROM e WHERE mz_now() >= s AND mz_now() < e"
+    bench.view("valid", query)
+    bench.view("counted", COUNTED)
+    run(bench, (2, 4, 6, 7, 8, LAST + 1))
+    for time in range(LAST + 1):
+        assert bench.rows("valid", time) == expected(query, time), time
+        assert bench.rows("counted", time) == expected(COUNTED, time), time
+    assert {record.by_program for record in ticks(bench, "counted")[1:]} == {True, False}

@@ -9,11 +9,9 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 import org.apache.spark.sql.types.IntegerType
 
 final class TransitionQueueSpec extends AnyFunSuite with ScalaCheckPropertyChecks {
-  private val row = new Rows(IntegerType)
+  import TransitionQueueSpec._
 
-  private sealed trait Action
-  private final case class Add(rows: Seq[(Int, Long, Long)]) extends Action
-  private final case class Forget(ahead: Long) extends Action
+  private val row = new Rows(IntegerType)
 
   private val entry = Gen.zip(
     Gen.choose(0, 4),
@@ -101,4 +99,10 @@ final class TransitionQueueSpec extends AnyFunSuite with ScalaCheckPropertyCheck
     queue.between(lower, upper) { (row, time, diff) => sums((row.getInt(0), time)) += diff }
     sums.filter(_._2 != 0).toMap
   }
+}
+
+private object TransitionQueueSpec {
+  sealed trait Action
+  final case class Add(rows: Seq[(Int, Long, Long)]) extends Action
+  final case class Forget(ahead: Long) extends Action
 }
