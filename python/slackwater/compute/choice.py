@@ -40,9 +40,13 @@ class Costs:
         if rows >= FOLLOWED_ROWS:
             self.fill_us_per_row = took_us / rows
 
+    def may_recompute(self, changes: int) -> bool:
+        """Whether it is worth asking; see `FOLLOWED_ROWS`."""
+        return changes >= FOLLOWED_ROWS
+
     def recompute(self, changes: int, rows: int) -> bool:
         """Whether to recompute over `rows` of input, and not to follow so many changes."""
-        if changes < FOLLOWED_ROWS:
+        if not self.may_recompute(changes):
             return False
         whole_us = rows * (self.whole_us_per_row + self.fill_us_per_row)
         return changes * self.tick_us_per_change > whole_us

@@ -55,7 +55,7 @@ class Trouble:
 
 
 HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
-"""Whether an input of the flow may have updates with times in the interval."""
+"""Whether the flow may change in the interval: an input of it does, or a row's time comes."""
 
 
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:

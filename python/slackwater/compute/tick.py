@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from slackwater.compute.choice import FOLLOWED_ROWS, Costs
+from slackwater.compute.choice import Costs
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
 from slackwater.compute.engine import Contents, Engine, NamedUpdates, TickProgram, ViewContents
 from slackwater.compute.records import StepRecord
@@ -23,7 +23,7 @@ from slackwater.persist.error_shards import errors_at, first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program
 from slackwater.repr.dataflow_error import ERRORS, EvaluationError, encode
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -63,6 +63,10 @@ class RunningView:
     at which an input changes; its updates are what the contents differ by. So is a view at one time
     at which so much changes that this costs less. What a program keeps is filled from the inputs as
     they were just before a tick, when a tick needs it.
+
+    A view with a temporal filter also changes when no input does, and only its program knows when:
+    without memory for that it does not go on. While its query fails, it is computed as a whole at
+    the last time of each tick.
     """
 
     flow: Dataflow
@@ -78,6 +82,8 @@ class RunningView:
     """With all that it keeps."""
     _reached: Timestamp = field(default=Timestamp(0), init=False)
     """What the program keeps has all updates of its inputs before this time."""
+    _next_change: Timestamp | None = field(default=None, init=False)
+    """From `_reached` on, if no input changes; None: the last tick did not tell."""
     _tried: bool = field(default=False, init=False)
     _fails: bool = field(default=False, init=False)
     """Whether the query failed at the last time at which it was computed as a whole."""
@@ -86,6 +92,17 @@ class RunningView:
     _costs: Costs = field(default_factory=Costs, init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
+
+    def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
+        """The first time in the interval at which the contents may change though no input does.
+
+        `upper`: there is none. `lower` also where nobody knows before a tick from there.
+        """
+        if not self.flow.plan.is_temporal:
+            return upper
+        if self._running is None or self._next_change is None or lower != self._reached:
+            return lower
+        return max(lower, min(upper, self._next_change))
 
     def is_quick(self, tick: Tick) -> bool:
         """Whether the tick only follows changes, and few: others may wait for it."""
@@ -104,7 +121,9 @@ class RunningView:
         """The updates of the tick: those of the rows, and those of the errors.
 
         It may end before ``tick.upper``: another one does the rest. Nothing is committed. Raises
-        what the engine and the shards raise, but no error of a row.
+        what the engine and the shards raise, but no error of a row; of a view with a temporal
+        filter SLACKWATER_INDEX_MEMORY when there is no memory for its program, and
+        SLACKWATER_TEMPORAL_FILTER when it has none.
         """
         self.scanned, self.steps, self.by_program = 0, (), False
         held = () if tick.first else self._errors_before(tick.lower)
@@ -140,6 +159,11 @@ class RunningView:
         if self._running is not None:
             self._running.committed(upper)
 
+    def advanced(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Nothing has changed in the interval, neither the inputs nor by itself."""
+        if self._reached == lower:
+            self._reached = max(lower, upper)
+
     def close(self) -> None:
         """Gives back what the driver keeps."""
         running, self._running, self._tried = self._running, None, False
@@ -154,6 +178,9 @@ class RunningView:
     def _rows(self, tick: Tick) -> Append:
         """The updates of the rows, if the query fails at no time of the tick."""
         program = self.flow.plan.program
+        if program is None and self.flow.plan.is_temporal:
+            name, reason = self.flow.name, self.flow.plan.reason
+            raise user_error("SLACKWATER_TEMPORAL_FILTER", objectName=name, reason=reason)
         if tick.first:
             return self._contents(tick, tick.lower)
         self._refuse_errors(tick.lower, tick.upper)
@@ -163,13 +190,16 @@ class RunningView:
             self._pause_ticks -= 1
             return self._recomputed(tick)
         changes = self._changes(tick.lower, tick.upper)
-        if self._is_cheaper_whole(changes):
+        if self._is_cheaper_whole(tick, changes):
             self.close()
             return self._recomputed(tick)
         try:
             return self._ticked(program, tick, changes)
         except SlackwaterError as error:
             if error.condition != "SLACKWATER_INDEX_MEMORY":
+                raise
+            if self.flow.plan.is_temporal:
+                self.close()
                 raise
             self._give_up(error)
             return self._recomputed(tick)
@@ -193,7 +223,9 @@ class RunningView:
         """The tick up to just after the first change: then the query answers or fails."""
         if tick.first:
             return tick
-        at = first_change(self.flow, self.shards, tick.lower, tick.upper)
+        change = first_change(self.flow, self.shards, tick.lower, tick.upper)
+        due = self.first_due(tick.lower, tick.upper)
+        at = change if due == tick.upper else min(due, change or due)
         return None if at is None else replace(tick, upper=Timestamp(at + 1))
 
     def _whole(self, tick: Tick, held: tuple[str, ...]) -> tuple[Append, Append]:
@@ -224,7 +256,8 @@ class RunningView:
         if tick.first:
             return tick.lower
         waiting = self._changes(tick.lower, tick.upper).values()
-        if sum(len(parts) for parts in waiting) > CHANGES_TRIED:
+        many = sum(len(parts) for parts in waiting) > CHANGES_TRIED
+        if many or self.flow.plan.is_temporal:
             return Timestamp(tick.upper - 1)
         at = first_change(self.flow, self.shards, tick.lower, tick.upper)
         if since > tick.lower:
@@ -264,21 +297,27 @@ class RunningView:
             for g, source in self.flow.inputs.items()
         }
 
-    def _is_cheaper_whole(self, changes: _Changes) -> bool:
-        """Whether all that changes in the tick changes at one time, and is better recomputed."""
+    def _is_cheaper_whole(self, tick: Tick, changes: _Changes) -> bool:
+        """Whether all that changes in the tick changes at one time, and is better recomputed.
+
+        Nothing may be due before that time: it would be told too late.
+        """
         parts = [part for each in changes.values() for part in each]
         rows = sum(part.rows for part in parts)
-        if rows < FOLLOWED_ROWS:
+        if not self._costs.may_recompute(rows):
             return False
         at = min(part.min_time for part in parts)
         last = max(part.max_time for part in parts)
-        return at == last and self._costs.recompute(rows, self._input_rows(at))
+        if at != last or self.first_due(tick.lower, at) < at:
+            return False
+        return self._costs.recompute(rows, self._input_rows(at))
 
     # By the program
 
     def _ticked(self, program: Program, tick: Tick, changes: _Changes) -> Append:
         flow = self.flow
         running = self._up_to(program, tick.lower)
+        self._next_change = None
         # Another worker may have committed what this program has not seen.
         begin = min(self._reached, tick.lower)
         if begin < tick.lower:
@@ -296,6 +335,7 @@ class RunningView:
         ticked = running.tick(begin, upper, deltas)
         self._costs.ticked(rows, _us_since(began))
         self._reached = max(self._reached, upper)
+        self._next_change = ticked.next_change
         self.steps, self.by_program = ticked.steps, True
         updates = ticked.updates.rename_columns([*flow.output.names, TIME_COLUMN, DIFF_COLUMN])
         if begin < tick.lower:
@@ -317,10 +357,11 @@ class RunningView:
                 )
                 undo.callback(opened.close)
                 began, rows = time.perf_counter_ns(), self._input_rows(before)
-                opened.load(before, self._inputs(before), few=rows < FEW_ROWS)
+                due = opened.load(before, self._inputs(before), few=rows < FEW_ROWS)
                 self._costs.filled(rows, _us_since(began))
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
+            self._next_change = due
             self._attempts = 0
         return self._running
 

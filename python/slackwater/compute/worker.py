@@ -279,6 +279,8 @@ class Worker:
         self, flows: Mapping[GlobalId, Dataflow], troubles: Mapping[GlobalId, Trouble]
     ) -> Round:
         def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
+            if self._first_due(flows[global_id], lower, upper) < upper:
+                return True
             inputs = flows[global_id].inputs.values()
             return any(
                 self._shards.parts_between(shard_id, lower, upper)
@@ -297,6 +299,10 @@ class Worker:
         uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
         return schedule.plan_round(ordered, uppers, troubles, has_data, self._clock_ms())
 
+    def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
+        """See `RunningView.first_due`."""
+        return self._view(flow).first_due(lower, upper) if flow.plan.is_temporal else upper
+
     def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
         if not planned.advances:
             return False
@@ -304,7 +310,10 @@ class Worker:
         for global_id, upper in planned.advances.items():
             flow = flows[global_id]
             uppers |= {flow.output_shard: upper, flow.errors_shard: upper}
+        lowers = {g: self._shards.state(flows[g].output_shard).upper for g in planned.advances}
         self._shards.advance(uppers)
+        for global_id, upper in planned.advances.items():
+            self._view(flows[global_id]).advanced(lowers[global_id], upper)
         self._report(planned.advances)
         return True
 

@@ -14,14 +14,14 @@ from slackwater.adapter.sessions import Context
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import Analysis, ViewPlan
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
-from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, quote_identifier
@@ -111,6 +111,9 @@ class Views:
             },
         )
         plan = self.plan(item)
+        if plan.program is None and analysis.uses_mz_now:
+            engine.forget_plan(plan.kept.plan_id)
+            raise _without_temporal_filter(full, plan)
         self._planned[item_id] = plan
         notices: tuple[str, ...] = ()
         if plan.program is None:
@@ -226,7 +229,11 @@ class Views:
         catalog, namespace, settings = context.catalog, context.namespace, context.settings
         analysis = self._env.engine.under(settings).analyze(text, catalog, namespace)
         self.refuse_foreign("A maintained view", analysis)
-        return self._explained(self._plan(text, catalog, namespace, settings), settings)
+        plan = self._plan(text, catalog, namespace, settings)
+        if plan.program is None and analysis.uses_mz_now:
+            self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
+            raise _without_temporal_filter("a maintained view", plan)
+        return self._explained(plan, settings)
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
         """Raises SLACKWATER_FOREIGN_RELATION when the query reads what is not ours."""
@@ -261,12 +268,6 @@ class Views:
         )
 
     def _refuse_unmaintainable(self, full: str, analysis: Analysis) -> None:
-        if analysis.uses_mz_now:
-            raise user_error(
-                "SLACKWATER_TEMPORAL_FILTER",
-                objectName=full,
-                reason="temporal filters are not maintained",
-            )
         system = [i for i in analysis.relations if is_system(GlobalId(i))]
         if system:
             raise user_error(
@@ -348,6 +349,16 @@ def _asserting(text: str, desc: RelationDesc, names: Sequence[str], view: str) -
         columns.append(f"{value} AS {quote_identifier(column.name)}")
     inner = ", ".join(f"c{position}" for position in range(len(columns)))
     return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
+
+
+def _without_temporal_filter(name: str, plan: ViewPlan) -> SlackwaterError:
+    """A view that changes with time and has no program: nobody could say when it does."""
+    reason = misuse_of_now(plan.kept.plan)
+    return user_error(
+        "SLACKWATER_TEMPORAL_FILTER",
+        objectName=name,
+        reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
+    )
 
 
 def _collections(plan: ViewPlan) -> tuple[GlobalId, ...]:

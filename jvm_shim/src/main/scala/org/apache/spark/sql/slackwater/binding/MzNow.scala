@@ -5,8 +5,10 @@ import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   ExpressionInfo,
   LeafExpression,
+  Literal,
   Unevaluable
 }
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.CurrentOrigin
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
@@ -23,6 +25,15 @@ case class MzNow() extends LeafExpression with Unevaluable {
 
 object MzNow {
   val Name = "mz_now"
+
+  def isIn(expression: Expression): Boolean = expression.exists(_.isInstanceOf[MzNow])
+
+  /** The analyzed plan with the time in the place of the function. */
+  def at(plan: LogicalPlan, timeMs: Long): LogicalPlan = {
+    val settled = plan.transformAllExpressionsWithSubqueries { case MzNow() => Literal(timeMs) }
+    settled.setAnalyzed()
+    settled
+  }
 
   /** What Spark says of a function that it does not have. */
   private[binding] def unknown(name: String): Throwable = {
