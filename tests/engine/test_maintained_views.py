@@ -9,6 +9,7 @@ from decimal import Decimal, localcontext
 import pytest
 from tests.support.incremental import Bench, Recomputation, contents_of
 
+from slackwater.compute.tick import Limits
 from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain_program
 from slackwater.repr.errors import SlackwaterError
@@ -25,8 +26,14 @@ DUCK = {
 
 
 @pytest.fixture
-def bench(declared, tmp_path):
-    made = Bench(tmp_path, declared)
+def limits():
+    """Those of the worker; None: the usual ones."""
+    return None
+
+
+@pytest.fixture
+def bench(declared, tmp_path, limits):
+    made = Bench(tmp_path, declared, limits)
     made.table("a", A)
     made.table("b", B)
     yield made
@@ -377,8 +384,8 @@ def test_a_removed_view_is_not_maintained(bench):
     assert bench.client.state(flow.output_shard).upper == 3
 
 
-def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected, monkeypatch):
-    monkeypatch.setattr("slackwater.compute.choice.FOLLOWED_ROWS", 2)
+@pytest.mark.parametrize("limits", [Limits(followed_rows=2)], ids=["few followed"])
+def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected):
     query = "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT JOIN b USING (k) GROUP BY k"
     bench.view("n", query)
     run(bench, range(1, LAST + 2))
@@ -387,10 +394,12 @@ def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected
     assert {record.by_program for record in bench.worker.records.all()} == {True, False}
 
 
-@pytest.mark.parametrize("inline_limit", [0, 10_000])
-def test_results_of_much_input_are_written_by_executors(bench, expected, monkeypatch, inline_limit):
-    monkeypatch.setattr("slackwater.compute.tick.FEW_ROWS", 2)
-    monkeypatch.setattr("slackwater.compute.tick.INLINE_LIMIT_ROWS", inline_limit)
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(few_rows=2, inline_rows=0), Limits(few_rows=2)],
+    ids=["files", "inline"],
+)
+def test_results_of_much_input_are_written_by_executors(bench, expected):
     query = "SELECT k, count(*) AS n, sum(v) AS v FROM a GROUP BY k"
     bench.view("n", query)
     run(bench, (5, 11))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from slackwater.compute.choice import Costs
+from slackwater.compute.choice import FOLLOWED_ROWS, Costs
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
 from slackwater.compute.engine import Contents, Engine, NamedUpdates, TickProgram
 from slackwater.compute.records import StepRecord
@@ -26,19 +26,26 @@ from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
-TICK_LIMIT_ROWS = 2_000_000
-"""A tick takes about so many rows of input, to bound its memory."""
-
-FEW_ROWS = 50_000
-"""Out of fewer rows of input contents are computed as one task and collected; else by executors."""
-
-INLINE_LIMIT_ROWS = 10_000
-"""Up to so many rows that executors wrote become an inline part."""
-
 LONGEST_PAUSE_TICKS = 64
 """A program that did not fit into memory is tried again after so many ticks at most."""
 
 _LOG = structlog.get_logger("slackwater.compute")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From how many rows on a view is ticked or computed in another way.
+
+    A tick takes about `tick_rows` of input, to bound its memory. Out of fewer than `few_rows` of
+    input contents are computed as one task and collected; else by executors, and up to
+    `inline_rows` that these wrote become an inline part. Fewer changes than `followed_rows` are
+    always followed by a program.
+    """
+
+    tick_rows: int = 2_000_000
+    few_rows: int = 50_000
+    inline_rows: int = 10_000
+    followed_rows: int = FOLLOWED_ROWS
 
 
 @dataclass(slots=True)
@@ -57,6 +64,7 @@ class RunningView:
     flow: Dataflow
     shards: Shards
     engine: Engine
+    limits: Limits = field(default_factory=Limits)
     scanned: int = field(default=0, init=False)
     """How many rows the last tick read whole."""
     by_program: bool = field(default=False, init=False)
@@ -68,9 +76,12 @@ class RunningView:
     _reached: Timestamp = field(default=Timestamp(0), init=False)
     """What the program keeps has all updates of its inputs before this time."""
     _tried: bool = field(default=False, init=False)
-    _costs: Costs = field(default_factory=Costs, init=False)
+    _costs: Costs = field(init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._costs = Costs(self.limits.followed_rows)
 
     @property
     def is_ready(self) -> bool:
@@ -170,7 +181,7 @@ class RunningView:
             for g, source in flow.inputs.items()
         }
         every = [part for parts in read.values() for part in parts]
-        upper = capped_upper(every, tick.lower, tick.upper, TICK_LIMIT_ROWS, len(every))
+        upper = capped_upper(every, tick.lower, tick.upper, self.limits.tick_rows, len(every))
         deltas: dict[str, NamedUpdates] = {
             g: NamedUpdates(g, flow.inputs[g].desc, parts, begin, upper)
             for g, parts in read.items()
@@ -202,7 +213,7 @@ class RunningView:
                 )
                 undo.callback(opened.close)
                 began, rows = time.perf_counter_ns(), self._input_rows(before)
-                opened.load(before, self._inputs(before), few=rows < FEW_ROWS)
+                opened.load(before, self._inputs(before), few=rows < self.limits.few_rows)
                 self._costs.filled(rows, _us_since(began))
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
@@ -237,7 +248,7 @@ class RunningView:
         inputs, rows = self._inputs(at), self._input_rows(at)
         kept = flow.plan.kept
         began = time.perf_counter_ns()
-        if rows < FEW_ROWS:
+        if rows < self.limits.few_rows:
             updates = self.engine.collect_view(kept, flow.output, at, inputs, recorded)
             parts = self._inline(updates)
         else:
@@ -273,7 +284,7 @@ class RunningView:
 
     def _few_inline(self, parts: tuple[NewPart, ...]) -> tuple[NewPart, ...]:
         """Few rows out of much input go inline: whoever reads them needs no Spark job then."""
-        if not parts or sum(part.rows for part in parts) > INLINE_LIMIT_ROWS:
+        if not parts or sum(part.rows for part in parts) > self.limits.inline_rows:
             return parts
         flow = self.flow
         made = self.shards.new_parts(flow.output_shard, self.shards.read(parts, flow.output))

@@ -15,7 +15,7 @@ from slackwater.compute.dataflow import Dataflow, Shards, readable_from, upper_o
 from slackwater.compute.engine import Engine
 from slackwater.compute.records import TickRecord, TickRecords
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
-from slackwater.compute.tick import RunningView, first_change
+from slackwater.compute.tick import Limits, RunningView, first_change
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -79,6 +79,7 @@ class Worker:
         on_fatal: Fatal,
         on_unreadable: Unreadable = _ignore,
         name: str = "replica",
+        limits: Limits | None = None,
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         """`on_progress` is called in a worker's thread with uppers after they were committed.
@@ -86,7 +87,8 @@ class Worker:
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
         `on_unreadable` is called before a view is complete beyond times that were left out of it,
         with the first time that is in it again.
-        `name` is part of the names of its temporary views; `clock_ms` only measures pauses.
+        `name` is part of the names of its temporary views; `limits` are those of its views, None:
+        the usual ones; `clock_ms` only measures pauses.
         """
         self._shards = shards
         self._engine = engine
@@ -94,6 +96,7 @@ class Worker:
         self._on_fatal = on_fatal
         self._on_unreadable = on_unreadable
         self._name = name
+        self._limits = limits or Limits()
         self._clock_ms = clock_ms
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
@@ -479,7 +482,8 @@ class Worker:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            known = self._running[flow.global_id] = RunningView(flow, self._shards, engine)
+            known = RunningView(flow, self._shards, engine, self._limits)
+            self._running[flow.global_id] = known
         return known
 
     def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:
