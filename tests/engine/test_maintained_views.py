@@ -468,11 +468,11 @@ def gated(bench, monkeypatch):
     held, go_on = threading.Semaphore(0), threading.Event()
     collect_view = bench.engine.collect_view
 
-    def gate(kept, *rest):
-        if any("4711" in handle.sql for handle in kept.plan.handles):
+    def gate(view):
+        if any("4711" in handle.sql for handle in view.kept.plan.handles):
             held.release()
             assert go_on.wait(60)
-        return collect_view(kept, *rest)
+        return collect_view(view)
 
     monkeypatch.setattr(bench.engine, "collect_view", gate)
     yield held, go_on

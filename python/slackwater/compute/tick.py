@@ -13,21 +13,24 @@ import structlog
 
 from slackwater.compute.choice import FOLLOWED_ROWS, Costs
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
-from slackwater.compute.engine import Contents, Engine, NamedUpdates, TickProgram
+from slackwater.compute.engine import Contents, Engine, NamedUpdates, TickProgram, ViewContents
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import relation_json
 from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.persist import reading
 from slackwater.persist.client import Append
 from slackwater.persist.error_shards import first_refusal
-from slackwater.persist.parts import FileBody, NewPart
+from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 LONGEST_PAUSE_TICKS = 64
 """A program that did not fit into memory is tried again after so many ticks at most."""
+
+_Changes = Mapping[GlobalId, tuple[Part, ...]]
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -107,11 +110,12 @@ class RunningView:
         if self._pause_ticks > 0:
             self._pause_ticks -= 1
             return self._recomputed(tick)
-        if self._is_cheaper_whole(tick):
+        changes = self._changes(tick.lower, tick.upper)
+        if self._is_cheaper_whole(changes):
             self.close()
             return self._recomputed(tick)
         try:
-            return self._ticked(program, tick)
+            return self._ticked(program, tick, changes)
         except SlackwaterError as error:
             if error.condition != "SLACKWATER_INDEX_MEMORY":
                 raise
@@ -159,38 +163,44 @@ class RunningView:
                 if error is not None:
                     raise error
 
-    def _is_cheaper_whole(self, tick: Tick) -> bool:
+    def _changes(self, lower: Timestamp, upper: Timestamp) -> _Changes:
+        """What may have changed in the interval, of each input."""
+        return {
+            g: self.shards.parts_between(source.shard_id, lower, upper)
+            for g, source in self.flow.inputs.items()
+        }
+
+    def _is_cheaper_whole(self, changes: _Changes) -> bool:
         """Whether all that changes in the tick changes at one time, and is better recomputed."""
-        at, last = TIMESTAMP_MAX, Timestamp(0)
-        changes = 0
-        for source in self.flow.inputs.values():
-            for part in self.shards.parts_between(source.shard_id, tick.lower, tick.upper):
-                at, last = min(at, part.min_time), max(last, part.max_time)
-                changes += part.rows
-        return at == last and self._costs.recompute(changes, self._input_rows(at))
+        parts = [part for each in changes.values() for part in each]
+        rows = sum(part.rows for part in parts)
+        if rows < FOLLOWED_ROWS:
+            return False
+        at = min(part.min_time for part in parts)
+        last = max(part.max_time for part in parts)
+        return at == last and self._costs.recompute(rows, self._input_rows(at))
 
     # By the program
 
-    def _ticked(self, program: Program, tick: Tick) -> Append:
+    def _ticked(self, program: Program, tick: Tick, changes: _Changes) -> Append:
         flow = self.flow
         running = self._up_to(program, tick.lower)
         # Another worker may have committed what this program has not seen.
         begin = min(self._reached, tick.lower)
-        read = {
-            g: self.shards.parts_between(source.shard_id, begin, tick.upper)
-            for g, source in flow.inputs.items()
-        }
-        every = [part for parts in read.values() for part in parts]
+        if begin < tick.lower:
+            changes = self._changes(begin, tick.upper)
+        every = [part for parts in changes.values() for part in parts]
+        rows = sum(part.rows for part in every)
         upper = capped_upper(every, tick.lower, tick.upper, self.limits.tick_rows, len(every))
         deltas: dict[str, NamedUpdates] = {
             g: NamedUpdates(g, flow.inputs[g].desc, parts, begin, upper)
-            for g, parts in read.items()
+            for g, parts in changes.items()
             if parts
         }
-        self.scanned += sum(part.rows for part in every)
+        self.scanned += rows
         began = time.perf_counter_ns()
         ticked = running.tick(begin, upper, deltas)
-        self._costs.ticked(sum(part.rows for part in every), _us_since(began))
+        self._costs.ticked(rows, _us_since(began))
         self._reached = max(self._reached, upper)
         self.steps, self.by_program = ticked.steps, True
         updates = ticked.updates.rename_columns([*flow.output.names, TIME_COLUMN, DIFF_COLUMN])
@@ -245,15 +255,13 @@ class RunningView:
         if not tick.first:
             output = Input(flow.output_shard, flow.output)
             recorded = self._read(output, Timestamp(tick.lower - 1), updates=True)
-        inputs, rows = self._inputs(at), self._input_rows(at)
-        kept = flow.plan.kept
+        rows = self._input_rows(at)
+        view = ViewContents(flow.plan.kept, flow.output, at, self._inputs(at), recorded)
         began = time.perf_counter_ns()
         if rows < self.limits.few_rows:
-            updates = self.engine.collect_view(kept, flow.output, at, inputs, recorded)
-            parts = self._inline(updates)
+            parts = self._inline(self.engine.collect_view(view))
         else:
-            directory = self.shards.shard_directory(flow.output_shard)
-            files = self.engine.write_view(kept, flow.output, at, inputs, recorded, directory)
+            files = self.engine.write_view(view, self.shards.shard_directory(flow.output_shard))
             self.shards.blobs.settle(file.uri for file in files)
             parts = self._few_inline(tuple(file.part() for file in files if file.rows))
         took_us = _us_since(began)

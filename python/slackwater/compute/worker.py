@@ -18,6 +18,7 @@ from slackwater.compute.schedule import Flow, Round, Tick, Trouble
 from slackwater.compute.tick import Limits, RunningView, first_change
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -399,13 +400,11 @@ class Worker:
     def _filled_ahead(self, view: RunningView) -> None:
         try:
             view.fill()
-        except (SlackwaterError, UnknownShard) as error:
-            # The tick that needs it tells it to whoever waits.
-            _LOG.info("not_filled_ahead", view=view.flow.name, error=str(error))
-        except FatalError:
+        except (FatalError, Fenced):
             raise
-        except Exception:
-            _LOG.exception("not_filled_ahead", view=view.flow.name)
+        except Exception as error:
+            # Nobody waits for it: the next tick tries again, and tells its failure to who waits.
+            _LOG.warning("not_filled_ahead", view=view.flow.name, error=str(error))
 
     def _timed_tick(self, view: RunningView, tick: Tick) -> bool:
         global_id = view.flow.global_id
@@ -456,7 +455,7 @@ class Worker:
                 global_id=view.flow.global_id,
                 lower=append.lower,
                 upper=append.upper,
-                committed_ms=time.time_ns() // 1_000_000,
+                committed_ms=wall_clock_ms(),
                 by_program=view.by_program,
                 scanned=view.scanned,
                 emitted=sum(part.rows for part in append.parts),
