@@ -73,14 +73,17 @@ class Bench:
     def table(self, name: str, desc: RelationDesc) -> None:
         self._create(name, desc, None, True)
 
-    def _create(self, name: str, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
+    def _create(
+        self, name: str, desc: RelationDesc, upper: int | None, grouped: bool, is_read: bool = True
+    ) -> int:
         made: list[int] = []
         self.client.transact(
             lambda conn: made.append(
                 self.client.create_shard(conn, desc, Timestamp(0), upper, grouped)
             )
         )
-        self.relations[name] = (self.declared.id_of(name, desc), made[0], desc)
+        global_id = self.declared.id_of(name, desc) if is_read else GlobalId(f"unread-{name}")
+        self.relations[name] = (global_id, made[0], desc)
         return made[0]
 
     def commit(self, upper: int, updates: Mapping[str, Sequence[Update]] = {}) -> None:
@@ -104,20 +107,30 @@ class Bench:
             return ViewPlan(kept, None, missing.reason)
 
     def view(
-        self, name: str, query: str, as_of: int = 0, settings: Mapping[str, str] = {}
+        self,
+        name: str,
+        query: str,
+        as_of: int = 0,
+        settings: Mapping[str, str] = {},
+        output: RelationDesc | None = None,
+        is_read: bool = True,
     ) -> Dataflow:
-        """Creates the view and lets the worker maintain it."""
+        """Creates the view and lets the worker maintain it.
+
+        `output`: its columns, None: those of the query. `is_read`: queries may name it.
+        """
         plan = self.plan(query, settings)
         analyzed = plan.kept.plan
+        desc = output or analyzed.schema
         by_id = {g: Input(shard, desc) for g, shard, desc in self.relations.values()}
-        output = self._create(name, analyzed.schema, as_of, False)
+        shard = self._create(name, desc, as_of, False, is_read)
         flow = Dataflow(
             global_id=self.relations[name][0],
             name=name,
             plan=plan,
-            output=analyzed.schema,
+            output=desc,
             inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
-            output_shard=output,
+            output_shard=shard,
             as_of=Timestamp(as_of),
             settings=settings,
         )
