@@ -510,3 +510,22 @@ def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):
     bench.wait("n", 2)
     bench.worker.stop()
     assert bench.client.state(flow.output_shard).upper == 2
+
+
+def test_environments_of_one_driver_share_no_arrangements(declared, tmp_path):
+    """Collections of different environments may have the same ids."""
+    benches = [Bench(tmp_path / name, declared) for name in ("one", "two")]
+    try:
+        for number, bench in enumerate(benches):
+            bench.table("a", A)
+            bench.table("b", B)
+            begin = 4 + number
+            bench.view("j", "SELECT a.k, a.v, b.w FROM a JOIN b ON a.k = b.k", begin)
+            bench.commit(begin + 1, {"a": [(a(1), 1, 1)], "b": [((1, number), 1, 1)]})
+            bench.wait("j", begin)
+            bench.commit(begin + 2, {"a": [(a(1, 2), begin + 1, 1)]})
+            bench.wait("j", begin + 1)
+            assert bench.rows("j", begin + 1) == Counter([(1, 1, number), (1, 2, number)])
+    finally:
+        for bench in benches:
+            bench.close()

@@ -63,8 +63,16 @@ final class Dataflows private[bridge] (
       asOf: Long
   ): String = configured {
     val json = Json.mapper.readTree(programJson)
-    val made =
-      new Programs(views.get(planId), json, arrangements, settings, name, asOf, compiled).program
+    val made = new Programs(
+      views.get(planId),
+      json,
+      arrangements,
+      environment,
+      settings,
+      name,
+      asOf,
+      compiled
+    ).program
     val id = s"program-${numbers.incrementAndGet()}"
     leftOver(environment, coordinator)
     programs.put(id, OpenedProgram(made, planId, environment, coordinator))

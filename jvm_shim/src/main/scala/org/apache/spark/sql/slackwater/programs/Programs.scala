@@ -15,6 +15,8 @@ import org.apache.spark.sql.types.{StructField, StructType}
 
 /** Makes a program of what the planner says, in the form of `docs/internals/tick_programs.md`.
   *
+  * @param environment
+  *   the one whose collections it reads
   * @param settings
   *   with which the view's expressions mean what they mean
   * @param name
@@ -28,6 +30,7 @@ private[slackwater] final class Programs(
     view: AnalyzedView,
     json: JsonNode,
     arrangements: Arrangements,
+    environment: String,
     settings: String,
     name: String,
     asOf: Long,
@@ -100,6 +103,7 @@ private[slackwater] final class Programs(
 
   private def arrangedOf(spec: Spec): Arranged = {
     val identity = ArrangementIdentity(
+      environment,
       settings,
       view.nodes(spec.node).canonicalized,
       spec.keys.map(_.canonicalized),
@@ -210,6 +214,7 @@ private[slackwater] final class Programs(
     }
     val reduction = Reduction(keys, aggregates)
     val identity = ArrangementIdentity(
+      environment,
       settings,
       view.nodes(node.get("node").asInt).canonicalized,
       keys.map(_.canonicalized),
