@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from decimal import Decimal, localcontext
@@ -13,7 +14,7 @@ from slackwater.compute.tick import Limits
 from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain_program
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import Column, RelationDesc
 
 pytestmark = pytest.mark.spark
 
@@ -529,3 +530,56 @@ def test_environments_of_one_driver_share_no_arrangements(declared, tmp_path):
     finally:
         for bench in benches:
             bench.close()
+
+
+def test_numbers_that_are_equal_are_one_row_of_what_is_kept(declared, tmp_path):
+    """A program is filled where -0.0 and 0.0 were made one, and told of each later."""
+    bench = Bench(tmp_path, declared)
+    try:
+        bench.table("d", RelationDesc.of(x="double"))
+        bench.view("least", "SELECT min(x) AS x FROM d", 4)
+        bench.view("pairs", "SELECT a.x, b.x AS y FROM d a JOIN d b ON a.x = b.x", 4)
+        bench.commit(10, {"d": [((-0.0,), 1, 3), ((0.0,), 5, 2), ((-0.0,), 9, -1)]})
+        for time, count in ((4, 3), (8, 5), (9, 4)):
+            bench.wait("least", time)
+            bench.wait("pairs", time)
+            assert bench.rows("least", time) == Counter([(0.0,)])
+            assert bench.rows("pairs", time) == Counter({(0.0, 0.0): count**2})
+    finally:
+        bench.close()
+
+
+def test_maps_that_are_equal_are_one_row_of_what_is_kept(declared, tmp_path):
+    kind = {"type": "map", "keyType": "string", "valueType": "integer", "valueContainsNull": True}
+    desc = RelationDesc((Column("k", '"integer"'), Column("m", json.dumps(kind))))
+    there, again = [("x", None), ("y", 2)], [("y", 2), ("x", None)]
+    bench = Bench(tmp_path, declared)
+    try:
+        bench.table("maps", desc)
+        bench.view("counted", "SELECT k, m, count(*) OVER (PARTITION BY k) AS n FROM maps", 4)
+        bench.commit(10, {"maps": [((1, there), 1, 3), ((1, again), 5, 1), ((1, again), 9, -2)]})
+        for time, count in ((4, 3), (8, 4), (9, 2)):
+            bench.wait("counted", time)
+            rows = bench.snapshot("counted", time).to_pylist()
+            assert [(row["n"], sorted(row["m"])) for row in rows] == [(count, there)] * count
+    finally:
+        bench.close()
+
+
+def test_texts_that_a_collation_has_equal_stay_as_they_are(declared, tmp_path):
+    collations = json.dumps({"__COLLATIONS": {"s": "spark.UTF8_LCASE"}})
+    desc = RelationDesc((Column("k", '"integer"'), Column("s", '"string"', True, collations)))
+    bench = Bench(tmp_path, declared)
+    try:
+        bench.table("texts", desc)
+        bench.view("all", "SELECT s, k FROM texts", 4)
+        bench.view("pairs", "SELECT a.k, b.s FROM texts a JOIN texts b ON a.k = b.k", 4)
+        updates = [((1, "a"), 1, 1), ((1, "A"), 2, 1), ((2, "b"), 3, 1), ((2, "b"), 4, -1)]
+        bench.commit(10, {"texts": [*updates, ((1, "A"), 9, -1)]})
+        for time, texts in ((4, "aA"), (9, "a")):
+            bench.wait("all", time)
+            bench.wait("pairs", time)
+            assert bench.rows("all", time) == Counter((s, 1) for s in texts)
+            assert bench.rows("pairs", time) == Counter((1, s) for s in texts * len(texts))
+    finally:
+        bench.close()

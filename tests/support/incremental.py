@@ -35,17 +35,13 @@ class Bench:
         declared: Declared,
         limits: Limits | None = None,
         shards_of: Callable[[PersistClient], Shards] = lambda client: client,
-        name: str | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        """`shards_of` gives each worker its shards.
-
-        What the driver keeps for an environment is given back when another one has its `name`.
-        """
+        """`shards_of` gives each worker its shards; `engine`: None: one of its own."""
         self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
         self.client: PersistClient = self.environment.lead()
         self.declared = declared
-        self.name = name or str(directory)
-        self.engine: Engine = declared.engine(self.name)
+        self.engine: Engine = engine or declared.engine(str(directory))
         self._limits = limits
         self._shards_of = shards_of
         self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}

@@ -340,7 +340,6 @@ private[bridge] object BridgeSession {
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
 
-
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
     "spark.sql.codegen.wholeStage" -> "true",
