@@ -572,10 +572,16 @@ def test_texts_that_a_collation_has_equal_stay_as_they_are(declared, tmp_path):
     bench = Bench(tmp_path, declared)
     try:
         bench.table("texts", desc)
+        bench.table("more", desc)
         bench.view("all", "SELECT s, k FROM texts", 4)
+        bench.view("least", "SELECT min(s) AS lo, max(s) AS hi FROM more")
         bench.view("pairs", "SELECT a.k, b.s FROM texts a JOIN texts b ON a.k = b.k", 4)
         updates = [((1, "a"), 1, 1), ((1, "A"), 2, 1), ((2, "b"), 3, 1), ((2, "b"), 4, -1)]
-        bench.commit(10, {"texts": [*updates, ((1, "A"), 9, -1)]})
+        more = [((1, "a"), 3, 1), ((1, "aB"), 3, 1), ((1, "b"), 5, 1), ((1, "a"), 5, 2)]
+        bench.commit(10, {"texts": [*updates, ((1, "A"), 9, -1)], "more": more})
+        bench.wait("least", 9)
+        assert bench.rows("least", 4) == Counter([("a", "aB")])
+        assert bench.rows("least", 9) == Counter([("a", "b")])
         for time, texts in ((4, "aA"), (9, "a")):
             bench.wait("all", time)
             bench.wait("pairs", time)
