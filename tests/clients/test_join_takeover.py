@@ -18,6 +18,7 @@ from tests.support.application import (
     kill,
     wait_until,
 )
+from tests.support.gate import Gate
 from tests.support.other_host import (
     HOST,
     USER,
@@ -236,33 +237,6 @@ def test_a_leader_in_another_network_is_not_fenced(postgres, location):
         assert f"user {owner.user} on host {HOST}, process {pid}." in str(refused.value)
 
 
-BLOCK = """
-def block(k):
-    open({at!r}, "w").close()
-    open({gate!r}).close()
-    return k + 1
-
-spark.udf.register("block", block, "int")
-"""
-
-
-class Gate:
-    """A FIFO: who opens it for reading waits until it is open."""
-
-    def __init__(self, path):
-        os.mkfifo(path)
-        self.path = path
-        self._writer = None
-
-    def open(self):
-        # With O_RDWR it is there at once; as long as it is, nobody waits.
-        self._writer = self._writer or os.open(self.path, os.O_RDWR)
-
-    def close(self):
-        self.open()
-        os.close(self._writer)
-
-
 @pytest.fixture
 def gate(tmp_path):
     made = Gate(tmp_path / "gate")
@@ -273,10 +247,10 @@ def gate(tmp_path):
 def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gate, tmp_path):
     """It keeps the lock while it lives, however long that is; sources go on all the time."""
     at = tmp_path / "at"
-    joiner.python(BLOCK.format(at=str(at), gate=str(gate.path)))
+    joiner.python(gate.block(at))
     leader.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms')")
     leader.sql("INSERT INTO t VALUES (1)")
-    hanging = joiner.start("INSERT INTO t SELECT block(k) FROM t")
+    hanging = joiner.start("INSERT INTO t SELECT block(k) + 1 FROM t")
     wait_until(at.exists, within_s=60, what="the statement has read")
     other = leader.start("INSERT INTO slackwater.default.t VALUES (7)", session="other")
     more_ticks(leader, 45)
@@ -294,7 +268,7 @@ def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gat
         hanging.result()
     assert (refused.value.condition, refused.value.sqlstate) == ("SLACKWATER_LOCK_LOST", "40001")
     assert leader.rows("SELECT k FROM t ORDER BY k") == [[1], [7]]
-    joiner.sql("INSERT INTO t SELECT block(k) FROM t WHERE k = 1")
+    joiner.sql("INSERT INTO t SELECT block(k) + 1 FROM t WHERE k = 1")
     assert leader.rows("SELECT k FROM t ORDER BY k") == [[1], [2], [7]]
 
 

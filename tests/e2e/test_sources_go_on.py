@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import pytest
 from tests.support.application import wait_until
+from tests.support.gate import Gate
 
 pytestmark = pytest.mark.spark
 
-BLOCK = """
-import os, time
 
-def block(k):
-    open({at!r}, "w").close()
-    while not os.path.exists({go!r}):
-        time.sleep(0.05)
-    return k
-
-spark.udf.register("block", block, "bigint")
-"""
+@pytest.fixture
+def gate(tmp_path):
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize(
@@ -29,9 +25,9 @@ spark.udf.register("block", block, "bigint")
     ],
     ids=["insert", "view", "update"],
 )
-def test_a_source_goes_on_while_a_statement_reads_it(workplace, tmp_path, statement):
-    at, go = tmp_path / "at", tmp_path / "go"
-    workplace.application.python(BLOCK.format(at=str(at), go=str(go)))
+def test_a_source_goes_on_while_a_statement_reads_it(workplace, gate, tmp_path, statement):
+    at = tmp_path / "at"
+    workplace.application.python(gate.block(at))
     workplace.use("other")
     workplace.sql("CREATE TABLE t (k BIGINT, n BIGINT)")
     workplace.sql("INSERT INTO t VALUES (1, 0)")
@@ -44,7 +40,7 @@ def test_a_source_goes_on_while_a_statement_reads_it(workplace, tmp_path, statem
     wait_until(lambda: count(workplace) > before + 5, what="the source goes on")
     assert upper_of(workplace) > upper
     assert workplace.rows("SELECT k, n FROM t", session="other") == [[1, 0]]
-    go.touch()
+    gate.open()
     running.result()
     written = workplace.rows("SELECT k, n FROM t WHERE n > 0", session="other")
     assert len(written) == 1

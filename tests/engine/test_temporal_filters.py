@@ -19,7 +19,6 @@ from tests.support.temporal_cases import (
 
 from slackwater.planner.delta.explain import explain_program
 from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
-from slackwater.repr.errors import SlackwaterError
 
 pytestmark = pytest.mark.spark
 
@@ -171,20 +170,39 @@ def test_rows_without_collections_end_as_well(bench):
 def test_a_row_that_fails_does_so_no_longer_than_it_is_valid(bench):
     bench.view("bad", "SELECT k, 10 DIV v AS q FROM e WHERE mz_now() < e")
     bench.commit(4, {"e": [((1, 2, 0, 100), 1, 1), ((2, 0, 0, 8), 3, 1)]})
-    with pytest.raises(SlackwaterError) as caught:
-        bench.wait("bad", 3)
-    assert caught.value.condition == "SLACKWATER_DATA_ERROR"
+    bench.wait("bad", 3)
+    assert bench.refusal("bad", 2) is None
     assert bench.rows("bad", 2) == Counter([(1, 5)])
+    assert bench.refusal("bad", 3).sqlstate == "22012"
     bench.commit(20)
     bench.wait("bad", 19)
+    assert bench.refusal("bad", 19) is None
     assert bench.rows("bad", 19) == Counter([(1, 5)])
     bench.commit(200)
     bench.wait("bad", 199)
-    assert bench.rows("bad", 199) == Counter()
+    assert [len(bench.rows("bad", time)) for time in (99, 100, 199)] == [1, 0, 0]
+
+
+def test_a_row_fails_from_the_time_on_at_which_it_begins_to_be_valid(bench):
+    bench.view("bad", "SELECT k, 10 DIV v AS q FROM e WHERE mz_now() >= s")
+    bench.commit(5, {"e": [((1, 2, 0, 0), 1, 1), ((2, 5, 40, 0), 2, 1), ((3, 0, 70, 0), 2, 1)]})
+    bench.wait("bad", 4)
+    bench.commit(100)
+    bench.wait("bad", 99)
+    assert bench.refusal("bad", 69) is None
+    assert [len(bench.rows("bad", time)) for time in (39, 40, 69)] == [1, 2, 2]
+    assert bench.refusal("bad", 70).sqlstate == "22012"
+    assert bench.refusal("bad", 99).sqlstate == "22012"
+    bench.commit(120, {"e": [((3, 0, 70, 0), 110, -1)]})
+    bench.wait("bad", 119)
+    assert bench.refusal("bad", 119) is None
+    assert bench.rows("bad", 119) == Counter([(1, 5), (2, 2)])
+    assert len(ticks(bench, "bad")) < 15
 
 
 def test_it_is_exact_whether_changes_are_followed_or_not(bench, expected, monkeypatch):
-    monkeypatch.setattr("slackwater.compute.choice.FOLLOWED_ROWS", 2)
+    for room in ("choice", "tick"):
+        monkeypatch.setattr(f"slackwater.compute.{room}.FOLLOWED_ROWS", 2)
     query = "SELECT k, v FROM e WHERE mz_now() >= s AND mz_now() < e"
     bench.view("valid", query)
     bench.view("counted", COUNTED)

@@ -23,7 +23,14 @@ from tests.simulation.faults import Hazards
 from tests.support.coordination import Place
 from tests.support.planned import plan_over
 
-from slackwater.compute.engine import Analysis, Contents, KeptPlan, NamedUpdates, Ticked
+from slackwater.compute.engine import (
+    Analysis,
+    Contents,
+    KeptPlan,
+    NamedUpdates,
+    Ticked,
+    ViewContents,
+)
 from slackwater.persist import reading
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
@@ -101,19 +108,12 @@ class SimulatedEngine:
     ) -> SimulatedProgram:
         return SimulatedProgram(self, self._planned[kept.plan_id])
 
-    def collect_view(
-        self,
-        kept: KeptPlan,
-        desc: RelationDesc,
-        as_of: Timestamp,
-        inputs: Mapping[str, Contents],
-        recorded: Contents | None,
-    ) -> pa.Table:
-        query = self._planned[kept.plan_id]
-        found = self.answer(query, {g: self.contents(c, as_of) for g, c in inputs.items()})
-        if recorded is not None:
-            found.subtract(self.contents(recorded, as_of))
-        return table_of(desc, ((row, as_of, count) for row, count in found.items() if count))
+    def collect_view(self, view: ViewContents) -> pa.Table:
+        query, at = self._planned[view.kept.plan_id], view.as_of
+        found = self.answer(query, {g: self.contents(c, at) for g, c in view.inputs.items()})
+        if view.recorded is not None:
+            found.subtract(self.contents(view.recorded, at))
+        return table_of(view.output, ((row, at, count) for row, count in found.items() if count))
 
     def contents(self, contents: Contents, at: Timestamp) -> Counter[tuple]:
         """The rows of a relation in the protocol's form, at a time."""

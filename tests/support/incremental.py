@@ -16,7 +16,10 @@ from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import Engine, ViewPlan
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient, TablesAppend
+from slackwater.persist.error_shards import first_refusal
 from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.repr.dataflow_error import ERRORS
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -58,13 +61,17 @@ class Bench:
         self._create(name, desc, None, True)
 
     def _create(self, name: str, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
+        made = self._shard(desc, upper, grouped)
+        self.relations[name] = (self.declared.id_of(name, desc), made, desc)
+        return made
+
+    def _shard(self, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
         made: list[int] = []
         self.client.transact(
             lambda conn: made.append(
                 self.client.create_shard(conn, desc, Timestamp(0), upper, grouped)
             )
         )
-        self.relations[name] = (self.declared.id_of(name, desc), made[0], desc)
         return made[0]
 
     def commit(self, upper: int, updates: Mapping[str, Sequence[Update]] = {}) -> None:
@@ -89,7 +96,11 @@ class Bench:
         """Creates the view and lets the worker maintain it."""
         plan = self.plan(query)
         analyzed = plan.kept.plan
-        by_id = {g: Input(shard, desc) for g, shard, desc in self.relations.values()}
+        by_id = {}
+        for each, (global_id, shard, desc) in self.relations.items():
+            below = self.flows.get(each)
+            errors = None if below is None else below.errors_shard
+            by_id[global_id] = Input(shard, desc, errors, each)
         output = self._create(name, analyzed.schema, as_of, False)
         flow = Dataflow(
             global_id=self.relations[name][0],
@@ -98,6 +109,7 @@ class Bench:
             output=analyzed.schema,
             inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
             output_shard=output,
+            errors_shard=self._shard(ERRORS, as_of, False),
             as_of=Timestamp(as_of),
             settings={},
         )
@@ -110,12 +122,15 @@ class Bench:
             self.worker.trouble(self.flows[name].global_id)
         )
 
-    def since(self, flow: Dataflow) -> int:
-        """The first time at which the view can be read."""
-        return self.client.state(flow.output_shard).since
+    def refusal(self, name: str, time: int) -> SlackwaterError | None:
+        """Why a view cannot be read at a time; None: it can."""
+        shard = self.flows[name].errors_shard
+        return first_refusal(self.client, shard, name, Timestamp(time), Timestamp(time + 1))
 
     def rows(self, name: str, time: int) -> Counter:
         """The contents at a time, as a multiset."""
+        if name in self.flows and (refusal := self.refusal(name, time)) is not None:
+            raise refusal
         _, shard, _ = self.relations[name]
         table = self.client.snapshot(shard, Timestamp(time))
         return Counter(canonical(row.values()) for row in table.to_pylist())

@@ -54,5 +54,5 @@ class Answers:
     def forget_plan(self, plan_id):
         pass
 
-    def collect_view(self, kept, desc, as_of, inputs, recorded):
-        return desc.update_schema().empty_table()
+    def collect_view(self, view):
+        return view.output.update_schema().empty_table()

@@ -469,7 +469,7 @@ def test_a_since_that_moved_before_the_hold_is_not_taken_back(leader):
     leader.insert(table, 1)
     early = leader.env.oracle.read_ts()
     leader.pass_time(5_000)
-    moved = leader.env.storage.compactable(table.id, table.shard_id)
+    moved = leader.env.storage.since(table.id)
     assert moved.value > early
     bound = leader.bind(table)
     assert bound["timestamp"] >= moved.value

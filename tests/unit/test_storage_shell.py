@@ -89,7 +89,7 @@ def storage(outside):
             (
                 name,
                 CollectionDescription(Other()),
-                CollectionMetadata(number, Frontier(5), Frontier(20), state_shards=(number + 10,)),
+                CollectionMetadata(number, Frontier(5), Frontier(20), beside=(number + 10,)),
             )
             for number, name in enumerate(NAMES, start=1)
         ],
@@ -102,8 +102,7 @@ def test_a_since_stops_at_a_hold_and_a_hold_at_a_since(storage):
     hold = storage.acquire(NAMES[:2], READER)
     assert hold.since == 10
     storage.report([("u1", Frontier(40))])
-    assert storage.compactable("u1", 1) == Frontier(10)
-    assert storage.compactable("u1", 11) == Frontier(39)
+    assert storage.since("u1") == Frontier(10)
     assert storage.frontiers("u1") == (Frontier(10), Frontier(40))
     with pytest.raises(StorageError) as caught:
         storage.acquire(NAMES[:2], READER, Timestamp(9))
@@ -133,19 +132,19 @@ def test_readers_know_since_when_they_may_use_files(storage, outside):
     outside.now_ms = 200
     second = storage.acquire(["u2", "u3"], READER)
     view = storage.acquire(["u3"], Holder(HoldKind.VIEW, "u9"))
-    assert storage.opened_ms() == {1: 100, 2: 100, 3: 200}
+    assert storage.opened_ms() == {1: 100, 11: 100, 2: 100, 12: 100, 3: 200, 13: 200}
     outside.now_ms = 300
     first = storage.downgrade(first, Timestamp(11))
-    assert storage.opened_ms() == {1: 300, 2: 200, 3: 200}
+    assert storage.opened_ms() == {1: 300, 11: 300, 2: 200, 12: 200, 3: 200, 13: 200}
     storage.release(second)
-    assert storage.opened_ms() == {1: 300, 2: 300}
+    assert storage.opened_ms() == {1: 300, 11: 300, 2: 300, 12: 300}
     assert [hold.holder for hold in storage.holds()] == [READER, view.holder]
     assert storage.oldest_hold() == 10
 
 
 def test_another_policy_keeps_durably_what_was_reached(storage, outside):
     storage.set_policy("u1", ValidFrom(Frontier(0)))
-    assert outside.sinces == {1: 10, 11: 19}
+    assert outside.sinces == {1: 10, 11: 10}
     assert storage.since("u1") == Frontier(10)
 
 
@@ -222,7 +221,7 @@ def test_i34_a_snapshot_is_read_by_its_caller_once_it_is_complete(storage, outsi
     storage.report([("u2", Frontier(99))])
     reader.join()
     assert threads == [reader]
-    assert seen == [(Frontier(30), {2: 100}), (2, 30)]
+    assert seen == [(Frontier(30), {2: 100, 12: 100}), (2, 30)]
     assert (storage.holds(), storage.opened_ms()) == ((), {})
     assert storage.since("u2") == Frontier(89)
 

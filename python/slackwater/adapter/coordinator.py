@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,8 +52,9 @@ from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
 from slackwater.persist.leadership import LEASE_MS, Fenced
 from slackwater.planner.parser import variables
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
-from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
@@ -70,10 +70,6 @@ IDLE_SESSION_MS = 24 * 3600 * 1000
 Call = Callable[[Mapping[str, Any]], Any]
 
 _log = structlog.get_logger("coordinator")
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Coordinator:
@@ -170,7 +166,6 @@ class Coordinator:
             spark,
             on_progress=views_moved,
             on_fatal=lambda error: on_fatal(str(error)),
-            on_unreadable=lambda view, since: storage.leave_unreadable(view, Frontier(since)),
         )
 
         def committed(_: Committed) -> None:

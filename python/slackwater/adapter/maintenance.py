@@ -267,7 +267,7 @@ class Maintenance:
         found, durable = persist.parts(shard_id), persist.state(shard_id).since
         allowed = durable
         if owner is not None:
-            allowed = max(durable, self._allowed(shard_id, owner) or durable)
+            allowed = max(durable, self._allowed(owner) or durable)
         merge = choose(found, allowed, settings.compaction)
         if merge is not None:
             return merge, allowed if merge.first < allowed else durable
@@ -288,13 +288,13 @@ class Maintenance:
         except UnknownShard:
             return False
 
-    def _allowed(self, shard_id: int, owner: CatalogItem) -> Timestamp | None:
-        """Up to where the shard's times may be compacted away; None: not at all."""
+    def _allowed(self, owner: CatalogItem) -> Timestamp | None:
+        """Up to where the times of its shards may be compacted away; None: not at all."""
         # The controller gives no hold before this any more, whatever happens next.
         try:
             if self._env.storage.upper(owner.id).is_empty:
                 return None
-            limits = [self._env.storage.compactable(owner.id, shard_id)]
+            limits = [self._env.storage.since(owner.id)]
         except StorageError:
             return None
         limits.extend(Frontier(lease.since) for lease in self._foreign_leases())

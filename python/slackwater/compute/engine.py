@@ -69,6 +69,20 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewContents:
+    """The rows of a view at `as_of`, with the columns of `output`, over those of its inputs then.
+
+    With `recorded`, updates of the view: only what the rows differ by from their sum.
+    """
+
+    kept: KeptPlan
+    output: RelationDesc
+    as_of: Timestamp
+    inputs: Mapping[str, Contents]
+    recorded: Contents | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A Parquet file of updates that Spark wrote. `min_time` and `max_time` are inclusive."""
 
@@ -181,28 +195,10 @@ class Engine(Protocol):
     ) -> TickProgram:
         """A program whose first tick begins just after `as_of`; `name` is the view's."""
 
-    def collect_view(
-        self,
-        kept: KeptPlan,
-        desc: RelationDesc,
-        as_of: Timestamp,
-        inputs: Mapping[str, Contents],
-        recorded: Contents | None,
-    ) -> pa.Table:
-        """The view's rows at `as_of`, as updates at that time, with the columns of `desc`.
+    def collect_view(self, view: ViewContents) -> pa.Table:
+        """The contents, as updates at their time."""
 
-        With `recorded`, updates of the view: only what the rows differ by from their sum.
-        """
-
-    def write_view(
-        self,
-        kept: KeptPlan,
-        desc: RelationDesc,
-        as_of: Timestamp,
-        inputs: Mapping[str, Contents],
-        recorded: Contents | None,
-        directory: str,
-    ) -> list[WrittenFile]:
+    def write_view(self, view: ViewContents, directory: str) -> list[WrittenFile]:
         """Writes what `collect_view` gives into Parquet files, by executors."""
 
     def milliseconds(self, expression: str) -> int:

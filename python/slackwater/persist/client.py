@@ -9,7 +9,6 @@ and a commit needs few statements. The work is done by what the client is put to
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
@@ -34,6 +33,7 @@ from slackwater.persist.rows import ShardState, WriteResult
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.persist.transactions import Step, Transactions
 from slackwater.persist.upkeep import Upkeep
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -49,10 +49,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class PersistClient:
@@ -71,7 +67,7 @@ class PersistClient:
         blobs: Blobs,
         epoch: int,
         *,
-        clock: Callable[[], int] = _wall_clock_ms,
+        clock: Callable[[], int] = wall_clock_ms,
         patience: Patience = PATIENCE,
     ) -> None:
         """`blobs` holds the files of parts; `clock` gives wall clock milliseconds."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from slackwater.persist.blobs import PLAIN_NAME, Blob
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -111,7 +111,7 @@ class S3Blobs:
                 upload.write(whole.getbuffer())
         except OSError as error:
             raise self._unavailable(directory, error) from None
-        return Blob(uri, whole.tell(), time.time_ns() // 1_000_000)
+        return Blob(uri, whole.tell(), wall_clock_ms())
 
     def own(self, uri: str, directory: str) -> str | None:
         folder, _, name = _key(uri).rpartition("/")

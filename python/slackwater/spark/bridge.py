@@ -24,6 +24,7 @@ from slackwater.compute.engine import (
     KeptPlan,
     NamedUpdates,
     Ticked,
+    ViewContents,
     WrittenFile,
 )
 from slackwater.compute.records import StepRecord
@@ -176,39 +177,18 @@ class SparkBridge:
         )
         return SparkProgram(self, flows, program_id, kept.plan_id)
 
-    def collect_view(
-        self,
-        kept: KeptPlan,
-        desc: RelationDesc,
-        as_of: Timestamp,
-        inputs: Mapping[str, Contents],
-        recorded: Contents | None,
-    ) -> pa.Table:
-        request = _contents_request(kept, as_of, inputs, recorded, few=True)
-        bridge = self._bridge()
-        payload = self._run(
-            bridge.collectView, kept.plan_id, json.dumps(request), self._names(desc.names)
-        )
+    def collect_view(self, view: ViewContents) -> pa.Table:
+        request = _contents_request(view, few=True)
+        names = self._names(view.output.names)
+        payload = self._run(self._bridge().collectView, view.kept.plan_id, request, names)
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
             return reader.read_all()
 
-    def write_view(
-        self,
-        kept: KeptPlan,
-        desc: RelationDesc,
-        as_of: Timestamp,
-        inputs: Mapping[str, Contents],
-        recorded: Contents | None,
-        directory: str,
-    ) -> list[WrittenFile]:
-        request = _contents_request(kept, as_of, inputs, recorded, few=False)
-        answer = self._run(
-            self._bridge().writeView,
-            kept.plan_id,
-            json.dumps(request),
-            self._names(desc.names),
-            directory,
-        )
+    def write_view(self, view: ViewContents, directory: str) -> list[WrittenFile]:
+        request = _contents_request(view, few=False)
+        names = self._names(view.output.names)
+        write = self._bridge().writeView
+        answer = self._run(write, view.kept.plan_id, request, names, directory)
         return [WrittenFile(**entry) for entry in json.loads(answer)]
 
     def milliseconds(self, expression: str) -> int:
@@ -346,18 +326,11 @@ def _updates_json(view: NamedUpdates) -> dict[str, Any]:
     }
 
 
-def _contents_request(
-    kept: KeptPlan,
-    as_of: Timestamp,
-    inputs: Mapping[str, Contents],
-    recorded: Contents | None,
-    *,
-    few: bool,
-) -> dict[str, Any]:
-    request = {**_inputs_json(as_of, inputs, few=few), "node": kept.plan.root}
-    if recorded is not None:
-        request["recorded"] = _contents_json(recorded)
-    return request
+def _contents_request(view: ViewContents, *, few: bool) -> str:
+    request = {**_inputs_json(view.as_of, view.inputs, few=few), "node": view.kept.plan.root}
+    if view.recorded is not None:
+        request["recorded"] = _contents_json(view.recorded)
+    return json.dumps(request)
 
 
 def _inputs_json(as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> dict[str, Any]:

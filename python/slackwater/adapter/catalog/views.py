@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -17,13 +17,14 @@ from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explai
 from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import RelationDesc, quote_identifier
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
@@ -78,7 +79,9 @@ class Views:
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
         self._refuse_other_settings(full, context.settings, analysis)
-        desc = self.renamed(analysis.desc, statement.columns, full)
+        desc = _asserted(
+            self.renamed(analysis.desc, statement.columns, full), statement.assert_not_null, full
+        )
         desc.arrow_schema()
         item = CatalogItem(
             id=item_id,
@@ -104,6 +107,7 @@ class Views:
                 "settings": None if context.settings is None else dict(context.settings),
                 "named": self.named(analysis),
                 "retain_history_ms": statement.retain_history_ms,
+                "asserting": _asserting(text, desc, statement.assert_not_null, full),
             },
         )
         plan = self.plan(item)
@@ -166,14 +170,16 @@ class Views:
         self._env.storage.release(draft.hold)
 
     def with_shards(self, conn: Connection, draft: Draft) -> CatalogItem:
-        """Creates the view's shard in the transaction and names it in the item."""
-        desc = draft.item.desc
-        if desc is None:
+        """Creates the view's shards in the transaction and names them in the item."""
+        if draft.item.desc is None:
             raise AssertionError("a view has columns")
-        create = self._env.persist.create_shard
-        shard_id = create(conn, desc, since=draft.as_of, upper=draft.as_of, grouped=False)
-        details = {**draft.item.details, "as_of": int(draft.as_of)}
-        return replace(draft.item, shard_id=shard_id, details=details)
+        as_of, create = draft.as_of, self._env.persist.create_shard
+        rows, errors = (
+            create(conn, desc, since=as_of, upper=as_of, grouped=False)
+            for desc in (draft.item.desc, ERRORS)
+        )
+        details = {**draft.item.details, "as_of": int(as_of), "errors": errors}
+        return replace(draft.item, shard_id=rows, details=details)
 
     def plan_ahead(self, item: CatalogItem) -> None:
         """Plans the view, so that `dataflow` need not: it may be asked with the catalog locked."""
@@ -181,8 +187,8 @@ class Views:
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
         """The dataflow that maintains the view."""
-        if item.shard_id is None or item.desc is None:
-            raise AssertionError(f"the view {item.id} has no shard")
+        if item.shard_id is None or item.errors_shard is None or item.desc is None:
+            raise AssertionError(f"the view {item.id} has no shards")
         plan = self._planned.pop(item.id, None) or self.plan(item)
         return Dataflow(
             global_id=item.id,
@@ -191,6 +197,7 @@ class Views:
             output=item.desc,
             inputs=self._inputs(plan),
             output_shard=item.shard_id,
+            errors_shard=item.errors_shard,
             as_of=Timestamp(int(item.details["as_of"])),
             settings=item.details.get("settings"),
         )
@@ -199,7 +206,8 @@ class Views:
         """How a view's stored query is maintained. The driver keeps it until it is to forget it."""
         details = item.details
         catalog, namespace = details["catalog"], tuple(details["namespace"])
-        return self._plan(details["query"], catalog, namespace, details.get("settings"))
+        text = details.get("asserting") or details["query"]
+        return self._plan(text, catalog, namespace, details.get("settings"))
 
     def _plan(
         self,
@@ -316,6 +324,41 @@ def _without_temporal_filter(name: str, plan: ViewPlan) -> SlackwaterError:
         objectName=name,
         reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
     )
+
+
+def _asserted(desc: RelationDesc, names: Sequence[str], view: str) -> RelationDesc:
+    """`desc` with these columns NOT NULL. Raises SLACKWATER_UNKNOWN_COLUMN."""
+    known = {column.name.lower() for column in desc.columns}
+    for name in names:
+        if name.lower() not in known:
+            raise user_error(
+                "SLACKWATER_UNKNOWN_COLUMN",
+                columnName=name,
+                objectName=view,
+                columns=", ".join(desc.names),
+            )
+    wanted = {name.lower() for name in names}
+    return RelationDesc(
+        tuple(
+            replace(c, nullable=c.nullable and c.name.lower() not in wanted) for c in desc.columns
+        )
+    )
+
+
+def _asserting(text: str, desc: RelationDesc, names: Sequence[str], view: str) -> str | None:
+    """The query as it is maintained: it fails where an asserted column of `desc` is NULL."""
+    if not names:
+        return None
+    wanted = {name.lower() for name in names}
+    columns = []
+    for position, column in enumerate(desc.columns):
+        value = f"c{position}"
+        if column.name.lower() in wanted:
+            arguments = f"{value}, {quote_string(view)}, {quote_string(column.name)}"
+            value = f"slackwater_not_null({arguments})"
+        columns.append(f"{value} AS {quote_identifier(column.name)}")
+    inner = ", ".join(f"c{position}" for position in range(len(columns)))
+    return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
 
 
 def _collections(plan: ViewPlan) -> tuple[GlobalId, ...]:

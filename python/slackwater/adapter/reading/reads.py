@@ -270,19 +270,13 @@ class Reads:
     def wait_complete(self, item: CatalogItem, time: Timestamp, cancellation: Cancellation) -> None:
         """Returns once the item's contents at `time` are final.
 
-        Raises the item's data error when that is why it does not get there,
-        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`,
-        SLACKWATER_WAIT_TIMEOUT at the statement's deadline, and SLACKWATER_CANCELED.
+        Raises SLACKWATER_WAIT_TIMEOUT at the statement's deadline, and SLACKWATER_CANCELED.
         """
 
         def reached() -> bool:
             if item.id not in self._env.state.items:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
-            if not self._env.upper(item).allows(time):
-                self._refuse_skipped(item, time)
-                return True
-            self._env.worker.raise_if_stalled(item.id, time)
-            return False
+            return not self._env.upper(item).allows(time)
 
         if not self._env.watch.wait_until(reached, cancellation.left_s(), cancellation):
             raise user_error(
@@ -291,19 +285,17 @@ class Reads:
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(self._env.upper(item).last_complete()),
+                reason=self._failing_below(item),
             )
 
-    def _refuse_skipped(self, item: CatalogItem, time: Timestamp) -> None:
-        """A view that recovers from a data error moves its since past times that are held, too."""
-        if item.shard_id is None:
-            return
-        since = self._env.since(item)
-        if since.value > time:
-            raise user_error(
-                "SLACKWATER_NO_VALID_TIMESTAMP",
-                details=f"a row made the query of {item.full_name} fail at {time}; "
-                f"it can be read from {since.value} on",
-            )
+    def _failing_below(self, item: CatalogItem) -> str:
+        """What keeps the item, or a view that it reads, from going on; "": nothing is known."""
+        trouble = self._env.worker.trouble(item.id)
+        if trouble is not None:
+            return f" The last attempt to maintain {item.full_name} failed: {trouble.message}"
+        below = (self._env.state.items.get(each) for each in item.depends_on)
+        found = (self._failing_below(each) for each in below if each is not None)
+        return next(filter(None, found), "")
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)

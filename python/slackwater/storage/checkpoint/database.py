@@ -5,7 +5,6 @@ Source: spec checkpoint 2.1, 2.5, 5.3.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Protocol, TypeVar
@@ -13,6 +12,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection, Engine
 
 from slackwater.persist.metastore import PATIENCE, Patience, connect, query, transaction
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.hlc import Range, Time
 from slackwater.storage.checkpoint import statements
 from slackwater.storage.checkpoint.listeners import Listeners
@@ -74,10 +74,6 @@ class Notifications(Protocol):
         """See `Store.listen`."""
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class DatabaseStore:
     """A `Store` in the tables of `tables`, which are there.
 
@@ -90,7 +86,7 @@ class DatabaseStore:
         transactions: Transactions,
         *,
         notifications: Notifications | None = None,
-        clock_ms: Callable[[], int] = _wall_clock_ms,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._transactions = transactions
         self._notifications = notifications

@@ -69,22 +69,19 @@ class CollectionMetadata:
     """Where a collection is stored, as its durable state says.
 
     `shares_tables_upper`: its upper is the one that all tables and sources share, and `upper` is
-    ignored. More shards live and die with it: `beside` are read at the same times as the
-    collection; `state_shards` hold what its writer needs to go on, and are read at the last
-    complete time of the collection only.
+    ignored. The shards `beside` live and die with it, and are read at the same times.
     """
 
     shard_id: int
     since: Frontier
     upper: Frontier
     shares_tables_upper: bool = False
-    state_shards: tuple[int, ...] = ()
     beside: tuple[int, ...] = ()
 
     @property
     def shards(self) -> tuple[int, ...]:
         """All shards of the collection."""
-        return (self.shard_id, *self.beside, *self.state_shards)
+        return (self.shard_id, *self.beside)
 
 
 @dataclass(frozen=True, slots=True)

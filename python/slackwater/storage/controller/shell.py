@@ -24,7 +24,7 @@ import structlog
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.read_policy import STEP_BACK, ReadPolicy
+from slackwater.repr.read_policy import ReadPolicy
 from slackwater.storage.controller import effects as ef
 from slackwater.storage.controller.appends import Append
 from slackwater.storage.controller.core import StorageController
@@ -235,18 +235,6 @@ class Storage:
             state = self._core.collection(global_id)
             return state.since, state.upper
 
-    def compactable(self, global_id: GlobalId, shard_id: int) -> Frontier:
-        """Up to where times of the collection's shard may be compacted away, now and for ever.
-
-        The shards of its writer's state are read at its last complete time. Raises
-        IDENTIFIER_MISSING.
-        """
-        with self._lock:
-            state = self._core.collection(global_id)
-            if shard_id in state.metadata.state_shards:
-                return STEP_BACK.frontier(state.upper)
-            return state.since
-
     def tables_upper(self) -> Frontier:
         """How far tables and sources are complete."""
         with self._lock:
@@ -255,11 +243,6 @@ class Storage:
     def report(self, uppers: Iterable[tuple[GlobalId, Frontier]]) -> None:
         """See `StorageController.update_write_frontiers`."""
         self._do(lambda core: core.update_write_frontiers(uppers))
-
-    def leave_unreadable(self, global_id: GlobalId, since: Frontier) -> None:
-        """See `StorageController.leave_unreadable`."""
-        with self._lock:
-            self._core.leave_unreadable(global_id, since)
 
     # Holds
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.read_policy import STEP_BACK
 from slackwater.storage.controller.capabilities import Capabilities, CollectionState
 from slackwater.storage.controller.descriptions import CollectionMetadata
 from slackwater.storage.controller.effects import DowngradeSince, Effect
@@ -32,7 +31,7 @@ class DurableSinces:
     def opened(self, global_id: GlobalId, metadata: CollectionMetadata) -> None:
         """There is a new collection, whose shards have the since of `metadata`."""
         self._announced[metadata.shard_id] = metadata.since
-        if metadata.shares_tables_upper or metadata.state_shards:
+        if metadata.shares_tables_upper:
             self._stale[global_id] = None
 
     def turn(self, limit: int) -> list[Effect]:
@@ -57,8 +56,6 @@ class DurableSinces:
         effects = [*moved]
         for shard in metadata.beside:
             effects += self._downgrade(shard, state.since)
-        for shard in metadata.state_shards:
-            effects += self._downgrade(shard, STEP_BACK.frontier(state.upper))
         if moved:
             effects += self._placement.allow_compaction(state)
         return effects

@@ -36,11 +36,11 @@ object MzNow {
   }
 
   /** What Spark says of a function that it does not have. */
-  private def unknown: Throwable = {
+  private[binding] def unknown(name: String): Throwable = {
     val manager = SparkSession.active.sessionState.catalogManager
     val path = manager.currentCatalog.name +: manager.currentNamespace.toSeq
     QueryCompilationErrors.unresolvedRoutineError(
-      Seq(Name),
+      Seq(name),
       Seq("system.builtin", "system.session", path.mkString(".")),
       CurrentOrigin.get
     )
@@ -52,7 +52,7 @@ object MzNow {
     FunctionIdentifier(Name),
     new ExpressionInfo(classOf[MzNow].getName, Name),
     arguments =>
-      if (!Sessions.isEnabled(SQLConf.get)) throw unknown
+      if (!Sessions.isEnabled(SQLConf.get)) throw unknown(Name)
       else if (arguments.isEmpty) MzNow()
       else throw QueryCompilationErrors.wrongNumArgsError(Name, Seq(0), arguments.size)
   )

@@ -340,9 +340,6 @@ private[bridge] object BridgeSession {
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
 
-  val catalog = "slackwater"
-  val namespace = "default"
-
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
     "spark.sql.codegen.wholeStage" -> "true",

@@ -26,7 +26,6 @@ import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.exchange.{Exchange, ReusedExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.python.EvalPythonExec
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.types.StructType
 
 /** A query over slots that one thread of the driver can compute: planned once, run often.
   *
@@ -35,7 +34,6 @@ import org.apache.spark.sql.types.StructType
   */
 private[slackwater] final class CompiledQuery private (
     session: SparkSession,
-    val schema: StructType,
     task: Array[Byte]
 ) extends Compiled {
   import CompiledQuery._
@@ -75,7 +73,7 @@ private[slackwater] object CompiledQuery {
         else {
           val task: Task = (rdd, rdd.partitions)
           val bytes = SparkEnv.get.closureSerializer.newInstance().serialize(task).array()
-          Some(new CompiledQuery(session, physical.schema, bytes))
+          Some(new CompiledQuery(session, bytes))
         }
       }
     }
