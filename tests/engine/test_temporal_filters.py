@@ -177,14 +177,33 @@ def test_a_row_that_fails_does_so_no_longer_than_it_is_valid(bench):
     bench.view("bad", "SELECT k, 10 DIV v AS q FROM e WHERE mz_now() < e")
     bench.commit(4, {"e": [((1, 2, 0, 100), 1, 1), ((2, 0, 0, 8), 3, 1)]})
     bench.wait("bad", 3)
-    assert bench.refusal("bad", 3).sqlstate == "22012"
+    assert bench.refusal("bad", 2) is None
     assert bench.rows("bad", 2) == Counter([(1, 5)])
+    assert bench.refusal("bad", 3).sqlstate == "22012"
     bench.commit(20)
     bench.wait("bad", 19)
+    assert bench.refusal("bad", 19) is None
     assert bench.rows("bad", 19) == Counter([(1, 5)])
     bench.commit(200)
     bench.wait("bad", 199)
-    assert bench.rows("bad", 199) == Counter()
+    assert [len(bench.rows("bad", time)) for time in (99, 100, 199)] == [1, 0, 0]
+
+
+def test_a_row_fails_from_the_time_on_at_which_it_begins_to_be_valid(bench):
+    bench.view("bad", "SELECT k, 10 DIV v AS q FROM e WHERE mz_now() >= s")
+    bench.commit(5, {"e": [((1, 2, 0, 0), 1, 1), ((2, 5, 40, 0), 2, 1), ((3, 0, 70, 0), 2, 1)]})
+    bench.wait("bad", 4)
+    bench.commit(100)
+    bench.wait("bad", 99)
+    assert bench.refusal("bad", 69) is None
+    assert [len(bench.rows("bad", time)) for time in (39, 40, 69)] == [1, 2, 2]
+    assert bench.refusal("bad", 70).sqlstate == "22012"
+    assert bench.refusal("bad", 99).sqlstate == "22012"
+    bench.commit(120, {"e": [((3, 0, 70, 0), 110, -1)]})
+    bench.wait("bad", 119)
+    assert bench.refusal("bad", 119) is None
+    assert bench.rows("bad", 119) == Counter([(1, 5), (2, 2)])
+    assert len(ticks(bench, "bad")) < 15
 
 
 @pytest.mark.parametrize("limits", [Limits(followed_rows=2)], ids=["two rows are many"])

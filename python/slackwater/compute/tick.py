@@ -70,8 +70,8 @@ class RunningView:
     they were just before a tick, when a tick needs it.
 
     A view with a temporal filter also changes when no input does, and only its program knows when:
-    without memory for that it does not go on. While its query fails, it is computed as a whole at
-    the last time of each tick.
+    without memory for that it does not go on. While its query fails and no input changes, it is
+    computed as a whole at the last time of each tick.
     """
 
     flow: Dataflow
@@ -138,12 +138,13 @@ class RunningView:
         held = () if tick.first else self._errors_before(tick.lower)
         if held or readable_from(self.flow, self.shards, tick.lower) > tick.lower:
             return self._whole(tick, held)
+        due = self.first_due(tick.lower, tick.upper)
         if tick.lower < self._careful_until:
-            tick = self._smallest(tick) or tick
+            tick = self._smallest(tick, due) or tick
         try:
             return self._with_errors(self._rows(tick), ())
         except SlackwaterError as error:
-            smallest = self._smallest(tick)
+            smallest = self._smallest(tick, due)
             if not error.is_data_error or smallest is None:
                 raise
         self._careful_until = tick.upper
@@ -228,14 +229,16 @@ class RunningView:
         found = errors_at(self.shards, self.flow.errors_shard, Timestamp(lower - 1))
         return tuple(found.column("error").to_pylist())
 
-    def _smallest(self, tick: Tick) -> Tick | None:
-        """The tick up to just after the first change: then the query answers or fails."""
+    def _smallest(self, tick: Tick, due: Timestamp) -> Tick | None:
+        """The tick up to just after the first change: then the query answers or fails.
+
+        `due`: see `first_due`, which nobody knows once a tick has failed.
+        """
         if tick.first:
             return tick
-        change = first_change(self.flow, self.shards, tick.lower, tick.upper)
-        due = self.first_due(tick.lower, tick.upper)
-        at = change if due == tick.upper else min(due, change or due)
-        return None if at is None else replace(tick, upper=Timestamp(at + 1))
+        at = first_change(self.flow, self.shards, tick.lower, tick.upper)
+        at = min(due, at or tick.upper)
+        return None if at >= tick.upper else replace(tick, upper=Timestamp(at + 1))
 
     def _whole(self, tick: Tick, held: tuple[str, ...]) -> tuple[Append, Append]:
         """The contents at a time of a change, or why there are none; `held` are the errors before.
@@ -265,10 +268,12 @@ class RunningView:
         if tick.first:
             return tick.lower
         waiting = self._changes(tick.lower, tick.upper).values()
-        many = sum(len(parts) for parts in waiting) > CHANGES_TRIED
-        if many or self.flow.plan.is_temporal:
+        if sum(len(parts) for parts in waiting) > CHANGES_TRIED:
             return Timestamp(tick.upper - 1)
         at = first_change(self.flow, self.shards, tick.lower, tick.upper)
+        if at is None and self.flow.plan.is_temporal:
+            # The row may have ceased to be valid, and the program that knew when is gone.
+            at = Timestamp(tick.upper - 1)
         if since > tick.lower:
             at = max(since, at or since)
         return at if at is not None and at < tick.upper else None
