@@ -3,7 +3,6 @@ VENV ?= .venv
 PYTHON ?= python3
 SEEDS ?= 100
 SECONDS ?= 120
-PARALLEL := tests/unit tests/property tests/fuzz tests/simulation
 JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 VENV_PYTHON := $(VENV)/bin/python
@@ -45,10 +44,8 @@ scalatest: setup ## Check Scala format and run the Scala tests; SUITE=*MemorySpe
 
 hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests use
 
-# What needs no clock of its own runs on two cores; the others have the machine to themselves.
 test: pythonlint scalatest hadoop ## Run everything that CI checks
-	$(VENV_PYTHON) -m pytest $(PARALLEL) --numprocesses 2 --dist loadfile
-	$(VENV_PYTHON) -m pytest $(addprefix --ignore=,$(PARALLEL))
+	$(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadfile
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
 	$(VENV)/bin/slackwater demo

@@ -25,8 +25,10 @@ __all__ = [
 
 
 # A run of all tests says the same each time; EXAMPLES asks for a search for something new.
-settings.register_profile("repeatable", derandomize=True)
-settings.load_profile("default" if "EXAMPLES" in os.environ else "repeatable")
+# What an example takes on a busy machine says nothing.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None)
+settings.load_profile("search" if "EXAMPLES" in os.environ else "repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

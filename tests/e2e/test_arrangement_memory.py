@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.application import Application
+from tests.support.application import Application, SqlError, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -38,3 +38,36 @@ def test_what_does_not_fit_is_recomputed_until_it_fits(tmp_path):
             if "lookup" in steps(application, "j"):
                 break
         assert "lookup" in steps(application, "j")
+
+
+def test_a_view_whose_rows_wait_goes_on_when_there_is_memory_for_them(tmp_path):
+    location = tmp_path / "environment"
+    settings = {"spark.slackwater.arrangements.memory": "2m"}
+    with Application(location, master="local[2]", conf=settings) as application:
+        application.sql("USE slackwater")
+        application.sql(
+            "CREATE TABLE a AS SELECT id AS k, 9000000000000 + id AS e FROM range(30000)"
+        )
+        for name in ("first", "second"):
+            application.sql(
+                f"CREATE MATERIALIZED VIEW {name} AS SELECT k FROM a WHERE mz_now() < e"
+            )
+            application.sql("DELETE FROM a WHERE k = (SELECT max(k) FROM a)")
+            if name == "first":
+                assert application.value("SELECT count(*) FROM first") == 29999
+
+        def refused():
+            try:
+                application.value("SELECT count(*) FROM second")
+            except SqlError as error:
+                return error.condition == "SLACKWATER_INDEX_MEMORY"
+            return False
+
+        wait_until(refused)
+        assert application.value("SELECT count(*) FROM first") == 29998
+        application.sql("DROP MATERIALIZED VIEW first")
+        wait_until(lambda: not refused())
+        assert application.value("SELECT count(*) FROM second") == 29998
+        application.sql("DELETE FROM a WHERE k < 10")
+        assert application.value("SELECT count(*) FROM second") == 29988
+        assert "temporal" in steps(application, "second")

@@ -110,19 +110,76 @@ def test_views_follow_each_change_and_go_on_after_a_restart(place):
 def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
     place.sql("CREATE TABLE n (k INT, v INT)")
     place.sql("INSERT INTO n VALUES (1, 2), (2, 4)")
-    place.sql("CREATE MATERIALIZED VIEW quotients AS SELECT k, 8 / v AS q FROM n")
+    place.sql(
+        "CREATE MATERIALIZED VIEW quotients WITH (RETAIN HISTORY FOR '1 hour')"
+        " AS SELECT k, 8 / v AS q FROM n"
+    )
+    place.sql("CREATE MATERIALIZED VIEW largest AS SELECT max(q) AS q FROM quotients")
+    before = place.value("SELECT mz_now() FROM largest")
     place.sql("INSERT INTO n VALUES (3, 0)")
-    with pytest.raises(SqlError) as failed:
-        place.rows("SELECT * FROM quotients")
-    assert "SLACKWATER_DATA_ERROR" in str(failed.value)
+    for name in ("quotients", "largest"):
+        with pytest.raises(SqlError) as failed:
+            place.rows(f"SELECT * FROM {name}")
+        said = str(failed.value)
+        assert failed.value.condition == "SLACKWATER_DATA_ERROR"
+        assert "[DIVIDE_BY_ZERO]" in said
+        assert f"slackwater.default.{name} cannot be read" in said
+        assert "query of slackwater.default.quotients fail" in said
+        assert "row in slackwater.default.n," in said
+        assert failed.value.sqlstate == "22012"
+    shown = {row[0]: row for row in place.rows("SHOW MATERIALIZED VIEWS")}
+    assert shown["quotients"][2] == shown["largest"][2] == "stalled"
+    within = place.value("SELECT mz_now() FROM n LIMIT 1")
     place.sql("DELETE FROM n WHERE v = 0")
     assert sorted(place.rows("SELECT k, q FROM quotients")) == [[1, "4.0"], [2, "2.0"]]
+    assert place.rows("SELECT * FROM largest") == [["4.0"]]
+    shown = {row[0]: row for row in place.rows("SHOW MATERIALIZED VIEWS")}
+    assert shown["quotients"][2] == shown["largest"][2] == "hydrated"
+    assert len(place.rows(f"SELECT * FROM quotients VERSION AS OF {before}")) == 2
+    with pytest.raises(SqlError) as failed:
+        place.rows(f"SELECT * FROM quotients VERSION AS OF {within}")
+    assert failed.value.sqlstate == "22012"
+    with pytest.raises(SqlError) as failed:
+        place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {within + 1}")
+    assert failed.value.sqlstate == "22012"
+    seen = place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {before + 1}")
+    assert sorted(row[1:] for row in seen) == [[1, 1, "4.0"], [1, 2, "2.0"]]
     place.sql("INSERT INTO n VALUES (4, 1)")
     assert sorted(place.rows("SELECT k, q FROM quotients")) == [
         [1, "4.0"],
         [2, "2.0"],
         [4, "8.0"],
     ]
+
+
+def test_a_null_in_an_asserted_column_is_an_error_until_it_is_gone(place):
+    place.sql("CREATE TABLE people (id INT, name STRING)")
+    place.sql("INSERT INTO people VALUES (1, 'Ada')")
+    with pytest.raises(SqlError) as failed:
+        place.sql("CREATE MATERIALIZED VIEW m WITH (ASSERT NOT NULL nam) AS SELECT * FROM people")
+    assert failed.value.condition == "SLACKWATER_UNKNOWN_COLUMN"
+    place.sql(
+        "CREATE MATERIALIZED VIEW named (`key`, Name) WITH (RETAIN HISTORY FOR '1 hour',"
+        " ASSERT NOT NULL `KEY`, ASSERT NOT NULL name)"
+        " AS WITH p AS (SELECT id, name FROM people) SELECT id, name FROM p -- all of them"
+    )
+    place.sql("CREATE MATERIALIZED VIEW sizes AS SELECT count(*) AS n FROM named")
+    assert place.rows("DESCRIBE named")[1][:2] == ["Name", "string"]
+    nullable = "result = [f.nullable for f in spark.table('slackwater.default.named').schema]"
+    assert place.python(nullable) == [False, False]
+    place.sql("INSERT INTO people VALUES (2, NULL)")
+    for name in ("named", "sizes"):
+        with pytest.raises(SqlError) as failed:
+            place.rows(f"SELECT * FROM {name}")
+        assert (failed.value.condition, failed.value.sqlstate) == ("SLACKWATER_DATA_ERROR", "23502")
+        assert "NULL in the column Name of slackwater.default.named" in str(failed.value)
+    place.sql("UPDATE people SET name = 'Bob' WHERE id = 2")
+    assert place.rows("SELECT n FROM sizes") == [[2]]
+    place.sql("INSERT INTO people VALUES (3, 'Eve')")
+    assert sorted(place.rows("SELECT * FROM named")) == [[1, "Ada"], [2, "Bob"], [3, "Eve"]]
+    assert place.rows("EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW named")[0][3] != "recompute"
+    shown = place.rows("SHOW CREATE MATERIALIZED VIEW named")[0][-1]
+    assert "ASSERT NOT NULL `KEY`, ASSERT NOT NULL `name`" in shown
 
 
 def test_a_tick_touches_what_its_change_concerns_at_any_size(place):

@@ -50,11 +50,12 @@ for query in queries:
         result.append([query, first, seen])
 """
 
+# So much that the rows are in files: rows that are in the RDD itself need no hold.
 ONE_TIME = """
 import gc
 spark.sql("USE slackwater.{schema}")
 spark.sql("CREATE TABLE t (k INT, word STRING)")
-spark.sql("INSERT INTO t SELECT id, repeat('word', 10) FROM range(20000)")
+spark.sql("INSERT INTO t SELECT id, repeat('word', 200) FROM range(20000)")
 frame = spark.table("t")
 kept = {make}
 first = [kept.count(), kept.count()]

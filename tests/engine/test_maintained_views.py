@@ -6,14 +6,14 @@ import json
 import threading
 from collections import Counter
 from decimal import Decimal, localcontext
+from time import monotonic
 
 import pytest
 from tests.support.incremental import Bench, Recomputation, contents_of
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.tick import CHANGES_TRIED, Limits
 from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain_program
-from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import Column, RelationDesc
 
 pytestmark = pytest.mark.spark
@@ -296,53 +296,96 @@ def test_two_workers_race_for_the_same_output(bench, expected):
         assert bench.rows("n", time) == expected(query, time)
 
 
-def test_a_data_error_stalls_its_view_alone_until_the_row_is_corrected(bench):
-    bad = bench.view("bad", "SELECT k, 10 DIV v AS q FROM a")
-    bench.view("good", "SELECT k, count(*) AS n FROM a GROUP BY k")
-    bench.commit(4, {"a": [(a(1, 2), 1, 1), (a(2, 0), 3, 1)]})
-    bench.wait("good", 3)
-    with pytest.raises(SlackwaterError) as caught:
-        bench.wait("bad", 3)
-    assert caught.value.condition == "SLACKWATER_DATA_ERROR"
-    assert caught.value.sqlstate == "22012"
-    assert bench.client.state(bad.output_shard).upper == 3
-    assert bench.rows("bad", 2) == Counter({(1, 5): 1})
-    bench.commit(8, {"a": [(a(2, 0), 6, -1), (a(2, 5), 6, 1)]})
-    recovered(bench, "bad", 7)
-    assert bench.rows("bad", 7) == Counter({(1, 5): 1, (2, 2): 1})
+def states(bench, name, times):
+    """At each time the contents, or the SQLSTATE of the error that is in their place."""
+    found = []
+    for time in times:
+        error = bench.refusal(name, time)
+        found.append(dict(bench.rows(name, time)) if error is None else error.sqlstate)
+    return found
 
 
-def test_times_at_which_a_view_had_failed_cannot_be_read_after_its_recovery(bench):
-    bad = bench.view("bad", "SELECT k, 10 DIV v AS q FROM a")
-    above = bench.view("above", "SELECT count(*) AS n FROM bad")
-    beside = bench.view("beside", "SELECT k FROM a")
-    bench.commit(4, {"a": [(a(1, 2), 1, 1), (a(2, 0), 3, 1)]})
-    for name in ("bad", "above"):
-        with pytest.raises(SlackwaterError, match="SLACKWATER_DATA_ERROR"):
-            bench.wait(name, 3)
-    assert [bench.since(flow) for flow in (bad, above, beside)] == [0, 0, 0]
-    bench.commit(8, {"a": [(a(2, 0), 6, -1)]})
-    recovered(bench, "bad", 7)
-    recovered(bench, "above", 7)
-    assert [bench.since(flow) for flow in (bad, above, beside)] == [7, 7, 0]
-    assert bench.rows("bad", 7) == Counter({(1, 5): 1})
-    assert bench.rows("above", 7) == Counter({(1,): 1})
-    late = bench.view("late", "SELECT q FROM bad", 2)
-    bench.wait("late", 7)
-    assert bench.since(late) == 7
-    bench.commit(20, {"a": [(a(3, 1), 12, 1)]})
-    bench.wait("above", 19)
-    assert bench.since(above) == 7
+def test_a_view_has_an_error_while_a_row_makes_its_query_fail(bench):
+    bench.view("bad", "SELECT k, 10 DIV v AS q FROM a")
+    bench.view("above", "SELECT count(*) AS n FROM bad")
+    bench.view("beside", "SELECT count(*) AS n FROM a")
+    bench.commit(5, {"a": [(a(1, 2), 1, 1), (a(2, 0), 3, 1)]})
+    for name in bench.flows:
+        bench.wait(name, 4)
+    bench.commit(9, {"a": [(a(2, 0), 6, -1), (a(2, 5), 6, 1), (a(3, 0), 8, 1)]})
+    for name in bench.flows:
+        bench.wait(name, 8)
+    good, mended = {(1, 5): 1}, {(1, 5): 1, (2, 2): 1}
+    divided = "22012"
+    assert states(bench, "bad", range(1, 9)) == [
+        *[good, good, divided, divided, divided, mended, mended, divided]
+    ]
+    assert states(bench, "above", range(1, 9)) == [
+        *[{(1,): 1}, {(1,): 1}, divided, divided, divided, {(2,): 1}, {(2,): 1}, divided]
+    ]
+    assert states(bench, "beside", (2, 4, 8)) == [{(1,): 1}, {(2,): 1}, {(3,): 1}]
+    said = [bench.refusal(name, 4).parameters for name in ("bad", "above")]
+    assert [each["objectName"] for each in said] == ["bad", "above"]
+    for each in said:
+        assert (each["viewName"], each["inputs"], each["timestamp"]) == ("bad", "a", "4")
+        assert each["cause"].startswith("[DIVIDE_BY_ZERO]")
+
+
+@pytest.mark.parametrize(
+    ("expression", "sqlstate"),
+    [
+        ("10 DIV v", "22012"),
+        ("map(0L, 1, v, 2)", "23505"),
+        ("if(v = 0, raise_error('no'), v)", "P0001"),
+        ("isnull(assert_true(v > 0))", "P0001"),
+        ("array_repeat(1, if(v = 0, 2147483647, 1))", "54000"),
+    ],
+)
+def test_whatever_a_row_causes_is_an_error_of_the_view(bench, expression, sqlstate):
+    bench.view("bad", f"SELECT k, {expression} AS q FROM a")
+    bench.commit(6, {"a": [(a(1, 1), 1, 1), (a(2, 0), 3, 1), (a(2, 0), 5, -1)]})
+    bench.wait("bad", 5)
+    assert states(bench, "bad", (3, 4)) == [sqlstate, sqlstate]
+    assert bench.refusal("bad", 2) is bench.refusal("bad", 5) is None
+
+
+def test_the_error_of_a_view_says_what_is_wrong_now(bench):
+    bench.view("bad", "SELECT CAST(s AS INT) AS n FROM a")
+    bench.commit(3, {"a": [(a(1, s="x"), 1, 1)]})
+    bench.wait("bad", 2)
+    bench.commit(6, {"a": [(a(1, s="x"), 4, -1), (a(1, s="y"), 4, 1)]})
+    bench.wait("bad", 5)
+    assert "'x'" in str(bench.refusal("bad", 3))
+    assert "'y'" in str(bench.refusal("bad", 4))
+    bench.commit(9, {"a": [(a(1, s="y"), 7, -1)]})
+    bench.wait("bad", 8)
+    assert states(bench, "bad", (6, 7)) == ["22018", {}]
+
+
+def test_a_view_that_is_behind_looks_at_the_last_of_many_changes_while_it_fails(bench):
+    bench.view("bad", "SELECT 10 DIV v AS q FROM a")
+    bench.commit(3, {"a": [(a(1, 0), 1, 1)]})
+    bench.wait("bad", 2)
+    bench.worker.stop()
+    for time in range(4, 4 + 2 * CHANGES_TRIED):
+        bench.commit(time + 1, {"a": [(a(1, time), time, 1)]})
+    bench.commit(100, {"a": [(a(1, 0), 99, -1)]})
+    bench.worker = bench.new_worker("later")
+    bench.worker.add(bench.flows["bad"])
+    bench.wait("bad", 99)
+    assert states(bench, "bad", (0, 1, 50, 98)) == [{}, "22012", "22012", "22012"]
+    assert sum(bench.rows("bad", 99).values()) == 2 * CHANGES_TRIED
+    (tick,) = bench.worker.records.all()
+    assert (tick.lower, tick.upper) == (3, 100)
 
 
 def test_a_row_that_was_corrected_does_not_fail_again(bench):
     query = "SELECT q, w FROM (SELECT k, 10 DIV v AS q FROM a) x JOIN b ON x.k = b.k"
     bench.view("bad", query)
     bench.commit(4, {"a": [(a(1, 2), 1, 1), (a(1, 0), 3, 1)], "b": [((1, 5), 2, 1)]})
-    with pytest.raises(SlackwaterError, match="SLACKWATER_DATA_ERROR"):
-        bench.wait("bad", 3)
+    bench.wait("bad", 3)
     bench.commit(8, {"a": [(a(1, 0), 6, -1)]})
-    recovered(bench, "bad", 7)
+    bench.wait("bad", 7)
     bench.view("later", query, 7)
     for time in (9, 11):
         bench.commit(time + 1, {"b": [((1, time), time, 1)]})
@@ -350,28 +393,46 @@ def test_a_row_that_was_corrected_does_not_fail_again(bench):
         bench.wait("later", time)
     joined = Counter({(5, 5): 1, (5, 9): 1, (5, 11): 1})
     assert bench.rows("bad", 11) == bench.rows("later", 11) == joined
+    last = [each for each in bench.worker.records.all() if each.upper == 12]
+    assert [each.by_program for each in last] == [True, True]
 
 
-def test_a_view_that_fails_at_its_beginning_can_be_read_from_the_correction_on(bench):
+def test_a_view_may_fail_at_its_beginning(bench):
     bench.commit(4, {"a": [(a(2, 0), 3, 1)]})
-    bad = bench.view("bad", "SELECT k, 10 DIV v AS q FROM a", 3)
-    with pytest.raises(SlackwaterError, match="SLACKWATER_DATA_ERROR"):
-        bench.wait("bad", 3)
+    bench.view("bad", "SELECT k, 10 DIV v AS q FROM a", 3)
+    bench.wait("bad", 3)
     bench.commit(8, {"a": [(a(2, 0), 6, -1), (a(2, 5), 6, 1)]})
-    recovered(bench, "bad", 7)
-    assert bench.since(bad) == 7
-    assert bench.rows("bad", 7) == Counter({(2, 2): 1})
+    bench.wait("bad", 7)
+    assert states(bench, "bad", (3, 5, 6)) == ["22012", "22012", {(2, 2): 1}]
 
 
-def recovered(bench, name, time):
-    """Waits until the view got over a data error."""
-    while True:
-        bench.progress.clear()
-        try:
-            return bench.wait(name, time)
-        except SlackwaterError as error:
-            if error.condition != "SLACKWATER_DATA_ERROR" or not bench.progress.wait(60):
-                raise
+def test_a_view_that_starts_again_knows_its_error(bench):
+    flow = bench.view("bad", "SELECT 10 DIV v AS q FROM a")
+    bench.commit(4, {"a": [(a(2, 0), 3, 1)]})
+    bench.wait("bad", 3)
+    bench.worker.stop()
+    bench.worker = bench.new_worker("next")
+    bench.worker.add(flow)
+    bench.commit(8, {"a": [(a(2, 0), 6, -1), (a(2, 5), 6, 1)]})
+    bench.wait("bad", 7)
+    assert states(bench, "bad", (2, 5, 7)) == [{}, "22012", {(2,): 1}]
+
+
+def test_a_view_whose_inputs_are_not_kept_any_more_has_an_error_instead(bench):
+    """As an earlier version may have left it."""
+    flow = bench.view("n", "SELECT k FROM a")
+    bench.commit(3, {"a": [(a(1), 1, 1)]})
+    bench.wait("n", 2)
+    bench.worker.stop()
+    bench.commit(9, {"a": [(a(2), 4, 1), (a(3), 8, 1)]})
+    _, shard, _ = bench.relations["a"]
+    bench.client.set_since({shard: 6})
+    bench.worker = bench.new_worker("next")
+    bench.worker.add(flow)
+    bench.wait("n", 8)
+    some, lost = {(1,): 1, (2,): 1}, "22000"
+    found = [{(1,): 1}, lost, lost, some, {**some, (3,): 1}]
+    assert states(bench, "n", (2, 3, 5, 6, 8)) == found
 
 
 def test_a_removed_view_is_not_maintained(bench):
@@ -498,6 +559,47 @@ def test_views_that_are_being_filled_keep_no_other_waiting(bench, gated):
     for name in ("one", "two", "three"):
         bench.wait(name, 8)
         assert bench.rows(name, 8) == Counter({(4712,): 4, (4713,): 1})
+
+
+def test_a_view_that_is_recomputed_keeps_no_quick_one_waiting(bench, gated):
+    held, go_on = gated
+    go_on.set()
+    slow = bench.view("slow", "SELECT k + 4711 AS k FROM a LIMIT 3")
+    bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k")
+    bench.commit(3, {"a": [(a(1), 1, 1)]})
+    for name in ("slow", "n"):
+        bench.wait(name, 2)
+    go_on.clear()
+    while held.acquire(blocking=False):
+        pass
+    bench.commit(5, {"a": [(a(1), 4, 1)]})
+    assert held.acquire(timeout=60)
+    bench.wait("n", 4)
+    assert bench.client.state(slow.output_shard).upper == 3
+    go_on.set()
+    bench.wait("slow", 4)
+    assert bench.rows("slow", 4) == Counter({(4712,): 2})
+
+
+def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
+    """In the driver, and as a job of executors."""
+    sleep = "reflect('java.lang.Thread', 'sleep', 600000L)"
+    few = Limits().few_rows
+    bench.commit(3, {"a": [(a(1), 1, few), (a(1), 2, 1 - few)]})
+    for as_of in (1, 2):
+        flow = bench.view(f"endless{as_of}", f"SELECT k, {sleep} AS s FROM a WHERE k = 1", as_of)
+        until(lambda: bench.worker.busy_ms() is not None)
+        bench.worker.remove(flow.global_id)
+        until(lambda: bench.worker.busy_ms() is None)
+        assert bench.client.state(flow.output_shard).upper == as_of
+        assert bench.worker.trouble(flow.global_id) is None
+
+
+def until(reached):
+    deadline = monotonic() + 60
+    while not reached():
+        assert monotonic() < deadline
+        threading.Event().wait(0.005)
 
 
 def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):

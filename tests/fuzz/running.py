@@ -189,6 +189,9 @@ class _Maintained:
             for name in self.bench.flows:
                 found = self._contents(name)
                 for at in range(self._case.as_of, LAST + 1):
+                    refusal = self.bench.refusal(name, at)
+                    if refusal is not None:
+                        return Failure("error", name, f"{refusal} at {at}")
                     if found[at] != wanted[name][at]:
                         return Failure(
                             "contents", name, _difference(found[at], wanted[name][at], at)

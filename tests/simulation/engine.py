@@ -36,7 +36,7 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.planner.delta.program import Program
 from slackwater.repr.errors import user_error
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
 AS_OF = re.compile(r"\bAS OF (\d+)\s*$")
@@ -187,9 +187,10 @@ class SimulatedProgram:
     _begin: int = 0
     _pending: Mapping[str, list] = field(default_factory=dict)
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> None:
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> Timestamp:
         self._held = {g: self.engine.contents(c, as_of) for g, c in inputs.items()}
         self._begin = as_of + 1
+        return TIMESTAMP_MAX
 
     def tick(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]

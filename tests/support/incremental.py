@@ -17,7 +17,10 @@ from slackwater.compute.engine import Engine, ViewPlan
 from slackwater.compute.tick import Limits
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient, TablesAppend
+from slackwater.persist.error_shards import first_refusal
 from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.repr.dataflow_error import ERRORS
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -72,14 +75,18 @@ class Bench:
     def _create(
         self, name: str, desc: RelationDesc, upper: int | None, grouped: bool, is_read: bool = True
     ) -> int:
+        made = self._shard(desc, upper, grouped)
+        global_id = self.declared.id_of(name, desc) if is_read else GlobalId(f"unread-{name}")
+        self.relations[name] = (global_id, made, desc)
+        return made
+
+    def _shard(self, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
         made: list[int] = []
         self.client.transact(
             lambda conn: made.append(
                 self.client.create_shard(conn, desc, Timestamp(0), upper, grouped)
             )
         )
-        global_id = self.declared.id_of(name, desc) if is_read else GlobalId(f"unread-{name}")
-        self.relations[name] = (global_id, made[0], desc)
         return made[0]
 
     def commit(self, upper: int, updates: Mapping[str, Sequence[Update]] = {}) -> None:
@@ -117,16 +124,21 @@ class Bench:
         """
         plan = self.plan(query, settings)
         analyzed = plan.kept.plan
-        desc = output or analyzed.schema
-        by_id = {g: Input(shard, desc) for g, shard, desc in self.relations.values()}
-        shard = self._create(name, desc, as_of, False, is_read)
+        made_of = output or analyzed.schema
+        by_id = {}
+        for each, (global_id, shard, desc) in self.relations.items():
+            below = self.flows.get(each)
+            errors = None if below is None else below.errors_shard
+            by_id[global_id] = Input(shard, desc, errors, each)
+        output_shard = self._create(name, made_of, as_of, False, is_read)
         flow = Dataflow(
             global_id=self.relations[name][0],
             name=name,
             plan=plan,
-            output=desc,
+            output=made_of,
             inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
-            output_shard=shard,
+            output_shard=output_shard,
+            errors_shard=self._shard(ERRORS, as_of, False),
             as_of=Timestamp(as_of),
             settings=settings,
         )
@@ -139,12 +151,15 @@ class Bench:
             self.worker.trouble(self.flows[name].global_id)
         )
 
-    def since(self, flow: Dataflow) -> int:
-        """The first time at which the view can be read."""
-        return self.client.state(flow.output_shard).since
+    def refusal(self, name: str, time: int) -> SlackwaterError | None:
+        """Why a view cannot be read at a time; None: it can."""
+        shard = self.flows[name].errors_shard
+        return first_refusal(self.client, shard, name, Timestamp(time), Timestamp(time + 1))
 
     def rows(self, name: str, time: int) -> Counter:
         """The contents at a time, as a multiset."""
+        if name in self.flows and (refusal := self.refusal(name, time)) is not None:
+            raise refusal
         return Counter(canonical(row.values()) for row in self.snapshot(name, time).to_pylist())
 
     def snapshot(self, name: str, time: int) -> pa.Table:

@@ -16,6 +16,7 @@ from slackwater.planner.plan.algebra import (
     Project,
     Sort,
     Source,
+    TemporalFilter,
     Union,
     Window,
 )
@@ -81,6 +82,9 @@ def _operator(plan, node, names):
             return f"project{inputs} {_handles(plan, node.exprs)}"
         case Filter():
             return f"filter{inputs} {_handles(plan, node.conjuncts)}"
+        case TemporalFilter():
+            bounds = ", ".join(f"{b.comparison} {_handle(plan, b.handle)}" for b in node.bounds)
+            return f"temporal{inputs} (mz_now() {bounds})"
         case Join():
             return f"join {node.kind.value}{inputs}{_condition(plan, node)}"
         case Aggregate():

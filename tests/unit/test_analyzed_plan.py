@@ -10,6 +10,7 @@ import pytest
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
+    Bound,
     Column,
     Computed,
     Constant,
@@ -28,6 +29,7 @@ from slackwater.planner.plan.algebra import (
     SortKey,
     Source,
     SparkType,
+    TemporalFilter,
     Union,
     Window,
     WindowCall,
@@ -208,6 +210,27 @@ def test_every_operator_is_read():
         Sort((10,), (13,), (SortKey(9, True, False),), True),
         Limit((11,), (13,), None, 3),
     )
+
+
+def temporal(comparison="<="):
+    bound = {"comparison": comparison, "handle": 0}
+    nodes = [source(0), {"op": "temporal", "bounds": [bound], "in": [0], "out": [0]}]
+    return answer(nodes, 1, [handle(0)])
+
+
+def test_a_temporal_filter_makes_the_contents_depend_on_time():
+    plan = read(temporal())
+    assert plan.nodes[1] == TemporalFilter((0,), (0,), (Bound("<=", 0),))
+    assert plan.depends_on_time
+    assert not read(projected()).depends_on_time
+    with pytest.raises(FatalError, match="comparison <>"):
+        read(temporal("<>"))
+
+
+def test_so_does_any_use_of_the_time():
+    value = projected()
+    value["handles"] = [handle(0, uses_now=True)]
+    assert read(value).depends_on_time
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from slackwater.planner.delta.explain import explain_program
-from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
     AnalyzedPlan,
+    Bound,
     Column,
     Computed,
+    Filter,
     Handle,
     Join,
     JoinKind,
@@ -22,6 +25,7 @@ from slackwater.planner.plan.algebra import (
     SortKey,
     Source,
     SparkType,
+    TemporalFilter,
     Window,
     WindowCall,
 )
@@ -153,6 +157,41 @@ def test_which_rows_a_limit_without_order_takes_is_luck():
     plan = plan_of(Source("u1", ("k",), (0,)), Limit((0,), (0,), 3, 0), types=(LONG,))
     with pytest.raises(NotMaintained, match="LIMIT without ORDER BY"):
         program_of(plan)
+
+
+def test_a_temporal_filter_knows_whose_rows_wait():
+    source = Source("u1", ("k", "e"), (0, 1))
+    bounds = (Bound("<", 1), Bound(">=", 0))
+    plan = plan_of(source, TemporalFilter((0,), (0, 1), bounds), types=(LONG, LONG))
+    assert json.loads(program_of(plan).to_json())["nodes"][1] == {
+        "op": "temporal",
+        "in": 0,
+        "out": [0, 1],
+        "node": 0,
+        "bounds": [{"comparison": "<", "handle": 1}, {"comparison": ">=", "handle": 0}],
+    }
+    (row, _) = explain_program(plan, {})
+    assert (row.operator, row.maintenance) == ("TemporalFilter", "linear")
+
+
+def test_a_join_does_not_take_a_temporal_filter_below_it_for_a_condition():
+    sources = Source("u1", ("a",), (0,)), Source("u2", ("b",), (1,)), Source("u3", ("c",), (2,))
+    lower = Join((0, 1), (0, 1), JoinKind.INNER, (), (), (), None)
+    valid = TemporalFilter((3,), (0, 1), (Bound("<", 1),))
+    upper = Join((4, 2), (0, 1, 2), JoinKind.INNER, (), (), (), None)
+    plan = plan_of(*sources, lower, valid, upper, types=(LONG, LONG, LONG))
+    assert "temporal" in steps(plan)
+    assert {each.node for each in program_of(plan).arrangements} == {0, 1, 2, 4}
+
+
+def test_any_other_use_of_the_time_has_no_program():
+    plan = plan_of(Source("u1", ("k",), (0,)), Filter((0,), (0,), (0,)), types=(LONG,))
+    now = replace(plan.handles[0], sql="(mz_now() <> k)", uses_now=True)
+    plan = replace(plan, handles=(now,))
+    with pytest.raises(NotMaintained) as refused:
+        program_of(plan)
+    assert refused.value.reason == misuse_of_now(plan)
+    assert "(mz_now() <> k)" in refused.value.reason
 
 
 def test_partitions_of_floating_numbers_are_those_of_equal_numbers():

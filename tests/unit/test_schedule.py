@@ -9,7 +9,6 @@ from slackwater.compute.schedule import (
     Flow,
     Round,
     Tick,
-    after_data_error,
     after_failure,
     capped_upper,
     in_order,
@@ -38,10 +37,7 @@ def plan(flows, uppers, data=(), troubles=None, now_ms=0):
     def has_data(name, lower, upper):
         return any(lower <= t < upper for t in times.get(name, ()))
 
-    def next_change(name, lower, upper):
-        return min((t for t in times.get(name, ()) if lower <= t < upper), default=upper)
-
-    return plan_round(in_order(flows), uppers, troubles or {}, has_data, next_change, now_ms)
+    return plan_round(in_order(flows), uppers, troubles or {}, has_data, now_ms)
 
 
 def test_a_flow_whose_inputs_changed_ticks():
@@ -78,48 +74,18 @@ def test_a_flow_without_inputs_is_closed():
     assert plan([flow("v", as_of=5)], {"v": TIMESTAMP_MAX}) == Round({}, ())
 
 
-def test_after_a_data_error_the_flow_goes_on_in_smallest_steps():
-    trouble = after_data_error(Tick("v", 4, 9, False), ERROR)
-    assert not trouble.single
-    data = {"v": [5, 7]}.items()
-    planned = plan([flow("v", "t")], {"t": 12, "v": 4}, data, {"v": trouble})
-    assert planned == Round({"v": 5}, ())
-    planned = plan([flow("v", "t")], {"t": 12, "v": 5}, data, {"v": trouble})
-    assert planned.ticks == (Tick("v", 5, 6, False),)
-
-
-def test_a_flow_stalls_at_the_row_until_its_inputs_change():
-    trouble = after_data_error(Tick("v", 7, 8, False), ERROR)
-    assert trouble.single
-    data = {"v": [7]}
-    assert plan([flow("v", "t")], {"t": 99, "v": 7}, data.items(), {"v": trouble}).ticks == ()
-    data["v"].append(50)
-    planned = plan([flow("v", "t")], {"t": 99, "v": 7}, data.items(), {"v": trouble})
-    assert planned.ticks == (Tick("v", 7, 99, False, collapse=True),)
-
-
-def test_a_flow_that_fails_at_its_as_of_begins_after_the_correction():
-    trouble = after_data_error(Tick("v", 5, 9, True), ERROR)
-    data = {"v": [5, 20]}.items()
-    planned = plan([flow("v", "t", as_of=5)], {"t": 9, "v": 5}, data, {"v": trouble})
-    assert planned.ticks == (Tick("v", 5, 6, True),)
-    trouble = after_data_error(Tick("v", 5, 6, True), ERROR)
-    planned = plan([flow("v", "t", as_of=5)], {"t": 30, "v": 5}, data, {"v": trouble})
-    assert planned.ticks == (Tick("v", 29, 30, True),)
-
-
-def test_other_flows_go_on_while_one_is_stalled():
-    trouble = after_data_error(Tick("v", 7, 8, False), ERROR)
+def test_other_flows_go_on_while_one_is_left_alone():
+    trouble = after_failure(ERROR, None, 1_000)
     flows = [flow("v", "t"), flow("w", "t")]
     data = {"v": [7], "w": [7]}.items()
-    planned = plan(flows, {"t": 99, "v": 7, "w": 7}, data, {"v": trouble})
+    planned = plan(flows, {"t": 99, "v": 7, "w": 7}, data, {"v": trouble}, 1_000)
     assert [tick.global_id for tick in planned.ticks] == ["w"]
 
 
 def test_a_failure_that_may_pass_is_retried_after_growing_pauses():
     tick = Tick("v", 4, 9, False)
-    first = after_failure(tick, ERROR, None, 1_000)
-    second = after_failure(tick, ERROR, first, 2_000)
+    first = after_failure(ERROR, None, 1_000)
+    second = after_failure(ERROR, first, 2_000)
     assert 1_000 < first.retry_at_ms < second.retry_at_ms - 1_000
     data = {"v": [5]}.items()
     early = plan([flow("v", "t")], {"t": 9, "v": 4}, data, {"v": second}, 2_000)
@@ -128,7 +94,7 @@ def test_a_failure_that_may_pass_is_retried_after_growing_pauses():
     assert late.ticks == (tick,)
     assert next_retry_ms([first, second]) == first.retry_at_ms
     for _ in range(50):
-        second = after_failure(tick, ERROR, second, 0)
+        second = after_failure(ERROR, second, 0)
     assert second.retry_at_ms == LONGEST_BACKOFF_MS
 
 

@@ -11,6 +11,7 @@ from slackwater.adapter.coordinator import wall_clock_ms
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
+from slackwater.repr.read_policy import ValidFrom
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_a_relation_that_does_not_fit_is_refused(place, out):
     assert "no sink" in place.notices[0]["message"]
     # A relation that begins behind what the sink has still to read.
     begins = Frontier(place.env.persist.tables_upper() + 60_000)
-    place.env.storage.leave_unreadable(place.item("u").id, begins)
+    place.env.storage.set_policy(place.item("u").id, ValidFrom(begins))
     assert refused(place, "ALTER SINK s SET FROM u") == "SLACKWATER_NO_VALID_TIMESTAMP"
     assert not any(place.item("u").id in hold.ids for hold in place.env.storage.holds())
 

@@ -190,19 +190,6 @@ def test_compaction_reaches_the_writer_of_an_export(room):
     assert len(room.sent) == before
 
 
-def test_what_the_writer_left_out_cannot_be_read_even_by_holders(room):
-    view = written(room)
-    hold = room.core.acquire_read_hold([view], HOLDER)
-    room.core.leave_unreadable(view, at(9))
-    room.core.leave_unreadable(view, at(8))
-    room.core.leave_unreadable("u77", at(8))
-    assert room.core.collection(view).since == at(9)
-    refused(Variant.READ_BEFORE_SINCE, room.core.acquire_read_hold, [view], HOLDER, Timestamp(8))
-    room.run(room.core.maintain(1))
-    assert room.durable.shards[room.durable.metadata(view).shard_id].since == at(9)
-    room.core.release_read_hold(hold)
-
-
 def test_i14_a_multiple_policy_keeps_what_any_member_keeps(room):
     members = (LagWriteFrontier(3, 1), LagWriteFrontier(5, 1), ValidFrom(at(7)))
     view = written(room, upper=20, policy=Multiple(members))

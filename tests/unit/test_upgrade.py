@@ -82,7 +82,7 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     place.close()
 
 
-def test_views_of_the_first_version_lose_their_state_shards(env):
+def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_errors(env):
     place = Place(env, spark=Answers())
     place.table("t", k="integer")
     place.sql("CREATE MATERIALIZED VIEW v AS SELECT k FROM t")
@@ -98,10 +98,12 @@ def test_views_of_the_first_version_lose_their_state_shards(env):
     with env.engine.begin() as conn:
         items = TABLES.items
         body = json.loads(conn.scalar(sa.select(items.c.body).where(items.c.id == view.id)))
+        del body["details"]["errors"]
         body["details"]["states"] = made
         conn.execute(sa.update(items).where(items.c.id == view.id).values(body=json.dumps(body)))
     place.start()
     assert "states" not in place.item("v").details
+    assert place.item("v").errors_shard in place.env.persist.shard_ids()
     assert not set(made) & set(place.env.persist.shard_ids())
     before = place.env.upper(place.item("v")).value
     place.wait(lambda: place.env.upper(place.item("v")).value > before)

@@ -54,7 +54,7 @@ from slackwater.persist.leadership import LEASE_MS, Fenced
 from slackwater.planner.parser import variables
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
-from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
@@ -166,7 +166,6 @@ class Coordinator:
             spark,
             on_progress=views_moved,
             on_fatal=lambda error: on_fatal(str(error)),
-            on_unreadable=lambda view, since: storage.leave_unreadable(view, Frontier(since)),
         )
 
         def committed(_: Committed) -> None:

@@ -178,7 +178,7 @@ class Environment:
         return frozenset(found)
 
     def refuse_errors(self, item: CatalogItem, lower: Timestamp, upper: Timestamp) -> None:
-        """Raises SLACKWATER_SOURCE_ERROR if the contents have an error at a time in the interval.
+        """Raises SLACKWATER_SOURCE_ERROR or SLACKWATER_DATA_ERROR if the contents have an error.
 
         The interval is ``[lower, upper)``. A read at such a time fails as a whole (spec controllers
         5.5).

@@ -42,9 +42,13 @@ class Costs:
         if rows >= self.followed_rows:
             self.fill_us_per_row = took_us / rows
 
+    def may_recompute(self, changes: int) -> bool:
+        """Whether it is worth asking; see `followed_rows`."""
+        return changes >= self.followed_rows
+
     def recompute(self, changes: int, rows: int) -> bool:
         """Whether to recompute over `rows` of input, and not to follow so many changes."""
-        if changes < self.followed_rows:
+        if not self.may_recompute(changes):
             return False
         whole_us = rows * (self.whole_us_per_row + self.fill_us_per_row)
         return changes * self.tick_us_per_change > whole_us

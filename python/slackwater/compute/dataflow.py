@@ -23,7 +23,8 @@ from slackwater.repr.relation import RelationDesc
 class Input:
     """A collection that a dataflow reads. `desc` has the columns that its plan knows.
 
-    `errors_shard` has the errors that are in its contents, if it can have any; `name` is for them.
+    `errors_shard` has the errors that are in its contents, if it can have any; `name` is for
+    messages.
     """
 
     shard_id: int
@@ -43,9 +44,11 @@ class Dataflow:
     """A maintained view: its plan, where its inputs are, where its output goes.
 
     The view is exact at every time from `as_of` on; an output shard whose upper is not beyond
-    `as_of` is empty, and the first tick fills it. `settings` are those of Spark's with which its
-    query means what it meant when the view was created; see `Engine.under`. `output` has the
-    view's columns, which are those of the query under the view's names.
+    `as_of` is empty, and the first tick fills it. At each time there are either its rows, or in
+    `errors_shard` why there are none; the uppers of both shards move as one. `settings` are those
+    of Spark's with which its query means what it meant when the view was created; see
+    `Engine.under`. `output` has the view's columns, which are those of the query under the view's
+    names.
     """
 
     global_id: GlobalId
@@ -54,8 +57,14 @@ class Dataflow:
     output: RelationDesc
     inputs: Mapping[GlobalId, Input]
     output_shard: int
+    errors_shard: int
     as_of: Timestamp
     settings: Mapping[str, str] | None = None
+
+    @property
+    def input_names(self) -> str:
+        """The names of what it reads, for messages."""
+        return ", ".join(sorted(source.name for source in self.inputs.values()))
 
 
 class Shards(Protocol):

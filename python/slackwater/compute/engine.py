@@ -13,7 +13,7 @@ from slackwater.compute.records import StepRecord
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program
 from slackwater.planner.plan.algebra import AnalyzedPlan
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
 
@@ -53,6 +53,11 @@ class ViewPlan:
     kept: KeptPlan
     program: Program | None
     reason: str = ""
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether the contents may change at a time at which no input does."""
+        return self.kept.plan.depends_on_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +128,24 @@ class Interruption(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The updates of a tick, and what each step of the program did for them."""
+    """The updates of a tick, and what each step of the program did for them.
+
+    `next_change`: the first time from the tick's upper on at which the output changes though no
+    input does, if none did before; TIMESTAMP_MAX: there is none.
+    """
 
     updates: pa.Table
     steps: tuple[StepRecord, ...]
+    next_change: Timestamp = TIMESTAMP_MAX
 
 
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> None:
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> Timestamp:
         """Fills what it keeps with the contents of all inputs at `as_of`; `few`: one task does.
 
+        The first time after `as_of` at which the output changes though no input does.
         Raises SLACKWATER_INDEX_MEMORY when there is no room for it.
         """
 
@@ -144,8 +155,8 @@ class TickProgram(Protocol):
         """The output's updates with ``lower <= __time < upper``, consolidated.
 
         Columns: those of the output by their position, ``__time``, ``__diff``. `deltas` are the
-        updates of the collections that have changed. To be called again, it gives the same.
-        Raises SLACKWATER_INDEX_MEMORY when what it keeps grows out of its room.
+        updates of the collections that have changed, if any has. To be called again, it gives the
+        same. Raises SLACKWATER_INDEX_MEMORY when what it keeps grows out of its room.
         """
 
     def committed(self, upper: Timestamp) -> None:

@@ -7,7 +7,7 @@ another replica was first, the next round begins where that one ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from slackwater.persist.parts import Part
 from slackwater.repr.errors import SlackwaterError
@@ -29,22 +29,12 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Compute the updates of ``[lower, upper)``. `first`: nothing was recorded before.
-
-    `collapse`: the contents at the times before ``upper - 1`` cannot be computed; all changes
-    come at that time.
-    """
+    """Compute the updates of ``[lower, upper)``. `first`: nothing was recorded before."""
 
     global_id: GlobalId
     lower: Timestamp
     upper: Timestamp
     first: bool
-    collapse: bool = False
-
-    @property
-    def exact_from(self) -> Timestamp:
-        """The first time of the interval at which the tick makes the contents exact."""
-        return Timestamp(self.upper - 1) if self.collapse else self.lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +47,15 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A dataflow that failed.
-
-    `single`: also over the smallest interval, so that the contents at its first time cannot be
-    computed. `lower`, `upper`: the interval that failed last. `retry_at_ms`: None: when an
-    input changes; else then.
-    """
+    """A dataflow whose tick could not be made, for a reason that may pass. It is tried again."""
 
     error: SlackwaterError
-    lower: Timestamp
-    upper: Timestamp
-    single: bool
     attempts: int
-    retry_at_ms: int | None
+    retry_at_ms: int
 
 
 HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
-"""Whether an input of the flow may have updates with times in the interval."""
-
-NextChange = Callable[[GlobalId, Timestamp, Timestamp], Timestamp]
-"""The first time in the interval at which an input of the flow changes; its upper if none."""
+"""Whether the flow may change in the interval: an input of it does, or a row's time comes."""
 
 
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
@@ -97,7 +76,6 @@ def plan_round(
     uppers: Mapping[GlobalId, Timestamp],
     troubles: Mapping[GlobalId, Trouble],
     has_data: HasData,
-    next_change: NextChange,
     now_ms: int,
 ) -> Round:
     """What to do now. `flows` are in order, `uppers` has those of the flows and of all inputs."""
@@ -113,62 +91,22 @@ def plan_round(
         if not first and not has_data(flow.global_id, lower, upper):
             advances[flow.global_id] = reached[flow.global_id] = upper
             continue
-        tick = Tick(flow.global_id, flow.as_of if first else lower, upper, first)
-        planned = _after_trouble(tick, troubles.get(flow.global_id), has_data, next_change, now_ms)
-        match planned:
-            case Tick():
-                ticks.append(planned)
-            case int():
-                advances[flow.global_id] = reached[flow.global_id] = Timestamp(planned)
-            case None:
-                pass
+        trouble = troubles.get(flow.global_id)
+        if trouble is None or now_ms >= trouble.retry_at_ms:
+            ticks.append(Tick(flow.global_id, flow.as_of if first else lower, upper, first))
     return Round(advances, tuple(ticks))
 
 
-def _after_trouble(
-    tick: Tick,
-    trouble: Trouble | None,
-    has_data: HasData,
-    next_change: NextChange,
-    now_ms: int,
-) -> Tick | Timestamp | None:
-    """The tick to run instead, or the time to advance to, or None: nothing now."""
-    if trouble is None or tick.lower >= trouble.upper:
-        return tick
-    if trouble.retry_at_ms is not None:
-        return tick if now_ms >= trouble.retry_at_ms else None
-    if not trouble.single:
-        if tick.first:
-            return replace(tick, upper=Timestamp(tick.lower + 1))
-        change = next_change(tick.global_id, tick.lower, trouble.upper)
-        if change > tick.lower:
-            return change
-        return replace(tick, upper=Timestamp(tick.lower + 1))
-    if tick.upper <= trouble.upper or not has_data(tick.global_id, trouble.upper, tick.upper):
-        return None
-    if tick.first:
-        return replace(tick, lower=Timestamp(tick.upper - 1))
-    return replace(tick, collapse=True)
-
-
-def after_data_error(tick: Tick, error: SlackwaterError) -> Trouble:
-    """A row made the query fail: go on in smallest steps up to its time, then wait for a change."""
-    single = tick.collapse or tick.upper <= tick.lower + 1
-    return Trouble(error, tick.lower, tick.upper, single, 1, None)
-
-
-def after_failure(
-    tick: Tick, error: SlackwaterError, earlier: Trouble | None, now_ms: int
-) -> Trouble:
-    """Something else failed that may pass: try again later, each time after a longer pause."""
+def after_failure(error: SlackwaterError, earlier: Trouble | None, now_ms: int) -> Trouble:
+    """Something failed that may pass: try again later, each time after a longer pause."""
     attempts = 1 if earlier is None else earlier.attempts + 1
     pause = min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** min(attempts - 1, 20))
-    return Trouble(error, tick.lower, tick.upper, False, attempts, now_ms + pause)
+    return Trouble(error, attempts, now_ms + pause)
 
 
 def next_retry_ms(troubles: Iterable[Trouble]) -> int | None:
-    """When the earliest of the dataflows that failed is tried again; None: at no given time."""
-    return min((t.retry_at_ms for t in troubles if t.retry_at_ms is not None), default=None)
+    """When the earliest of the dataflows that failed is tried again; None: none has failed."""
+    return min((t.retry_at_ms for t in troubles), default=None)
 
 
 def capped_upper(

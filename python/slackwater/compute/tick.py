@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,16 +19,23 @@ from slackwater.compute.relations import relation_json
 from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.persist import reading
 from slackwater.persist.client import Append
-from slackwater.persist.error_shards import first_refusal
+from slackwater.persist.error_shards import errors_at, first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.dataflow_error import ERRORS, EvaluationError, encode
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 LONGEST_PAUSE_TICKS = 64
 """A program that did not fit into memory is tried again after so many ticks at most."""
+
+QUICK_ROWS = 10_000
+"""A tick that follows no more changes than these takes milliseconds."""
+
+CHANGES_TRIED = 16
+"""While a query fails, it is computed at each of so many changes; of more at the last one only."""
 
 _Changes = Mapping[GlobalId, tuple[Part, ...]]
 
@@ -55,13 +62,18 @@ class Limits:
 class RunningView:
     """A view that is maintained, and what the driver keeps for it between ticks. Not thread-safe.
 
-    The promise of a tick: for every t in its interval from ``tick.exact_from`` on, the view's
-    updates up to t add up to its query's rows over the inputs at t.
+    The promise of a tick: for every t in its interval, the view's updates up to t add up to its
+    query's rows over the inputs at t, and it has no errors at t; or the query fails over these
+    inputs, and the view has an error at t.
 
     A view without a program, or whose program does not fit into memory, is recomputed at each time
     at which an input changes; its updates are what the contents differ by. So is a view at one time
     at which so much changes that this costs less. What a program keeps is filled from the inputs as
     they were just before a tick, when a tick needs it.
+
+    A view with a temporal filter also changes when no input does, and only its program knows when:
+    without memory for that it does not go on. While its query fails, it is computed as a whole at
+    the last time of each tick.
     """
 
     flow: Dataflow
@@ -78,7 +90,13 @@ class RunningView:
     """With all that it keeps."""
     _reached: Timestamp = field(default=Timestamp(0), init=False)
     """What the program keeps has all updates of its inputs before this time."""
+    _next_change: Timestamp | None = field(default=None, init=False)
+    """From `_reached` on, if no input changes; None: the last tick did not tell."""
     _tried: bool = field(default=False, init=False)
+    _fails: bool = field(default=False, init=False)
+    """Whether the query failed at the last time at which it was computed as a whole."""
+    _careful_until: Timestamp = field(default=Timestamp(0), init=False)
+    """Up to here a tick has failed: until then there is one for each time of a change."""
     _costs: Costs = field(init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
@@ -86,48 +104,57 @@ class RunningView:
     def __post_init__(self) -> None:
         self._costs = Costs(self.limits.followed_rows)
 
+    def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
+        """The first time in the interval at which the contents may change though no input does.
+
+        `upper`: there is none. `lower` also where nobody knows before a tick from there.
+        """
+        if not self.flow.plan.is_temporal:
+            return upper
+        if self._running is None or self._next_change is None or lower != self._reached:
+            return lower
+        return max(lower, min(upper, self._next_change))
+
+    def is_quick(self, tick: Tick) -> bool:
+        """Whether the tick only follows changes, and few: others may wait for it."""
+        if tick.first or self._running is None:
+            return False
+        changes = self._changes(tick.lower, tick.upper).values()
+        return sum(part.rows for parts in changes for part in parts) <= QUICK_ROWS
+
     @property
-    def is_ready(self) -> bool:
-        """Whether a tick needs no more than the changes, as far as that is possible."""
-        return self.flow.plan.program is None or self._running is not None or self._pause_ticks > 0
+    def is_to_be_filled(self) -> bool:
+        """Whether the next tick fills the program."""
+        has_program = self.flow.plan.program is not None and self._running is None
+        return has_program and self._pause_ticks == 0 and not self._fails
 
-    def appends(self, tick: Tick) -> Append:
-        """The updates of the tick. It may end before ``tick.upper``: another one does the rest.
+    def appends(self, tick: Tick) -> tuple[Append, Append]:
+        """The updates of the tick: those of the rows, and those of the errors.
 
-        Nothing is committed. Raises SLACKWATER_SOURCE_ERROR when an input has an error at a time
-        that is to be exact, and what the engine and the shards raise.
+        It may end before ``tick.upper``: another one does the rest. Nothing is committed. Raises
+        what the engine and the shards raise, but no error of a row; of a view with a temporal
+        filter SLACKWATER_INDEX_MEMORY when there is no memory for its program, and
+        SLACKWATER_TEMPORAL_FILTER when it has none.
         """
         self.scanned, self.steps, self.by_program = 0, (), False
-        self._refuse_errors(tick)
-        program = self.flow.plan.program
-        if tick.first:
-            return self._contents(tick, tick.lower)
-        if tick.collapse:
-            self.close()
-            return self._contents(tick, Timestamp(tick.upper - 1))
-        if program is None:
-            return self._recomputed(tick)
-        if self._pause_ticks > 0:
-            self._pause_ticks -= 1
-            return self._recomputed(tick)
-        changes = self._changes(tick.lower, tick.upper)
-        if self._is_cheaper_whole(changes):
-            self.close()
-            return self._recomputed(tick)
+        held = () if tick.first else self._errors_before(tick.lower)
+        if held or readable_from(self.flow, self.shards, tick.lower) > tick.lower:
+            return self._whole(tick, held)
+        if tick.lower < self._careful_until:
+            tick = self._smallest(tick) or tick
         try:
-            return self._ticked(program, tick, changes)
+            return self._with_errors(self._rows(tick), ())
         except SlackwaterError as error:
-            if error.condition != "SLACKWATER_INDEX_MEMORY":
+            smallest = self._smallest(tick)
+            if not error.is_data_error or smallest is None:
                 raise
-            self._give_up(error)
-            return self._recomputed(tick)
+        self._careful_until = tick.upper
+        return self._whole(tick, ()) if smallest == tick else self.appends(smallest)
 
     @property
     def can_be_filled(self) -> bool:
         """Whether the next tick would have to fill the program, and nobody has tried it before."""
-        if self.flow.plan.program is None or self._running is not None or self._tried:
-            return False
-        if not self.flow.inputs:
+        if not self.is_to_be_filled or self._tried or not self.flow.inputs:
             return False
         return self.shards.state(self.flow.output_shard).upper > self.flow.as_of
 
@@ -143,6 +170,11 @@ class RunningView:
         if self._running is not None:
             self._running.committed(upper)
 
+    def advanced(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Nothing has changed in the interval, neither the inputs nor by itself."""
+        if self._reached == lower:
+            self._reached = max(lower, upper)
+
     def close(self) -> None:
         """Gives back what the driver keeps."""
         running, self._running, self._tried = self._running, None, False
@@ -154,14 +186,120 @@ class RunningView:
         self.close()
         self.engine.forget_plan(self.flow.plan.kept.plan_id)
 
-    def _refuse_errors(self, tick: Tick) -> None:
+    def _rows(self, tick: Tick) -> Append:
+        """The updates of the rows, if the query fails at no time of the tick."""
+        program = self.flow.plan.program
+        if program is None and self.flow.plan.is_temporal:
+            name, reason = self.flow.name, self.flow.plan.reason
+            raise user_error("SLACKWATER_TEMPORAL_FILTER", objectName=name, reason=reason)
+        if tick.first:
+            return self._contents(tick, tick.lower)
+        self._refuse_errors(tick.lower, tick.upper)
+        if program is None:
+            return self._recomputed(tick)
+        if self._pause_ticks > 0:
+            self._pause_ticks -= 1
+            return self._recomputed(tick)
+        changes = self._changes(tick.lower, tick.upper)
+        if self._is_cheaper_whole(tick, changes):
+            self.close()
+            return self._recomputed(tick)
+        try:
+            return self._ticked(program, tick, changes)
+        except SlackwaterError as error:
+            if error.condition != "SLACKWATER_INDEX_MEMORY":
+                raise
+            if self.flow.plan.is_temporal:
+                self.close()
+                raise
+            self._give_up(error)
+            return self._recomputed(tick)
+
+    # Errors
+
+    def _refuse_errors(self, lower: Timestamp, upper: Timestamp) -> None:
+        """Raises SLACKWATER_SOURCE_ERROR or SLACKWATER_DATA_ERROR when an input has an error."""
         for source in self.flow.inputs.values():
             if source.errors_shard is not None:
-                error = first_refusal(
-                    self.shards, source.errors_shard, source.name, tick.exact_from, tick.upper
-                )
+                error = first_refusal(self.shards, source.errors_shard, source.name, lower, upper)
                 if error is not None:
                     raise error
+
+    def _errors_before(self, lower: Timestamp) -> tuple[str, ...]:
+        """The errors that the view itself has just before `lower`."""
+        found = errors_at(self.shards, self.flow.errors_shard, Timestamp(lower - 1))
+        return tuple(found.column("error").to_pylist())
+
+    def _smallest(self, tick: Tick) -> Tick | None:
+        """The tick up to just after the first change: then the query answers or fails."""
+        if tick.first:
+            return tick
+        change = first_change(self.flow, self.shards, tick.lower, tick.upper)
+        due = self.first_due(tick.lower, tick.upper)
+        at = change if due == tick.upper else min(due, change or due)
+        return None if at is None else replace(tick, upper=Timestamp(at + 1))
+
+    def _whole(self, tick: Tick, held: tuple[str, ...]) -> tuple[Append, Append]:
+        """The contents at a time of a change, or why there are none; `held` are the errors before.
+
+        The errors are there until then. Where an input is not kept any more, there is an error too.
+        """
+        self.close()
+        flow = self.flow
+        since = readable_from(flow, self.shards, tick.lower)
+        changes: list[tuple[str, int, int]] = []
+        if not held and since > tick.lower:
+            cause = f"its inputs can be read from {since} on"
+            held = (encode(EvaluationError(flow.name, "22000", cause, flow.input_names)),)
+            changes = [(held[0], tick.lower, 1)]
+        at = self._tried_at(tick, since)
+        if at is None:
+            rows, now = Append(flow.output_shard, self._lower(tick), tick.upper, ()), held
+        else:
+            rows, now = self._contents_or_error(tick, at)
+            changes += [(text, at, -1) for text in held if text not in now]
+            changes += [(text, at, 1) for text in now if text not in held]
+        self._fails = bool(now)
+        return self._with_errors(rows, changes)
+
+    def _tried_at(self, tick: Tick, since: Timestamp) -> Timestamp | None:
+        """When to look whether the query succeeds; None: not in this tick."""
+        if tick.first:
+            return tick.lower
+        waiting = self._changes(tick.lower, tick.upper).values()
+        many = sum(len(parts) for parts in waiting) > CHANGES_TRIED
+        if many or self.flow.plan.is_temporal:
+            return Timestamp(tick.upper - 1)
+        at = first_change(self.flow, self.shards, tick.lower, tick.upper)
+        if since > tick.lower:
+            at = max(since, at or since)
+        return at if at is not None and at < tick.upper else None
+
+    def _contents_or_error(self, tick: Tick, at: Timestamp) -> tuple[Append, tuple[str, ...]]:
+        flow = self.flow
+        try:
+            return self._contents(tick, at), ()
+        except SlackwaterError as error:
+            if not error.is_data_error:
+                raise
+            found = EvaluationError.of(error, flow.name, flow.input_names)
+            nothing = Append(flow.output_shard, self._lower(tick), Timestamp(at + 1), ())
+            return nothing, (encode(found),)
+
+    def _with_errors(
+        self, rows: Append, changes: Sequence[tuple[str, int, int]]
+    ) -> tuple[Append, Append]:
+        """The append of the rows, and that of changed errors, each with its time and diff."""
+        shard_id = self.flow.errors_shard
+        parts: tuple[NewPart, ...] = ()
+        if changes:
+            columns = [list(column) for column in zip(*changes, strict=True)]
+            schema = ERRORS.update_schema()
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+            parts = self.shards.new_parts(shard_id, pa.Table.from_arrays(arrays, schema=schema))
+        return rows, Append(shard_id, rows.lower, rows.upper, parts)
+
+    # What has changed
 
     def _changes(self, lower: Timestamp, upper: Timestamp) -> _Changes:
         """What may have changed in the interval, of each input."""
@@ -170,21 +308,27 @@ class RunningView:
             for g, source in self.flow.inputs.items()
         }
 
-    def _is_cheaper_whole(self, changes: _Changes) -> bool:
-        """Whether all that changes in the tick changes at one time, and is better recomputed."""
+    def _is_cheaper_whole(self, tick: Tick, changes: _Changes) -> bool:
+        """Whether all that changes in the tick changes at one time, and is better recomputed.
+
+        Nothing may be due before that time: it would be told too late.
+        """
         parts = [part for each in changes.values() for part in each]
         rows = sum(part.rows for part in parts)
-        if rows < FOLLOWED_ROWS:
+        if not self._costs.may_recompute(rows):
             return False
         at = min(part.min_time for part in parts)
         last = max(part.max_time for part in parts)
-        return at == last and self._costs.recompute(rows, self._input_rows(at))
+        if at != last or self.first_due(tick.lower, at) < at:
+            return False
+        return self._costs.recompute(rows, self._input_rows(at))
 
     # By the program
 
     def _ticked(self, program: Program, tick: Tick, changes: _Changes) -> Append:
         flow = self.flow
         running = self._up_to(program, tick.lower)
+        self._next_change = None
         # Another worker may have committed what this program has not seen.
         begin = min(self._reached, tick.lower)
         if begin < tick.lower:
@@ -202,6 +346,7 @@ class RunningView:
         ticked = running.tick(begin, upper, deltas)
         self._costs.ticked(rows, _us_since(began))
         self._reached = max(self._reached, upper)
+        self._next_change = ticked.next_change
         self.steps, self.by_program = ticked.steps, True
         updates = ticked.updates.rename_columns([*flow.output.names, TIME_COLUMN, DIFF_COLUMN])
         if begin < tick.lower:
@@ -223,10 +368,11 @@ class RunningView:
                 )
                 undo.callback(opened.close)
                 began, rows = time.perf_counter_ns(), self._input_rows(before)
-                opened.load(before, self._inputs(before), few=rows < self.limits.few_rows)
+                due = opened.load(before, self._inputs(before), few=rows < self.limits.few_rows)
                 self._costs.filled(rows, _us_since(began))
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
+            self._next_change = due
             self._attempts = 0
         return self._running
 
@@ -250,7 +396,7 @@ class RunningView:
     def _contents(self, tick: Tick, at: Timestamp) -> Append:
         """The contents at `at`, as what they differ by from those just before the tick."""
         flow = self.flow
-        lower = self.shards.state(flow.output_shard).upper if tick.first else tick.lower
+        self._refuse_errors(at, Timestamp(at + 1))
         recorded = None
         if not tick.first:
             output = Input(flow.output_shard, flow.output)
@@ -267,7 +413,12 @@ class RunningView:
         took_us = _us_since(began)
         self._costs.computed(rows, took_us)
         self.steps = (StepRecord("recompute", sum(part.rows for part in parts), 0, took_us),)
-        return Append(flow.output_shard, lower, Timestamp(at + 1), parts)
+        self._fails = False
+        return Append(flow.output_shard, self._lower(tick), Timestamp(at + 1), parts)
+
+    def _lower(self, tick: Tick) -> Timestamp:
+        """What is recorded ends here."""
+        return self.shards.state(self.flow.output_shard).upper if tick.first else tick.lower
 
     def _input_rows(self, at: Timestamp) -> int:
         inputs = self.flow.inputs.values()

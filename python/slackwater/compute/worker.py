@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 import structlog
 
 from slackwater.compute import schedule
-from slackwater.compute.dataflow import Dataflow, Shards, readable_from, upper_of
+from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine
 from slackwater.compute.records import TickRecord, TickRecords
+from slackwater.compute.removal import Removal
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
-from slackwater.compute.tick import Limits, RunningView, first_change
+from slackwater.compute.tick import Limits, RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
@@ -25,7 +26,6 @@ from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
-Unreadable = Callable[[GlobalId, Timestamp], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -34,13 +34,22 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A thread that works for one dataflow; `fills`: it reads whole inputs to keep them."""
+
+    thread: threading.Thread
+    fills: bool
+
+
 @dataclass(slots=True)
 class _Shared:
     """What threads share, guarded by `changed`."""
 
     flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
+    removals: dict[GlobalId, Removal] = field(default_factory=dict)
     troubles: dict[GlobalId, Trouble] = field(default_factory=dict)
-    filling: dict[GlobalId, threading.Thread] = field(default_factory=dict)
+    apart: dict[GlobalId, _Apart] = field(default_factory=dict)
     tick_began_ms: dict[GlobalId, int] = field(default_factory=dict)
     awake: bool = False
     stopping: bool = False
@@ -48,27 +57,25 @@ class _Shared:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
 
-def _ignore(global_id: GlobalId, since: Timestamp) -> None:
-    """Nobody asks what a view cannot be read at but for its shard."""
-
-
 FILLED_AT_ONCE = 2
 """So many dataflows at most are filled at the same time, which bounds the memory it takes."""
+
+TICKED_APART = 2
+"""So many ticks that may take long are made at the same time; quick ones do not wait for them."""
 
 
 class Worker:
     """Keeps the dataflows of one replica up to date, in a thread of its own. Thread-safe.
 
-    The first tick of a dataflow, which reads all of its inputs, runs in a thread beside: meanwhile
-    the others go on. Until it is done, the worker leaves that dataflow alone.
+    A tick that may take long, because it reads whole inputs or follows many changes, is made in a
+    thread of its own: meanwhile the others go on. Until it is done, the worker leaves that dataflow
+    alone. It ends when the dataflow is removed.
 
     Several workers may maintain the same dataflow: the first append wins, the others go on
     from there.
 
-    A view that can be read at a time is exact then. While a row makes its query fail, it can be
-    read at the times before that row, and later ones are refused with SLACKWATER_DATA_ERROR. Once
-    an input has changed so that the query succeeds again, the since of the view, and of each view
-    that reads it, moves to the time of the recovery: there are no contents for the times between.
+    A view that can be read at a time is exact then. While a row makes its query fail, the view has
+    an error, and so has each view that reads it; at the times before and after it can be read.
     """
 
     def __init__(
@@ -78,7 +85,6 @@ class Worker:
         *,
         on_progress: Progress,
         on_fatal: Fatal,
-        on_unreadable: Unreadable = _ignore,
         name: str = "replica",
         limits: Limits | None = None,
         clock_ms: Callable[[], int] = _monotonic_ms,
@@ -86,8 +92,6 @@ class Worker:
         """`on_progress` is called in a worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
-        `on_unreadable` is called before a view is complete beyond times that were left out of it,
-        with the first time that is in it again.
         `name` is part of the names of its temporary views; `limits` are those of its views, None:
         the usual ones; `clock_ms` only measures pauses.
         """
@@ -95,7 +99,6 @@ class Worker:
         self._engine = engine
         self._on_progress = on_progress
         self._on_fatal = on_fatal
-        self._on_unreadable = on_unreadable
         self._name = name
         self._limits = limits or Limits()
         self._clock_ms = clock_ms
@@ -114,7 +117,7 @@ class Worker:
         with self._shared.changed:
             self._shared.stopping = True
             self._shared.changed.notify_all()
-            threads = [self._thread, *self._shared.filling.values()]
+            threads = [self._thread, *(each.thread for each in self._shared.apart.values())]
         deadline = time.monotonic() + timeout_ms / 1000
         for thread in threads:
             if thread.is_alive() and thread is not threading.current_thread():
@@ -130,14 +133,18 @@ class Worker:
         """Maintains the dataflow from now on. Its shards exist."""
         with self._shared.changed:
             self._shared.flows[flow.global_id] = flow
+            self._shared.removals[flow.global_id] = Removal(flow.name)
         self.wake()
 
     def remove(self, global_id: GlobalId) -> None:
-        """Forgets the dataflow. A tick of it that is being computed is not committed."""
+        """Forgets the dataflow. A tick of it that is being computed ends, and is not committed."""
         with self._shared.changed:
             self._shared.flows.pop(global_id, None)
             self._shared.troubles.pop(global_id, None)
+            removal = self._shared.removals.pop(global_id, None)
             self._shared.changed.notify_all()
+        if removal is not None:
+            removal.remove()
         self._records.forget(global_id)
 
     @property
@@ -148,8 +155,8 @@ class Worker:
     def wait_for(self, global_id: GlobalId, at: Timestamp, timeout_ms: int) -> bool:
         """Waits until the contents of the dataflow at `at` are complete; False: it took too long.
 
-        Raises what `raise_if_stalled` raises, SLACKWATER_DEPENDENCY_DROPPED when the dataflow
-        is removed, and what ended the worker.
+        Raises SLACKWATER_DEPENDENCY_DROPPED when the dataflow is removed, and what ended the
+        worker.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         shared = self._shared
@@ -162,20 +169,10 @@ class Worker:
                     raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
                 if self._shards.state(flow.output_shard).upper > at:
                     return True
-                self._raise_trouble(global_id, at)
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
                 shared.changed.wait(remaining)
-
-    def raise_if_stalled(self, global_id: GlobalId, at: Timestamp) -> None:
-        """Raises SLACKWATER_DATA_ERROR if a row keeps the dataflow, or one below it, from `at`.
-
-        Nothing for failures that may pass, nor while an input has changed up to `at` since the
-        failure: the row may have been corrected, and the worker tries again.
-        """
-        with self._shared.changed:
-            self._raise_trouble(global_id, at)
 
     def trouble(self, global_id: GlobalId) -> SlackwaterError | None:
         """Why the dataflow itself does not go on at the moment."""
@@ -188,29 +185,6 @@ class Worker:
         with self._shared.changed:
             began_ms = min(self._shared.tick_began_ms.values(), default=None)
         return None if began_ms is None else self._clock_ms() - began_ms
-
-    # With the condition held
-
-    def _raise_trouble(self, global_id: GlobalId, at: Timestamp) -> None:
-        flow = self._shared.flows.get(global_id)
-        trouble = self._shared.troubles.get(global_id)
-        stalled = trouble is not None and trouble.single and trouble.retry_at_ms is None
-        if trouble is not None and stalled and not self._has_changed(flow, trouble.upper, at):
-            raise trouble.error
-        for below in () if flow is None else flow.inputs:
-            self._raise_trouble(below, at)
-
-    def _has_changed(self, flow: Dataflow | None, lower: Timestamp, at: Timestamp) -> bool:
-        if flow is None or at < lower:
-            return False
-        upper = Timestamp(at + 1)
-        try:
-            return any(
-                self._shards.parts_between(source.shard_id, lower, upper)
-                for source in flow.inputs.values()
-            )
-        except UnknownShard:
-            return False
 
     # The worker's threads
 
@@ -264,10 +238,11 @@ class Worker:
             ticks, moved = self._begin(flows, flows)
             while ticks:
                 tick = ticks.popleft()
-                if tick.first or not self._view(flows[tick.global_id]).is_ready:
-                    self._fill(flows[tick.global_id], tick)
+                view = self._view(flows[tick.global_id])
+                if not view.is_quick(tick):
+                    self._work_apart(view, tick)
                     continue
-                moved = self._timed_tick(self._view(flows[tick.global_id]), tick) or moved
+                moved = self._timed_tick(view, tick) or moved
                 with self._shared.changed:
                     if self._shared.stopping:
                         return False
@@ -298,25 +273,23 @@ class Worker:
         """
         with self._shared.changed:
             troubles = dict(self._shared.troubles)
-            filling = frozenset(self._shared.filling)
-        # What is being filled now has a first tick, or may just have had it: its end wakes us.
-        planned = self._plan({g: f for g, f in some.items() if g not in filling}, troubles)
+            apart = frozenset(self._shared.apart)
+        # What another thread works for may just have moved: its end wakes us.
+        planned = self._plan({g: f for g, f in some.items() if g not in apart}, troubles)
         return deque(planned.ticks), self._advance(flows, planned)
 
     def _plan(
         self, flows: Mapping[GlobalId, Dataflow], troubles: Mapping[GlobalId, Trouble]
     ) -> Round:
         def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
+            if self._first_due(flows[global_id], lower, upper) < upper:
+                return True
             inputs = flows[global_id].inputs.values()
             return any(
                 self._shards.parts_between(shard_id, lower, upper)
                 for source in inputs
                 for shard_id, _ in source.shards
             )
-
-        def next_change(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> Timestamp:
-            change = first_change(flows[global_id], self._shards, lower, upper)
-            return upper if change is None else change
 
         ordered = schedule.in_order(
             Flow(f.global_id, tuple(f.inputs), f.as_of) for f in flows.values()
@@ -327,64 +300,72 @@ class Worker:
             for g, i in f.inputs.items()
         }
         uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
-        return schedule.plan_round(
-            ordered, uppers, troubles, has_data, next_change, self._clock_ms()
-        )
+        return schedule.plan_round(ordered, uppers, troubles, has_data, self._clock_ms())
+
+    def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
+        """See `RunningView.first_due`."""
+        return self._view(flow).first_due(lower, upper) if flow.plan.is_temporal else upper
 
     def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
         if not planned.advances:
             return False
-        uppers = {
-            flows[global_id].output_shard: upper for global_id, upper in planned.advances.items()
-        }
-        for global_id in planned.advances:
+        uppers: dict[int, Timestamp] = {}
+        for global_id, upper in planned.advances.items():
             flow = flows[global_id]
-            lower = self._shards.state(flow.output_shard).upper
-            self._leave_unreadable(flow, lower, lower)
+            uppers |= {flow.output_shard: upper, flow.errors_shard: upper}
+        lowers = {g: self._shards.state(flows[g].output_shard).upper for g in planned.advances}
         self._shards.advance(uppers)
+        for global_id, upper in planned.advances.items():
+            self._view(flows[global_id]).advanced(lowers[global_id], upper)
         self._report(planned.advances)
         return True
 
-    def _fill(self, flow: Dataflow, tick: Tick | None) -> None:
-        """Begins a tick that reads whole inputs, or without one makes ready for the next; if not
+    def _work_apart(self, view: RunningView, tick: Tick | None) -> None:
+        """Begins a tick that may take long, or without one makes ready for the next.
 
-        too many are filled at once. Its end wakes us.
+        Not if too many do that already: their end wakes us.
         """
-        view = self._view(flow)
+        global_id = view.flow.global_id
+        fills = tick is None or tick.first or view.is_to_be_filled
+        limit = FILLED_AT_ONCE if fills else TICKED_APART
         with self._shared.changed:
-            if self._shared.stopping or len(self._shared.filling) >= FILLED_AT_ONCE:
+            others = sum(each.fills == fills for each in self._shared.apart.values())
+            removal = self._shared.removals.get(global_id)
+            if self._shared.stopping or removal is None or others >= limit:
                 return
             thread = threading.Thread(
-                target=self._filling,
-                args=(view, tick),
-                name=f"slackwater-{self._name}-{flow.global_id}",
+                target=self._working_apart,
+                args=(view, tick, removal),
+                name=f"slackwater-{self._name}-{global_id}",
                 daemon=True,
             )
-            self._shared.filling[flow.global_id] = thread
+            self._shared.apart[global_id] = _Apart(thread, fills)
             thread.start()
 
     def _fill_ahead(self) -> None:
         """Nothing is to be ticked now: what the next ticks need is made ready."""
         with self._shared.changed:
             flows = dict(self._shared.flows)
-            busy = {*self._shared.filling, *self._shared.troubles}
+            busy = {*self._shared.apart, *self._shared.troubles}
         for flow in flows.values():
             if flow.global_id in busy:
                 continue
             try:
-                if self._view(flow).can_be_filled:
-                    self._fill(flow, None)
+                view = self._view(flow)
+                if view.can_be_filled:
+                    self._work_apart(view, None)
             except UnknownShard:
                 # It has been dropped, and is removed next.
                 continue
 
-    def _filling(self, view: RunningView, tick: Tick | None) -> None:
+    def _working_apart(self, view: RunningView, tick: Tick | None, removal: Removal) -> None:
         flow = view.flow
         try:
-            if tick is None:
-                self._filled_ahead(view)
-            else:
-                self._timed_tick(view, tick)
+            with self._engine.ended_by(removal):
+                if tick is None:
+                    self._filled_ahead(view)
+                else:
+                    self._timed_tick(view, tick)
         except (FatalError, Fenced) as error:
             self._fail(error)
         except SlackwaterError as error:
@@ -394,7 +375,7 @@ class Worker:
             self._fail(error)
         finally:
             with self._shared.changed:
-                del self._shared.filling[flow.global_id]
+                del self._shared.apart[flow.global_id]
             self.wake()
 
     def _filled_ahead(self, view: RunningView) -> None:
@@ -421,14 +402,12 @@ class Worker:
         flow = view.flow
         try:
             began = time.perf_counter_ns()
-            append = view.appends(tick)
+            append, errors = view.appends(tick)
             with self._shared.changed:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
-            begin = flow.as_of if tick.first else tick.lower
-            self._leave_unreadable(flow, begin, tick.exact_from)
             computed = time.perf_counter_ns()
-            self._shards.commit([append])
+            self._shards.commit([append, errors])
             self._record(view, append, computed - began, computed)
             view.committed(append.upper)
         except UpperMismatch:
@@ -438,14 +417,12 @@ class Worker:
         except (FatalError, Fenced):
             raise
         except SlackwaterError as error:
-            return self._trouble(flow, tick, error)
+            return self._trouble(flow, error)
         except Exception as error:
             _LOG.exception("tick_failed", view=flow.global_id)
-            return self._trouble(flow, tick, error)
+            return self._trouble(flow, error)
         with self._shared.changed:
-            trouble = self._shared.troubles.get(flow.global_id)
-            if trouble is not None and append.upper >= trouble.upper:
-                del self._shared.troubles[flow.global_id]
+            self._shared.troubles.pop(flow.global_id, None)
         self._report({flow.global_id: append.upper})
         return True
 
@@ -465,16 +442,6 @@ class Worker:
             )
         )
 
-    def _leave_unreadable(self, flow: Dataflow, begin: Timestamp, exact: Timestamp) -> None:
-        """Before the output is complete beyond `begin`: its since moves past the times without
-
-        contents, which are those before `exact` and those at which an input cannot be read.
-        """
-        since = max(exact, readable_from(flow, self._shards, begin))
-        if since > begin:
-            self._on_unreadable(flow.global_id, since)
-            self._shards.set_since({flow.output_shard: since})
-
     def _view(self, flow: Dataflow) -> RunningView:
         known = self._running.get(flow.global_id)
         if known is None or known.flow is not flow:
@@ -486,39 +453,33 @@ class Worker:
         return known
 
     def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:
-        for global_id in [g for g in self._running if g not in flows]:
+        with self._shared.changed:
+            apart = frozenset(self._shared.apart)
+        # What another thread works for is not touched: its end wakes us.
+        for global_id in [g for g in self._running if g not in flows and g not in apart]:
             self._running.pop(global_id).end()
 
-    def _trouble(self, flow: Dataflow, tick: Tick, error: Exception) -> bool:
+    def _trouble(self, flow: Dataflow, error: Exception) -> bool:
+        """The dataflow is left alone for a while. False: it did not move."""
         if not isinstance(error, SlackwaterError):
             error = user_error("SLACKWATER_INTERNAL", reason=_first_line(error), log="log")
-        is_data = error.is_data_error
         with self._shared.changed:
             if self._shared.flows.get(flow.global_id) is not flow:
                 return False
-            if is_data:
-                told = _data_error(flow, error)
-                trouble = schedule.after_data_error(tick, told)
-            else:
-                earlier = self._shared.troubles.get(flow.global_id)
-                trouble = schedule.after_failure(tick, error, earlier, self._clock_ms())
+            earlier = self._shared.troubles.get(flow.global_id)
+            trouble = schedule.after_failure(error, earlier, self._clock_ms())
             self._shared.troubles[flow.global_id] = trouble
             self._shared.changed.notify_all()
         _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
-        return is_data and not trouble.single
+        return False
 
     def _pause_all(self, flows: Mapping[GlobalId, Dataflow], error: SlackwaterError) -> None:
         now_ms = self._clock_ms()
         with self._shared.changed:
             for flow in flows.values():
                 earlier = self._shared.troubles.get(flow.global_id)
-                if earlier is not None and earlier.retry_at_ms is None:
-                    continue
-                upper = self._shards.state(flow.output_shard).upper
-                tick = Tick(flow.global_id, upper, Timestamp(upper + 1), False)
-                self._shared.troubles[flow.global_id] = schedule.after_failure(
-                    tick, error, earlier, now_ms
-                )
+                trouble = schedule.after_failure(error, earlier, now_ms)
+                self._shared.troubles[flow.global_id] = trouble
         _LOG.warning("round_failed", worker=self._name, condition=error.condition)
 
     def _forget_dropped(self, flows: Mapping[GlobalId, Dataflow]) -> bool:
@@ -540,17 +501,6 @@ class Worker:
         with self._shared.changed:
             self._shared.changed.notify_all()
         self._on_progress(uppers)
-
-
-def _data_error(flow: Dataflow, error: SlackwaterError) -> SlackwaterError:
-    """What reads of the view are told; the SQLSTATE is the original one."""
-    told = user_error(
-        "SLACKWATER_DATA_ERROR",
-        objectName=flow.name,
-        cause=f"[{error.condition}] {error.message}",
-        inputs=", ".join(sorted(flow.inputs)),
-    )
-    return SlackwaterError(told.condition, error.sqlstate, told.message, told.parameters)
 
 
 def _first_line(error: BaseException) -> str:

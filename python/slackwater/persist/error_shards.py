@@ -52,6 +52,12 @@ def first_refusal(
     return None
 
 
+def errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> pa.Table:
+    """The errors of the shard at `time`: rows of `ERRORS` with ``__diff``, each one once."""
+    parts = shards.parts_at(shard_id, time)
+    return _present(shards.read(parts, ERRORS, upper=Timestamp(time + 1)), time)
+
+
 def _times(updates: pa.Table, lower: Timestamp) -> list[Timestamp]:
     """`lower` and the times after it at which errors change."""
     times = updates.column(TIME_COLUMN)

@@ -21,6 +21,9 @@ from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 
+DATA_ERROR = "SLACKWATER_DATA_ERROR"
+"""What a read of a view is refused with while a row makes a query fail."""
+
 ERRORS = RelationDesc.of(error="string")
 """The collection of errors beside a collection of rows: each error as `encode` writes it."""
 
@@ -75,8 +78,34 @@ class NullKeyError:
         return f"{self.at}: the key is NULL"
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationError:
+    """A row makes the query of a view fail. The row's correction takes the error back.
+
+    `view` is the view whose query it is; one that reads it has the same error. `cause` is the text
+    of the original error with its condition, `sqlstate` its state, `inputs` what the view reads.
+    """
+
+    view: str
+    sqlstate: str
+    cause: str
+    inputs: str
+
+    @property
+    def text(self) -> str:
+        return f"a row makes the query of {self.view} fail: {self.cause}"
+
+    @staticmethod
+    def of(error: SlackwaterError, view: str, inputs: str) -> EvaluationError:
+        """`error`, found when `view` was computed; it may be that of a view below."""
+        if error.condition == DATA_ERROR:
+            said = error.parameters
+            return EvaluationError(said["viewName"], error.sqlstate, said["cause"], said["inputs"])
+        return EvaluationError(view, error.sqlstate, f"[{error.condition}] {error.message}", inputs)
+
+
 UpsertError: TypeAlias = KeyDecodeError | ValueDecodeError | NullKeyError
-DataflowError: TypeAlias = DecodeError | UpsertError
+DataflowError: TypeAlias = DecodeError | UpsertError | EvaluationError
 
 
 def encode(error: DataflowError) -> str:
@@ -95,6 +124,14 @@ def _fields(error: DataflowError) -> dict[str, Any]:
             return {"kind": "value", "for_key": for_key, "inner": _fields(inner)}
         case NullKeyError(at):
             return {"kind": "null-key", "at": at}
+        case EvaluationError(view, sqlstate, cause, inputs):
+            return {
+                "kind": "evaluation",
+                "view": view,
+                "sqlstate": sqlstate,
+                "cause": cause,
+                "inputs": inputs,
+            }
 
 
 def decode(text: str) -> DataflowError:
@@ -115,6 +152,10 @@ def _error(found: dict[str, Any]) -> DataflowError:
             return ValueDecodeError(_decode_error(found["inner"]), found["for_key"])
         case "null-key":
             return NullKeyError(found["at"])
+        case "evaluation":
+            return EvaluationError(
+                found["view"], found["sqlstate"], found["cause"], found["inputs"]
+            )
         case other:
             raise ValueError(f"unknown kind {other}")
 
@@ -135,11 +176,28 @@ def refusal(errors: pa.Table, object_name: str, time: Timestamp) -> SlackwaterEr
     """Why a collection whose errors at `time` are these rows cannot be read then; None: it can."""
     if errors.num_rows == 0:
         return None
-    first = min(errors.column("error").to_pylist())
+    first = decode(min(errors.column("error").to_pylist()))
+    if isinstance(first, EvaluationError):
+        return _evaluation_refusal(first, object_name, time)
     return user_error(
         "SLACKWATER_SOURCE_ERROR",
         objectName=object_name,
         timestamp=str(time),
         count=str(errors.num_rows),
-        cause=decode(first).text,
+        cause=first.text,
     )
+
+
+def _evaluation_refusal(
+    error: EvaluationError, object_name: str, time: Timestamp
+) -> SlackwaterError:
+    """The SQLSTATE is the original one."""
+    told = user_error(
+        DATA_ERROR,
+        objectName=object_name,
+        timestamp=str(time),
+        viewName=error.view,
+        cause=error.cause,
+        inputs=error.inputs,
+    )
+    return SlackwaterError(told.condition, error.sqlstate, told.message, told.parameters)

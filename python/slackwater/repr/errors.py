@@ -49,8 +49,8 @@ class SlackwaterError(Exception):
 
     @property
     def is_data_error(self) -> bool:
-        """Whether values caused it, or how many there are: SQLSTATE classes 22 and 21."""
-        return self.sqlstate.startswith(("21", "22"))
+        """Whether values caused it, or how many there are: then the same values do it again."""
+        return self.sqlstate.startswith(DATA_STATES)
 
     def to_json(self) -> dict[str, Any]:
         """The error as the shim's protocol carries it."""
@@ -65,6 +65,13 @@ class SlackwaterError(Exception):
                 else {"line": self.position.line, "column": self.position.column}
             ),
         }
+
+
+DATA_STATES = ("21", "22", "23", "38", "39", "P0", "54000", "54006")
+"""Cardinality, data, keys (of a map), failed functions, raised by the query itself, and values that
+
+grow beyond what Spark can hold. Memory and storage are not among them: these may come back.
+"""
 
 
 class FatalError(Exception):

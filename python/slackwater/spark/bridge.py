@@ -262,11 +262,12 @@ class SparkProgram:
         self._program_id = program_id
         self._plan_id = plan_id
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> None:
+    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> Timestamp:
         """As the seam says."""
         bridge = self._bridge
         request = json.dumps(_inputs_json(as_of, inputs, few=few))
-        bridge._run(bridge._bridge().loadProgram, self._program_id, self._plan_id, request)
+        load = bridge._bridge().loadProgram
+        return Timestamp(bridge._run(load, self._program_id, self._plan_id, request))
 
     def tick(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
@@ -274,12 +275,13 @@ class SparkProgram:
         """As the seam says."""
         payload = _call(self._flows.tick, self._program_id, self._request(lower, upper, deltas))
         end = 4 + int.from_bytes(payload[:4], "big")
+        told = json.loads(payload[4:end])
         steps = tuple(
             StepRecord(step["operator"], step["emitted"], step["looked_up"], step["micros"])
-            for step in json.loads(payload[4:end])["operators"]
+            for step in told["operators"]
         )
         with pa.ipc.open_stream(pa.py_buffer(payload)[end:]) as reader:
-            return Ticked(reader.read_all(), steps)
+            return Ticked(reader.read_all(), steps, Timestamp(told["next_change"]))
 
     def _request(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]

@@ -2,7 +2,8 @@
 
 Sources of the first version have no progress relation, and their state says how far they are; its
 sinks have no progress shard. Its views have shards with states of groups, which nobody reads any
-more: what maintains a view now is in memory, and is made of the view's inputs. Each object is
+more: what maintains a view now is in memory, and is made of the view's inputs; and they have no
+shard of errors, but stop where a row makes their query fail. Each object is
 brought up in a transaction of its own, so whatever a crash leaves is done by the next leader.
 Nobody else runs meanwhile.
 """
@@ -22,6 +23,7 @@ from slackwater.adapter.external.drafts import free_name, progress_item
 from slackwater.adapter.external.sinks import PROGRESS as SINK_PROGRESS
 from slackwater.adapter.external.source_states import create_state
 from slackwater.persist.client import PersistClient
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.source_time import SourceFrontier
@@ -35,8 +37,8 @@ def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
             _upgrade_source(persist, catalog, item)
         elif item.kind is ItemKind.SINK and "progress_shard" not in item.details:
             _upgrade_sink(persist, catalog, item)
-        elif item.details.get("states") is not None:
-            _drop_states(persist, catalog, item)
+        elif item.kind is ItemKind.MATERIALIZED_VIEW and "errors" not in item.details:
+            _upgrade_view(persist, catalog, item)
 
 
 def frontier_of_state(state: str) -> SourceFrontier:
@@ -76,13 +78,19 @@ def _upgrade_sink(persist: PersistClient, catalog: DurableCatalog, sink: Catalog
     catalog.transact(make)
 
 
-def _drop_states(persist: PersistClient, catalog: DurableCatalog, view: CatalogItem) -> None:
-    details = {key: value for key, value in view.details.items() if key != "states"}
+def _upgrade_view(persist: PersistClient, catalog: DurableCatalog, view: CatalogItem) -> None:
+    if view.shard_id is None:
+        raise AssertionError(f"the view {view.id} has no shard")
+    found = persist.state(view.shard_id)
+    kept = {key: value for key, value in view.details.items() if key != "states"}
 
     def make(conn: Connection) -> Sequence[CatalogOp]:
-        for shard_id in view.details["states"]:
+        for shard_id in view.details.get("states") or ():
             persist.drop_shard(conn, int(shard_id))
-        return [AlterItem(view.id, details=details)]
+        errors = persist.create_shard(
+            conn, ERRORS, since=found.since, upper=found.upper, grouped=False
+        )
+        return [AlterItem(view.id, details={**kept, "errors": errors})]
 
     catalog.transact(make)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -14,16 +14,17 @@ from slackwater.adapter.sessions import Context
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import Analysis, ViewPlan
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
-from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
-from slackwater.repr.errors import user_error
+from slackwater.repr.dataflow_error import ERRORS
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import RelationDesc, quote_identifier
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
@@ -78,7 +79,9 @@ class Views:
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
         self._refuse_other_settings(full, context.settings, analysis)
-        desc = self.renamed(analysis.desc, statement.columns, full)
+        desc = _asserted(
+            self.renamed(analysis.desc, statement.columns, full), statement.assert_not_null, full
+        )
         desc.arrow_schema()
         item = CatalogItem(
             id=item_id,
@@ -104,9 +107,13 @@ class Views:
                 "settings": None if context.settings is None else dict(context.settings),
                 "named": self.named(analysis),
                 "retain_history_ms": statement.retain_history_ms,
+                "asserting": _asserting(text, desc, statement.assert_not_null, full),
             },
         )
         plan = self.plan(item)
+        if plan.program is None and analysis.uses_mz_now:
+            engine.forget_plan(plan.kept.plan_id)
+            raise _without_temporal_filter(full, plan)
         self._planned[item_id] = plan
         notices: tuple[str, ...] = ()
         if plan.program is None:
@@ -163,14 +170,16 @@ class Views:
         self._env.storage.release(draft.hold)
 
     def with_shards(self, conn: Connection, draft: Draft) -> CatalogItem:
-        """Creates the view's shard in the transaction and names it in the item."""
-        desc = draft.item.desc
-        if desc is None:
+        """Creates the view's shards in the transaction and names them in the item."""
+        if draft.item.desc is None:
             raise AssertionError("a view has columns")
-        create = self._env.persist.create_shard
-        shard_id = create(conn, desc, since=draft.as_of, upper=draft.as_of, grouped=False)
-        details = {**draft.item.details, "as_of": int(draft.as_of)}
-        return replace(draft.item, shard_id=shard_id, details=details)
+        as_of, create = draft.as_of, self._env.persist.create_shard
+        rows, errors = (
+            create(conn, desc, since=as_of, upper=as_of, grouped=False)
+            for desc in (draft.item.desc, ERRORS)
+        )
+        details = {**draft.item.details, "as_of": int(as_of), "errors": errors}
+        return replace(draft.item, shard_id=rows, details=details)
 
     def plan_ahead(self, item: CatalogItem) -> None:
         """Plans the view, so that `dataflow` need not: it may be asked with the catalog locked."""
@@ -178,8 +187,8 @@ class Views:
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
         """The dataflow that maintains the view."""
-        if item.shard_id is None or item.desc is None:
-            raise AssertionError(f"the view {item.id} has no shard")
+        if item.shard_id is None or item.errors_shard is None or item.desc is None:
+            raise AssertionError(f"the view {item.id} has no shards")
         plan = self._planned.pop(item.id, None) or self.plan(item)
         return Dataflow(
             global_id=item.id,
@@ -188,6 +197,7 @@ class Views:
             output=item.desc,
             inputs=self._inputs(plan),
             output_shard=item.shard_id,
+            errors_shard=item.errors_shard,
             as_of=Timestamp(int(item.details["as_of"])),
             settings=item.details.get("settings"),
         )
@@ -196,7 +206,8 @@ class Views:
         """How a view's stored query is maintained. The driver keeps it until it is to forget it."""
         details = item.details
         catalog, namespace = details["catalog"], tuple(details["namespace"])
-        return self._plan(details["query"], catalog, namespace, details.get("settings"))
+        text = details.get("asserting") or details["query"]
+        return self._plan(text, catalog, namespace, details.get("settings"))
 
     def _plan(
         self,
@@ -218,7 +229,11 @@ class Views:
         catalog, namespace, settings = context.catalog, context.namespace, context.settings
         analysis = self._env.engine.under(settings).analyze(text, catalog, namespace)
         self.refuse_foreign("A maintained view", analysis)
-        return self._explained(self._plan(text, catalog, namespace, settings), settings)
+        plan = self._plan(text, catalog, namespace, settings)
+        if plan.program is None and analysis.uses_mz_now:
+            self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
+            raise _without_temporal_filter("a maintained view", plan)
+        return self._explained(plan, settings)
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
         """Raises SLACKWATER_FOREIGN_RELATION when the query reads what is not ours."""
@@ -253,12 +268,6 @@ class Views:
         )
 
     def _refuse_unmaintainable(self, full: str, analysis: Analysis) -> None:
-        if analysis.uses_mz_now:
-            raise user_error(
-                "SLACKWATER_TEMPORAL_FILTER",
-                objectName=full,
-                reason="temporal filters are not maintained",
-            )
         system = [i for i in analysis.relations if is_system(GlobalId(i))]
         if system:
             raise user_error(
@@ -305,6 +314,51 @@ class Views:
             (row.id, row.parent, row.operator, row.maintenance, row.reason, row.advice)
             for row in rows
         ]
+
+
+def _asserted(desc: RelationDesc, names: Sequence[str], view: str) -> RelationDesc:
+    """`desc` with these columns NOT NULL. Raises SLACKWATER_UNKNOWN_COLUMN."""
+    known = {column.name.lower() for column in desc.columns}
+    for name in names:
+        if name.lower() not in known:
+            raise user_error(
+                "SLACKWATER_UNKNOWN_COLUMN",
+                columnName=name,
+                objectName=view,
+                columns=", ".join(desc.names),
+            )
+    wanted = {name.lower() for name in names}
+    return RelationDesc(
+        tuple(
+            replace(c, nullable=c.nullable and c.name.lower() not in wanted) for c in desc.columns
+        )
+    )
+
+
+def _asserting(text: str, desc: RelationDesc, names: Sequence[str], view: str) -> str | None:
+    """The query as it is maintained: it fails where an asserted column of `desc` is NULL."""
+    if not names:
+        return None
+    wanted = {name.lower() for name in names}
+    columns = []
+    for position, column in enumerate(desc.columns):
+        value = f"c{position}"
+        if column.name.lower() in wanted:
+            arguments = f"{value}, {quote_string(view)}, {quote_string(column.name)}"
+            value = f"slackwater_not_null({arguments})"
+        columns.append(f"{value} AS {quote_identifier(column.name)}")
+    inner = ", ".join(f"c{position}" for position in range(len(columns)))
+    return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
+
+
+def _without_temporal_filter(name: str, plan: ViewPlan) -> SlackwaterError:
+    """A view that changes with time and has no program: nobody could say when it does."""
+    reason = misuse_of_now(plan.kept.plan)
+    return user_error(
+        "SLACKWATER_TEMPORAL_FILTER",
+        objectName=name,
+        reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
+    )
 
 
 def _collections(plan: ViewPlan) -> tuple[GlobalId, ...]:

@@ -270,8 +270,7 @@ class Reads:
     def wait_complete(self, item: CatalogItem, time: Timestamp, cancellation: Cancellation) -> None:
         """Returns once the item's contents at `time` are final.
 
-        Raises the item's data error when that is why it does not get there,
-        SLACKWATER_NO_VALID_TIMESTAMP when the error has passed but left no contents for `time`,
+        Raises SLACKWATER_INDEX_MEMORY when it cannot go on for lack of memory,
         SLACKWATER_WAIT_TIMEOUT at the statement's deadline, and SLACKWATER_CANCELED.
         """
 
@@ -279,9 +278,10 @@ class Reads:
             if item.id not in self._env.state.items:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
             if not self._env.upper(item).allows(time):
-                self._refuse_skipped(item, time)
                 return True
-            self._env.worker.raise_if_stalled(item.id, time)
+            trouble = self._trouble_below(item)
+            if trouble is not None and trouble[1].condition == "SLACKWATER_INDEX_MEMORY":
+                raise trouble[1]
             return False
 
         if not self._env.watch.wait_until(reached, cancellation.left_s(), cancellation):
@@ -291,19 +291,23 @@ class Reads:
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(self._env.upper(item).last_complete()),
+                reason=self._failing_below(item),
             )
 
-    def _refuse_skipped(self, item: CatalogItem, time: Timestamp) -> None:
-        """A view that recovers from a data error moves its since past times that are held, too."""
-        if item.shard_id is None:
-            return
-        since = self._env.since(item)
-        if since.value > time:
-            raise user_error(
-                "SLACKWATER_NO_VALID_TIMESTAMP",
-                details=f"a row made the query of {item.full_name} fail at {time}; "
-                f"it can be read from {since.value} on",
-            )
+    def _failing_below(self, item: CatalogItem) -> str:
+        trouble = self._trouble_below(item)
+        if trouble is None:
+            return ""
+        return f" The last attempt to maintain {trouble[0].full_name} failed: {trouble[1].message}"
+
+    def _trouble_below(self, item: CatalogItem) -> tuple[CatalogItem, SlackwaterError] | None:
+        """What keeps the item, or a view that it reads, from going on, if that is known."""
+        trouble = self._env.worker.trouble(item.id)
+        if trouble is not None:
+            return item, trouble
+        below = (self._env.state.items.get(each) for each in item.depends_on)
+        found = (self._trouble_below(each) for each in below if each is not None)
+        return next((each for each in found if each is not None), None)
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)

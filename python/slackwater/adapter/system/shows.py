@@ -16,6 +16,8 @@ from slackwater.adapter.system.relations import source_type
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import resolve_schema
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
@@ -145,13 +147,22 @@ class Shows:
             case st.ShowKind.SINKS:
                 return (item.name, "files", CLUSTER, comment)
             case st.ShowKind.MATERIALIZED_VIEWS:
-                trouble = self._env.worker.trouble(item.id)
-                error = None if trouble is None else str(trouble)
+                fault = self._fault(item)
+                error = None if fault is None else str(fault)
                 state = "stalled" if error is not None else self._state(item)
                 maintenance = str(item.details.get("maintenance") or "")
                 return (item.name, CLUSTER, state, maintenance, error, comment)
             case _:
                 return (item.name, comment)
+
+    def _fault(self, item: CatalogItem) -> SlackwaterError | None:
+        """Why the view does not go on, or has no rows at the last time that is complete."""
+        last = self._env.upper(item).last_complete()
+        try:
+            self._env.refuse_errors(item, last, Timestamp(last + 1))
+        except SlackwaterError as error:
+            return error
+        return self._env.worker.trouble(item.id)
 
     def _state(self, item: CatalogItem) -> str:
         floor = self._env.persist.state(item.shard_id).since if item.shard_id is not None else 0

@@ -21,6 +21,7 @@ from slackwater.planner.plan.algebra import (
     Project,
     Sort,
     Source,
+    TemporalFilter,
     Union,
     Window,
 )
@@ -102,6 +103,9 @@ def _described(
             return f"Collection {names.get(collection, collection)}", "linear", None
         case Constant():
             return "Constant", "linear", "It never changes."
+        case TemporalFilter():
+            reason = "Rows wait in memory for the times at which they begin and end to be valid."
+            return "TemporalFilter", "linear", reason
         case Join() as join if _is_inner(join):
             reason = "Each input's changes are looked up in arrangements of the others."
             return f"Join of {len(join_of(plan, number).inputs)}", "bilinear", reason

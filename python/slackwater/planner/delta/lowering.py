@@ -30,6 +30,7 @@ from slackwater.planner.delta.program import (
     Regrouped,
     Step,
     StepNumber,
+    Timed,
     Truth,
     Unchanging,
     United,
@@ -53,6 +54,7 @@ from slackwater.planner.plan.algebra import (
     Project,
     Sort,
     Source,
+    TemporalFilter,
     Union,
     Window,
     WindowCall,
@@ -104,10 +106,19 @@ PLACES = frozenset(
 """Window functions that ask for the place of each row in the order."""
 
 
+def misuse_of_now(plan: AnalyzedPlan) -> str | None:
+    """What ``mz_now()`` is used for that is no temporal filter; None: nothing."""
+    found = next((handle for handle in plan.handles if handle.uses_now), None)
+    if found is None:
+        return None
+    return f"{found.sql} is no condition that compares mz_now() alone with a BIGINT"
+
+
 def program_of(plan: AnalyzedPlan) -> Program:
     """The program of the plan. Raises NotMaintained."""
-    if any(handle.uses_now for handle in plan.handles):
-        raise NotMaintained("mz_now()")
+    misused = misuse_of_now(plan)
+    if misused is not None:
+        raise NotMaintained(misused)
     lowering = _Lowering(plan)
     last = lowering.step(plan.root)
     if last != len(lowering.steps) - 1:
@@ -144,6 +155,9 @@ class _Lowering:
             case Filter() as found:
                 below = self.step(found.inputs[0])
                 return self.add(Filtered(below, found.conjuncts, found.out))
+            case TemporalFilter() as found:
+                below = found.inputs[0]
+                return self.add(Timed(self.step(below), below, found.bounds, found.out))
             case Generate() as generate:
                 below = self.step(generate.inputs[0])
                 return self.add(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from slackwater.planner.plan.algebra import ColumnNumber, HandleNumber, NodeNumber
+from slackwater.planner.plan.algebra import Bound, ColumnNumber, HandleNumber, NodeNumber
 
 VERSION = 2
 """Of the rules by which programs are made."""
@@ -88,6 +88,16 @@ class Mapped:
 class Filtered:
     input: StepNumber
     conditions: tuple[Condition, ...]
+    columns: tuple[ColumnNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The rows of plan node `node`, each while all of `bounds` hold for it."""
+
+    input: StepNumber
+    node: NodeNumber
+    bounds: tuple[Bound, ...]
     columns: tuple[ColumnNumber, ...]
 
 
@@ -178,6 +188,7 @@ Step: TypeAlias = (
     | Unchanging
     | Mapped
     | Filtered
+    | Timed
     | Expanded
     | Generated
     | United
@@ -241,6 +252,15 @@ def _fields(step: Step) -> dict[str, Any]:
             return {"op": "map", "in": step.input, "exprs": [_value(v) for v in step.values]}
         case Filtered():
             return {"op": "filter", "in": step.input, "conjuncts": _conditions(step.conditions)}
+        case Timed():
+            return {
+                "op": "temporal",
+                "in": step.input,
+                "node": step.node,
+                "bounds": [
+                    {"comparison": each.comparison, "handle": each.handle} for each in step.bounds
+                ],
+            }
         case Expanded():
             return {
                 "op": "expand",

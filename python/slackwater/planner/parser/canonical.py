@@ -99,7 +99,9 @@ def _create_relation(s: CreateTable | CreateView | CreateMaterializedView) -> It
             yield from ("AS", s.query.text)
         case CreateMaterializedView():
             yield from ("MATERIALIZED VIEW", exists, s.name.sql, _columns(s.columns))
-            yield from (_cluster(s.cluster), _with(_retain_history(s.retain_history_ms)))
+            asserted = (f"ASSERT NOT NULL {quote_identifier(c)}" for c in s.assert_not_null)
+            history = _retain_history(s.retain_history_ms)
+            yield from (_cluster(s.cluster), _with(history, *asserted))
             yield from ("AS", s.query.text)
 
 

@@ -72,10 +72,6 @@ def _refresh(cursor: Cursor, option: str) -> str:
     )
 
 
-def _assert_not_null(cursor: Cursor, option: str) -> str:
-    raise cursor.unsupported(option, "Filter rows with NULL in the query of the view.")
-
-
 def read_create(cursor: Cursor) -> Created | None:
     """A CREATE statement; None for what is Spark's."""
     start = cursor.token
@@ -228,17 +224,31 @@ def _materialized_view(cursor: Cursor, or_replace: bool) -> CreateMaterializedVi
     columns = cursor.identifiers() if cursor.token.is_symbol("(") else None
     cluster = read_cluster(cursor)
     options: dict[str, OptionValue] = {}
+    asserted: list[str] = []
+
+    def asserted_column(cursor: Cursor, option: str) -> str:
+        asserted.append(cursor.identifier("the name of a column"))
+        return asserted[-1]
+
     if cursor.accept("WITH"):
         known: Mapping[str, ReadValue] = {
             "RETAIN HISTORY": retain_history,
             "REFRESH": _refresh,
-            "ASSERT NOT NULL": _assert_not_null,
+            "ASSERT NOT NULL": asserted_column,
         }
-        options = read_options(cursor, known)
+        options = read_options(cursor, known, repeated=("ASSERT NOT NULL",))
     cursor.expect("AS")
     query = read_timeless_query(cursor)
-    history = _milliseconds(options, "RETAIN HISTORY")
-    return CreateMaterializedView(name, query, columns, cluster, or_replace, if_not_exists, history)
+    return CreateMaterializedView(
+        name,
+        query,
+        columns,
+        cluster,
+        or_replace,
+        if_not_exists,
+        _milliseconds(options, "RETAIN HISTORY"),
+        tuple(asserted),
+    )
 
 
 def read_cluster(cursor: Cursor) -> str | None:

@@ -7,7 +7,7 @@ has no effect would be a lie.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.planner.parser.tokens import Cursor, Kind, Token
@@ -23,9 +23,12 @@ _TRUE = frozenset({"TRUE", "ON", "YES", "1"})
 _FALSE = frozenset({"FALSE", "OFF", "NO", "0"})
 
 
-def read_options(cursor: Cursor, known: Mapping[str, ReadValue]) -> dict[str, OptionValue]:
+def read_options(
+    cursor: Cursor, known: Mapping[str, ReadValue], repeated: Collection[str] = ()
+) -> dict[str, OptionValue]:
     """The options of the parenthesised list at the cursor, by their names in upper case.
 
+    Those of `repeated` may be given several times; the last value is in the answer.
     Raises SLACKWATER_UNKNOWN_OPTION, SLACKWATER_DUPLICATE_OPTION, SLACKWATER_INVALID_OPTION,
     SLACKWATER_SYNTAX_ERROR, each at the option that it is about.
     """
@@ -34,7 +37,7 @@ def read_options(cursor: Cursor, known: Mapping[str, ReadValue]) -> dict[str, Op
     while True:
         at = cursor.token
         option = _option_name(cursor, known)
-        if option in found:
+        if option in found and option not in repeated:
             raise cursor.error(
                 "SLACKWATER_DUPLICATE_OPTION", at, statement=cursor.statement, option=option
             )

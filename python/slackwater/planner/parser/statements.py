@@ -101,6 +101,7 @@ class CreateMaterializedView:
     or_replace: bool = False
     if_not_exists: bool = False
     retain_history_ms: int | None = None
+    assert_not_null: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

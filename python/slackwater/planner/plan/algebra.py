@@ -92,6 +92,23 @@ class Filter:
     conjuncts: tuple[HandleNumber, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """``mz_now() comparison handle``, one of ``< <= > >= =``; the handle is a BIGINT in ms."""
+
+    comparison: str
+    handle: HandleNumber
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalFilter:
+    """The rows for which all of `bounds` hold. A row with a NULL bound is none of them."""
+
+    inputs: tuple[NodeNumber, ...]
+    out: tuple[ColumnNumber, ...]
+    bounds: tuple[Bound, ...]
+
+
 class JoinKind(Enum):
     INNER = "inner"
     CROSS = "cross"
@@ -263,6 +280,7 @@ Operator: TypeAlias = (
     | Constant
     | Project
     | Filter
+    | TemporalFilter
     | Join
     | Aggregate
     | Window
@@ -292,3 +310,10 @@ class AnalyzedPlan:
     names: tuple[str, ...]
     schema: RelationDesc
     fingerprint: str
+
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether the contents may change at a time at which no collection does."""
+        return any(handle.uses_now for handle in self.handles) or any(
+            isinstance(node, TemporalFilter) for node in self.nodes
+        )

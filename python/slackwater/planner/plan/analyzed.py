@@ -11,6 +11,7 @@ from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
     AnalyzedPlan,
+    Bound,
     Column,
     Computed,
     Constant,
@@ -30,6 +31,7 @@ from slackwater.planner.plan.algebra import (
     SortKey,
     Source,
     SparkType,
+    TemporalFilter,
     Union,
     Window,
     WindowCall,
@@ -39,6 +41,8 @@ from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import RelationDesc
 
 VERSION: Final = 2
+
+_COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "="})
 
 
 def analyzed_plan(text: str) -> AnalyzedPlan:
@@ -183,6 +187,20 @@ def _filter(fields: _Fields, inputs: _Numbers, out: _Numbers) -> Operator:
     return Filter(inputs, out, fields.integers("conjuncts"))
 
 
+def _temporal(fields: _Fields, inputs: _Numbers, out: _Numbers) -> Operator:
+    bounds = tuple(_bound(each) for each in fields.objects("bounds"))
+    return TemporalFilter(inputs, out, bounds)
+
+
+def _bound(fields: _Fields) -> Bound:
+    comparison = fields.text("comparison")
+    if comparison not in _COMPARISONS:
+        raise FatalError(f"a plan with the comparison {comparison}, which is not known")
+    made = Bound(comparison, fields.integer("handle"))
+    fields.end()
+    return made
+
+
 def _join(fields: _Fields, inputs: _Numbers, out: _Numbers) -> Operator:
     return Join(
         inputs,
@@ -307,6 +325,7 @@ _OPERATORS: Final[Mapping[str, Callable[[_Fields, _Numbers, _Numbers], Operator]
     "constant": _constant,
     "project": _project,
     "filter": _filter,
+    "temporal": _temporal,
     "join": _join,
     "aggregate": _aggregate,
     "window": _window,

@@ -19,6 +19,7 @@ from slackwater.planner.plan.algebra import (
     Project,
     Sort,
     Source,
+    TemporalFilter,
     Union,
     Window,
 )
@@ -82,6 +83,8 @@ def _handles(node: Operator) -> Iterable[int]:
             yield from node.exprs
         case Filter():
             yield from node.conjuncts
+        case TemporalFilter():
+            yield from (bound.handle for bound in node.bounds)
         case Join():
             for key in node.keys:
                 yield from (key.left, key.right)
@@ -130,7 +133,7 @@ def _begun(node: Operator) -> _Columns:
             return node.generated
         case Join():
             return () if node.exists is None else (node.exists,)
-        case Filter() | Sort() | Limit():
+        case Filter() | TemporalFilter() | Sort() | Limit():
             return ()
 
 
@@ -142,7 +145,7 @@ def _computed(node: Aggregate) -> _Columns:
 def _fits(node: Operator, below: Sequence[_Columns]) -> bool:
     """Whether the columns of a node are those that it has to have."""
     match node:
-        case Filter() | Sort() | Limit():
+        case Filter() | TemporalFilter() | Sort() | Limit():
             return node.out == below[0]
         case Join(kind=JoinKind.LEFT_SEMI | JoinKind.LEFT_ANTI | JoinKind.EXISTENCE):
             return node.out == below[0] + _begun(node)

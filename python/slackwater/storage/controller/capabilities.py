@@ -31,8 +31,8 @@ class CollectionState:
     """What the controller knows of one collection (spec 1.9).
 
     `capabilities` counts the implied capability, one entry for each dependent, and one for each
-    hold. `readable_from` is later than that if the writer left out the contents of earlier times.
-    `writer_hold` keeps what the writer reads to go on: its dependencies at the last complete time.
+    hold. `writer_hold` keeps what the writer reads to go on: its dependencies at the last complete
+    time.
     """
 
     id: GlobalId
@@ -44,14 +44,13 @@ class CollectionState:
     dependencies: tuple[GlobalId, ...] = ()
     dependents: set[GlobalId] = field(default_factory=set)
     capabilities: MutableAntichain = field(default_factory=MutableAntichain)
-    readable_from: Frontier = MINIMUM_FRONTIER
     writer_hold: ReadHold | None = None
     evaluated_at: Frontier | None = None
 
     @property
     def since(self) -> Frontier:
         """The first time at which the collection can be read."""
-        return max(self.capabilities.frontier, self.readable_from)
+        return self.capabilities.frontier
 
     @property
     def is_dropped(self) -> bool:
@@ -148,12 +147,6 @@ class Capabilities:
     def advance_tables(self, upper: Frontier) -> None:
         """Moves the upper of all collections that share it. Costs the same for any number."""
         self._tables_upper = max(self._tables_upper, upper)
-
-    def leave_unreadable(self, state: CollectionState, since: Frontier) -> None:
-        """The writer left out the contents before `since`, also for those who hold them."""
-        if since > state.readable_from:
-            state.readable_from = since
-            self.moved[state.id] = state
 
     def set_policies(self, policies: Sequence[tuple[GlobalId, ReadPolicy]]) -> None:
         """See `StorageController.set_read_policy`."""

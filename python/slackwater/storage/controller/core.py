@@ -405,12 +405,6 @@ class StorageController:
     def tables_upper(self) -> Frontier:
         return self._capabilities.tables_upper
 
-    def leave_unreadable(self, global_id: GlobalId, since: Frontier) -> None:
-        """The writer left out what was before `since`: not even a hold can read that."""
-        state = self._capabilities.collections.get(global_id)
-        if state is not None:
-            self._capabilities.leave_unreadable(state, since)
-
     def update_read_capabilities(self, updates: Mapping[GlobalId, ChangeBatch]) -> None:
         """Applies changes of capabilities and passes on what they move (M24, 2.2).
 

@@ -244,11 +244,6 @@ class Storage:
         """See `StorageController.update_write_frontiers`."""
         self._do(lambda core: core.update_write_frontiers(uppers))
 
-    def leave_unreadable(self, global_id: GlobalId, since: Frontier) -> None:
-        """See `StorageController.leave_unreadable`."""
-        with self._lock:
-            self._core.leave_unreadable(global_id, since)
-
     # Holds
 
     def acquire(

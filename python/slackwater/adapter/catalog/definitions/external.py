@@ -142,6 +142,7 @@ class ExternalDefinitions:
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(out().last_complete()),
+                reason="",
             )
 
     def _check_readable(

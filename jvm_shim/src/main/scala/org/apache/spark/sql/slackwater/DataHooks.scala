@@ -8,6 +8,7 @@ import org.apache.spark.sql.slackwater.binding.{
   Binding,
   DataStrategy,
   MzNow,
+  NotNullAsserted,
   NotNullColumns,
   ResolveAsOf
 }
@@ -24,6 +25,7 @@ object DataHooks {
   def install(extensions: SparkSessionExtensions): Unit =
     if (installed.add(extensions)) {
       extensions.injectFunction(MzNow.description)
+      extensions.injectFunction(NotNullAsserted.description)
       extensions.injectResolutionRule(_ => ResolveAsOf)
       extensions.injectPostHocResolutionRule(_ => NotNullColumns)
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))

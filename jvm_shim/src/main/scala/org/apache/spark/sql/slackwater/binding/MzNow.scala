@@ -5,8 +5,10 @@ import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   ExpressionInfo,
   LeafExpression,
+  Literal,
   Unevaluable
 }
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.CurrentOrigin
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
@@ -24,12 +26,21 @@ case class MzNow() extends LeafExpression with Unevaluable {
 object MzNow {
   val Name = "mz_now"
 
+  def isIn(expression: Expression): Boolean = expression.exists(_.isInstanceOf[MzNow])
+
+  /** The analyzed plan with the time in the place of the function. */
+  def at(plan: LogicalPlan, timeMs: Long): LogicalPlan = {
+    val settled = plan.transformAllExpressionsWithSubqueries { case MzNow() => Literal(timeMs) }
+    settled.setAnalyzed()
+    settled
+  }
+
   /** What Spark says of a function that it does not have. */
-  private def unknown: Throwable = {
+  private[binding] def unknown(name: String): Throwable = {
     val manager = SparkSession.active.sessionState.catalogManager
     val path = manager.currentCatalog.name +: manager.currentNamespace.toSeq
     QueryCompilationErrors.unresolvedRoutineError(
-      Seq(Name),
+      Seq(name),
       Seq("system.builtin", "system.session", path.mkString(".")),
       CurrentOrigin.get
     )
@@ -41,7 +52,7 @@ object MzNow {
     FunctionIdentifier(Name),
     new ExpressionInfo(classOf[MzNow].getName, Name),
     arguments =>
-      if (!Sessions.isEnabled(SQLConf.get)) throw unknown
+      if (!Sessions.isEnabled(SQLConf.get)) throw unknown(Name)
       else if (arguments.isEmpty) MzNow()
       else throw QueryCompilationErrors.wrongNumArgsError(Name, Seq(0), arguments.size)
   )

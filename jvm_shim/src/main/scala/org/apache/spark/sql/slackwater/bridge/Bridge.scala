@@ -109,8 +109,8 @@ final class Bridge private[bridge] (opened: Opened) {
   /** The programs of dataflows whose views have these settings. */
   def dataflows(): Dataflows = flows
 
-  /** Fills a program's arrangements; see `Dataflows.load`. */
-  def loadProgram(programId: String, planId: String, inputsJson: String, group: String): Unit =
+  /** Fills what a program keeps; see `Dataflows.load`. */
+  def loadProgram(programId: String, planId: String, inputsJson: String, group: String): Long =
     running.within(own.sparkContext, group) {
       inPool(own)(flows.load(programId, planId, inputsJson))
     }

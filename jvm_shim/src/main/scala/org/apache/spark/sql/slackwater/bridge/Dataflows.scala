@@ -25,6 +25,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
+import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Canonical}
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
@@ -79,8 +80,11 @@ final class Dataflows private[bridge] (
     id
   }
 
-  /** Fills the program's arrangements with the contents of `inputs` at their `as_of`. */
-  def load(programId: String, planId: String, inputsJson: String): Unit = configured {
+  /** Fills what the program keeps with the contents of `inputs` at their `as_of`; the first time
+    * after it, in ms, at which the output changes though no input does, Long.MaxValue if there is
+    * none.
+    */
+  def load(programId: String, planId: String, inputsJson: String): Long = configured {
     val request = Json.mapper.readTree(inputsJson)
     val inputs = new SnapshotInputs(views.get(planId), request)
     programOf(programId).load(sessionFor(request), inputs, request.get("as_of").asLong)
@@ -249,7 +253,7 @@ private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode
       }
       .toMap
 
-  override def snapshot(node: Int): LogicalPlan = view.snapshot(node, collections)
+  override def snapshot(node: Int): LogicalPlan = MzNow.at(view.snapshot(node, collections), asOf)
 }
 
 private[bridge] object SnapshotInputs {

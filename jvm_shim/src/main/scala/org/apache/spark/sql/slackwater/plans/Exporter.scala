@@ -67,7 +67,7 @@ private[plans] final class Exporter {
         case leaf @ Constant(rows) => added(plan, Nil, operators.constant(leaf, rows))
         case RowLimit(limit)       => unary(plan, limit.child)(operators.limit(limit, _))
         case p: Project            => unary(plan, p.child)(operators.project(p, _))
-        case f: Filter             => unary(plan, f.child)(operators.filter(f, _))
+        case f: Filter             => unary(plan, f.child)(filter(f, _))
         case a: Aggregate          => unary(plan, a.child)(operators.aggregate(a, _))
         case w: Window             => unary(plan, w.child)(operators.window(w, _))
         case e: Expand             => unary(plan, e.child)(operators.expand(e, _))
@@ -86,6 +86,9 @@ private[plans] final class Exporter {
     val below = input(child)
     added(plan, Seq(below), encode(below))
   }
+
+  private def filter(plan: Filter, in: Input): Encoded =
+    NowBound.all(plan).fold(operators.filter(plan, in))(operators.temporal(_, in))
 
   private def added(plan: LogicalPlan, inputs: Seq[Input], encoded: Encoded): Input = {
     encoded.json.set[ObjectNode]("in", Handles.array(inputs.map(_.node)))

@@ -88,7 +88,7 @@ private[plans] final class Handles {
         .put("deterministic", e.deterministic)
         .put("foldable", e.foldable)
         .put("throws", Totality.mayRaise(e))
-        .put("uses_now", e.exists(_.isInstanceOf[MzNow]))
+        .put("uses_now", MzNow.isIn(e))
         .put("digest", Digest.of(e, numbers.get))
       node.set[ObjectNode](
         "columns",

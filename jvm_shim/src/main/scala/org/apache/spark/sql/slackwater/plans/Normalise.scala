@@ -107,7 +107,14 @@ private[slackwater] object Normalise {
   def apply(session: SparkSession, analyzed: LogicalPlan): LogicalPlan =
     SQLConf.withExistingConf(settings(session)) {
       val normal = new Normalise().execute(CollectionSlot.inPlaceOfCollections(analyzed))
-      val parts = Seq(SettleAggregates, SplitAggregates, NumberLimited, SettleTies, NumberInBuckets)
+      val parts = Seq(
+        SeparateTemporal,
+        SettleAggregates,
+        SplitAggregates,
+        NumberLimited,
+        SettleTies,
+        NumberInBuckets
+      )
       val settled = parts.foldLeft(normal)((plan, rule) => rule(plan))
       RemoveNoopOperators(PruneSlots(settled))
     }

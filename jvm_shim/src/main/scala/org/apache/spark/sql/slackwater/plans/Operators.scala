@@ -52,6 +52,19 @@ private[plans] final class Operators(handles: Handles) {
     Encoded(json, in.out)
   }
 
+  /** `bounds` are all that the filter asks. */
+  def temporal(bounds: Seq[NowBound], in: Input): Encoded = {
+    val json = op("temporal")
+    val listed = json.putArray("bounds")
+    bounds.foreach { bound =>
+      listed
+        .addObject()
+        .put("comparison", bound.comparison)
+        .put("handle", handles.handle(bound.value, in.scope))
+    }
+    Encoded(json, in.out)
+  }
+
   def join(plan: Join, left: Input, right: Input): Encoded = {
     val scope = left.scope ++ right.scope
     val condition = JoinCondition.of(plan)

@@ -14,20 +14,44 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.slackwater.arrangements.Batch
 
-/** Fills one arrangement by a job of Spark, and keeps it moving. */
-private[slackwater] final class Load(
-    val arrangement: SharedArrangement,
-    rows: (SparkSession, Inputs) => Iterator[(UnsafeRow, UnsafeRow, Long)]
-) {
+/** What a program keeps between ticks. All times are in ms. */
+private[slackwater] trait Kept {
 
-  /** With the contents at `asOf`, which `inputs` have. */
-  def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
-    arrangement.load(asOf)(rows(session, inputs))
+  /** Fills it by a job of Spark with the contents at `asOf`, which `inputs` have. */
+  def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit
 
   /** Nothing has changed in it up to `upper` beyond what it has got. */
-  def reached(upper: Long): Unit = arrangement.advance { held =>
+  def reached(upper: Long): Unit
+
+  /** No tick will begin before `upper`. */
+  def committed(upper: Long): Unit
+
+  /** The first time from `from` on at which it makes the output change though no input changes;
+    * Long.MaxValue if there is none.
+    */
+  def nextChange(from: Long): Long
+
+  def close(): Unit
+}
+
+/** One arrangement. */
+private[slackwater] final class Load(
+    arrangements: Arrangements,
+    arrangement: SharedArrangement,
+    reader: AnyRef,
+    rows: (SparkSession, Inputs) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+) extends Kept {
+
+  override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
+    arrangement.load(asOf)(rows(session, inputs))
+
+  override def reached(upper: Long): Unit = arrangement.advance { held =>
     if (held.upper < upper) held.append(new Batch, upper)
   }
+
+  override def committed(upper: Long): Unit = arrangement.needs(reader, upper - 1)
+  override def nextChange(from: Long): Long = Long.MaxValue
+  override def close(): Unit = arrangements.leave(arrangement, reader)
 }
 
 /** The snapshots of a view's subplans: each as an analyzed plan, by the number of the node. */
@@ -78,6 +102,6 @@ private[slackwater] object Load {
   private def over(bound: Seq[Expression], output: Seq[Attribute]): Seq[Expression] =
     bound.map(_.transform { case BoundReference(i, _, _) => output(i) })
 
-  private def execution(session: SparkSession, plan: LogicalPlan): QueryExecution =
+  private[programs] def execution(session: SparkSession, plan: LogicalPlan): QueryExecution =
     session.sessionState.executePlan(ExactAggregate.in(plan))
 }

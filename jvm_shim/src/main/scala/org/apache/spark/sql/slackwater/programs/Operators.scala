@@ -37,8 +37,8 @@ private[slackwater] trait Operator {
   def inputs: Seq[Int]
   def run(running: Running, work: Work): Updates
 
-  /** Whether no input has changed, so that nothing comes of it. */
-  final def isIdle(running: Running): Boolean =
+  /** Whether nothing has changed, so that nothing comes of it. */
+  def isIdle(running: Running): Boolean =
     inputs.nonEmpty && inputs.forall(running(_).isEmpty)
 }
 

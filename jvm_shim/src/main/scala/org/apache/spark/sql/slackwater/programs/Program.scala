@@ -52,20 +52,22 @@ private[slackwater] final class Program(
     val schema: StructType,
     val sources: Map[Int, SourceColumns],
     steps: IndexedSeq[Step],
-    loads: Seq[Load],
-    reader: AnyRef,
-    arrangements: Arrangements
+    kept: Seq[Kept]
 ) {
 
   private val busy = new ReentrantLock
   @volatile private var isClosed = false
   private var isGivenBack = false
 
-  /** Fills what is not filled with the contents at `asOf`. */
-  def load(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
-    using(loads.foreach(_.fill(session, inputs, asOf)))
+  /** Fills what is not filled with the contents at `asOf`; the first time after it at which the
+    * output changes though no input does.
+    */
+  def load(session: SparkSession, inputs: Inputs, asOf: Long): Long = using {
+    kept.foreach(_.fill(session, inputs, asOf))
+    nextChange(asOf + 1)
+  }
 
-  /** The updates of the output in the interval, and what was done for them. */
+  /** The updates of the output in the interval, what was done for them, and what comes next. */
   def tick(lower: Long, upper: Long, deltas: Int => Updates): (Updates, ObjectNode) = using {
     val running = new Running(lower, upper, steps.size, deltas)
     steps.indices.foreach { i =>
@@ -78,13 +80,13 @@ private[slackwater] final class Program(
       work.emitted = running(i).size
       work.nanos = System.nanoTime() - began
     }
-    loads.foreach(_.reached(upper))
+    kept.foreach(_.reached(upper))
     (running(steps.size - 1).consolidated, told(running))
   }
 
   /** The output is durable up to `upper`: nothing will be asked of times before. */
   def committed(upper: Long): Unit =
-    using(loads.foreach(_.arrangement.needs(reader, upper - 1)))
+    using(kept.foreach(_.committed(upper)))
 
   /** Gives back what is kept, now or when the call that runs has ended. */
   def close(): Unit = {
@@ -107,13 +109,16 @@ private[slackwater] final class Program(
     try
       if (!isGivenBack) {
         isGivenBack = true
-        loads.foreach(each => arrangements.leave(each.arrangement, reader))
+        kept.foreach(_.close())
       }
     finally busy.unlock()
   }
 
+  private def nextChange(from: Long): Long =
+    kept.iterator.map(_.nextChange(from)).minOption.getOrElse(Long.MaxValue)
+
   private def told(running: Running): ObjectNode = {
-    val answer = Json.obj()
+    val answer = Json.obj().put("next_change", nextChange(running.upper))
     val list = answer.putArray("operators")
     steps.zip(running.work).foreach { case (step, work) =>
       list

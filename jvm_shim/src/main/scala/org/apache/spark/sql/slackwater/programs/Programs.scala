@@ -7,9 +7,16 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
-import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, Generator, Literal}
+import org.apache.spark.sql.catalyst.expressions.{
+  BoundReference,
+  Expression,
+  Generator,
+  Literal,
+  UnsafeRow
+}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.slackwater.arrangements.Arrangement
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.arrangements.{Arrangement, TransitionQueue}
 import org.apache.spark.sql.slackwater.plans.AnalyzedView
 import org.apache.spark.sql.types.{StructField, StructType}
 
@@ -48,7 +55,7 @@ private[slackwater] final class Programs(
 
   /** Who reads the arrangements: the program to be. */
   private val reader = new Object
-  private val loads = mutable.ArrayBuffer.empty[Load]
+  private val kept = mutable.ArrayBuffer.empty[Kept]
 
   def program: Program =
     try {
@@ -60,10 +67,10 @@ private[slackwater] final class Programs(
           arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each }
         )
       }
-      new Program(schema, sources, steps, loads.toSeq, reader, arrangements)
+      new Program(schema, sources, steps, kept.toSeq)
     } catch {
       case error: Throwable =>
-        loads.foreach(each => arrangements.leave(each.arrangement, reader))
+        kept.foreach(_.close())
         throw error
     }
 
@@ -114,10 +121,14 @@ private[slackwater] final class Programs(
     val shared = arrangements.of(identity, name, reader, asOf) { () =>
       new Arrangement(spec.keys.size, spec.columns.size, arrangements.budget, name)
     }
-    loads += new Load(shared, Load.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns))
+    keep(shared)(Load.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns))
     val entry = new Keyed(handles.project(spec.keys), spec.nullSafe, handles.project(spec.columns))
     new Arranged(shared, spec.delta, entry)
   }
+
+  private def keep(arrangement: SharedArrangement)(
+      rows: (SparkSession, Inputs) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+  ): Unit = kept += new Load(arrangements, arrangement, reader, rows)
 
   // Operators
 
@@ -138,6 +149,7 @@ private[slackwater] final class Programs(
           handles.project(ints(each).map(handles.bound(_, layout("in"))))
         }
         new ExpandRows(in("in"), projections.toSeq)
+      case "temporal" => temporal(node)
       case "generate" => generate(node, i)
       case "union"    => new UnionAll(ints(node.get("in")))
       case "lookup"   => lookup(node, i, arranged)
@@ -156,6 +168,18 @@ private[slackwater] final class Programs(
     else if (node.has("column")) handles.column(node.get("column").asInt, layout)
     else if (node.has("null")) Literal(null, view.columns(node.get("null").asInt).dataType)
     else Literal(node.get("literal").asBoolean)
+
+  private def temporal(node: JsonNode): Operator = {
+    val in = node.get("in").asInt
+    val bounds = node.get("bounds").asScala.toIndexedSeq.map { bound =>
+      val value = handles.bound(bound.get("handle").asInt, layouts(in))
+      NowBound(bound.get("comparison").asText, value)
+    }
+    val validity = new Validity(bounds)
+    val queue = new TransitionQueue(layouts(in).size, arrangements.budget, name)
+    kept += new Waiting(queue, node.get("node").asInt, validity)
+    new TemporalFilter(in, validity, queue)
+  }
 
   private def generate(node: JsonNode, i: Int): Operator = {
     val in = node.get("in").asInt
@@ -225,7 +249,7 @@ private[slackwater] final class Programs(
     val states = arrangements.of(identity, name, reader, asOf) { () =>
       new Arrangement(keys.size, 1, arrangements.budget, name)
     }
-    loads += new Load(states, Load.reduced(node.get("node").asInt, reduction))
+    keep(states)(Load.reduced(node.get("node").asInt, reduction))
     val types = keys.map(_.dataType) ++ aggregates.map(_.function.dataType)
     val results = types.zipWithIndex.map { case (t, at) => BoundReference(at, t, nullable = true) }
     new Reduce(in, reduction, states, handles.project(results))

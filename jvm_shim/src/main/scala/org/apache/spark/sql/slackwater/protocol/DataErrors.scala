@@ -14,6 +14,9 @@ private[slackwater] object DataErrors {
   def notNull(table: String, column: String): AnalysisException =
     Errors.user("SLACKWATER_NOT_NULL_VIOLATION", "columnName" -> column, "objectName" -> table)
 
+  def nullAsserted(view: String, column: String): AnalysisException =
+    Errors.user("SLACKWATER_NULL_ASSERTED", "columnName" -> column, "objectName" -> view)
+
   def elsewhere(statement: String, name: String, catalog: String): AnalysisException =
     Errors.user(
       "SLACKWATER_WRONG_CATALOG",
