@@ -30,9 +30,8 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         MinBy(same(value), withValue(by, value))
     }
     .transformUpWithPruning(_.containsPattern(AGGREGATE)) { case aggregate: Aggregate =>
-      aggregate.copy(aggregateExpressions =
-        aggregate.aggregateExpressions.map(e => copied(sorted(e)))
-      )
+      aggregate
+        .copy(aggregateExpressions = aggregate.aggregateExpressions.map(e => copied(sorted(e))))
     }
 
   private def copied(result: NamedExpression): NamedExpression = result
