@@ -2,6 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 SEEDS ?= 100
+SECONDS ?= 120
 JAVA ?= $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 VENV_PYTHON := $(VENV)/bin/python
@@ -68,8 +69,9 @@ simulation: setup ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats 
 revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'
 	$(VENV_PYTHON) -m tests.support.new_revision "$(MESSAGE)"
 
-fuzz: setup ## Run the fuzz tests alone
-	$(VENV_PYTHON) -m pytest tests/fuzz
+fuzz: setup ## Compare random views with DuckDB: SECONDS=3600 for so long, SEED=1234 repeats a case
+	$(if $(SEED),,$(VENV_PYTHON) -m pytest tests/fuzz)
+	$(VENV_PYTHON) -m tests.fuzz $(SEED) --seconds $(SECONDS)
 
 clean: ## Remove what the build made
 	rm -rf .build .sbt-launch .hadoop-aws target project/target project/project dist build .venv

@@ -28,6 +28,7 @@ COUNTED = "SELECT k, count(*) AS n FROM e WHERE mz_now() >= s AND mz_now() < e G
 
 @pytest.fixture
 def limits():
+    """Those of the worker; None: the usual ones."""
     return None
 
 

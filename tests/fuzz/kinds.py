@@ -1,0 +1,128 @@
+"""The types that random tables have: as Spark, Arrow and DuckDB know them, and some values."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from slackwater.repr.relation import Column, RelationDesc
+
+NAN = float("nan")
+COLLATIONS = "__COLLATIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`ordered`: both engines sort such values alike."""
+
+    spark: Any
+    duck: str
+    values: tuple
+    ordered: bool = True
+    collation: str = ""
+
+
+def _decimals(*quarters: int) -> tuple:
+    return tuple(Decimal(each) / 4 for each in quarters)
+
+
+_DAYS = tuple(datetime.date(2024, 2, 27) + datetime.timedelta(days=each) for each in (0, 1, 2, 4))
+_MOMENTS = (
+    datetime.datetime(2024, 2, 28, 23, 30),
+    datetime.datetime(2024, 2, 29, 0, 0),
+    datetime.datetime(2024, 2, 29, 12, 0, 0, 250_000),
+)
+_FIELDS = [
+    {"name": "a", "type": "integer", "nullable": True, "metadata": {}},
+    {"name": "b", "type": "string", "nullable": True, "metadata": {}},
+]
+_ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
+_MAP = {
+    "type": "map",
+    "keyType": "string",
+    "valueType": "integer",
+    "valueContainsNull": True,
+}
+
+KINDS: Mapping[str, Kind] = {
+    "integer": Kind("integer", "INTEGER", (-1, 0, 1, 2, 3)),
+    "long": Kind("long", "BIGINT", (-2, 0, 1, 2, 1 << 40)),
+    "decimal": Kind("decimal(10,2)", "DECIMAL(10, 2)", _decimals(-6, 0, 1, 4, 5)),
+    # Sums of few of these are exact in any order.
+    "double": Kind("double", "DOUBLE", (-1.5, -0.0, 0.0, 0.25, 2.0, 2.0, NAN, float("inf"))),
+    "string": Kind("string", "VARCHAR", ("", "a", "ab", "B", "2", "é")),
+    "lcase": Kind("string", "VARCHAR", ("a", "A", "b", "Ab", "aB"), collation="UTF8_LCASE"),
+    "date": Kind("date", "DATE", _DAYS),
+    "timestamp": Kind("timestamp", "TIMESTAMP", _MOMENTS),
+    "ntz": Kind("timestamp_ntz", "TIMESTAMP", _MOMENTS),
+    "boolean": Kind("boolean", "BOOLEAN", (True, False)),
+    "struct": Kind(
+        {"type": "struct", "fields": _FIELDS},
+        "STRUCT(a INTEGER, b VARCHAR)",
+        ((("a", 1), ("b", "x")), (("a", None), ("b", "x")), (("a", 2), ("b", None))),
+        ordered=False,
+    ),
+    "array": Kind(_ARRAY, "INTEGER[]", ((), (1,), (1, None), (2, 1)), ordered=False),
+    "map": Kind(
+        _MAP,
+        "MAP(VARCHAR, INTEGER)",
+        ((), (("x", 1),), (("x", None), ("y", 2)), (("y", 2), ("x", None))),
+        ordered=False,
+    ),
+}
+"""A value of a struct or a map is a tuple of pairs, of an array a tuple."""
+
+
+def described(columns: Mapping[str, str]) -> RelationDesc:
+    """The relation whose columns have these kinds."""
+    return RelationDesc(tuple(_column(name, KINDS[kind]) for name, kind in columns.items()))
+
+
+def _column(name: str, kind: Kind) -> Column:
+    collations = {COLLATIONS: {name: f"spark.{kind.collation}"}} if kind.collation else {}
+    return Column(name, json.dumps(kind.spark, sort_keys=True), True, json.dumps(collations))
+
+
+def as_arrow(kind: str, value: Any) -> Any:
+    """The value as Arrow takes it."""
+    if value is None:
+        return None
+    match kind:
+        case "struct":
+            return dict(value)
+        case "array" | "map":
+            return list(value)
+        case _:
+            return value
+
+
+def as_duck(kind: str, value: Any) -> Any:
+    """The value in DuckDB: there the lower case stands for all that a collation has equal."""
+    return value.lower() if kind == "lcase" and value is not None else as_arrow(kind, value)
+
+
+def is_collated(column: Column) -> bool:
+    return column.name in json.loads(column.metadata_json).get(COLLATIONS, {})
+
+
+def compared(value: Any, kind: pa.DataType, collated: bool = False) -> Any:
+    """The value, hashable, so that values are equal that both engines have equal."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return tuple((field.name, compared(value[field.name], field.type)) for field in kind)
+    if pa.types.is_map(kind):
+        return frozenset(value.items() if isinstance(value, dict) else value)
+    if pa.types.is_list(kind):
+        return tuple(compared(each, kind.value_type) for each in value)
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    return value.lower() if collated else value

@@ -1,0 +1,402 @@
+"""Runs a case: real workers over real shards, and DuckDB over the same contents."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from tests.fuzz.cases import LAST, Case, Run, contents
+from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
+from tests.support.declared import Declared
+from tests.support.incremental import Bench
+
+from slackwater.compute.engine import Engine, KeptPlan, TickProgram
+from slackwater.compute.worker import Worker
+from slackwater.persist.client import PersistClient
+from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+
+STUCK_S = 30
+Contents = Mapping[int, Counter]
+"""The rows at each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`kind`: contents, bits, error or stuck."""
+
+    kind: str
+    view: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`refused`: why queries have no view, by the conditions of the errors."""
+
+    failure: Failure | None
+    views: int
+    programs: int
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+class Killed(FatalError):
+    """A worker ends in the middle of a step."""
+
+
+class Steps:
+    """What workers do to durable shards, counted; some of it is the last that they do."""
+
+    def __init__(self, kills: Sequence[int]) -> None:
+        self._kills = list(kills)
+        self._count = 0
+        self._generation = 0
+        self._lock = threading.Lock()
+
+    def begin_anew(self) -> None:
+        """What was there before is dead from now on."""
+        with self._lock:
+            self._generation += 1
+
+    def mortal(self, client: PersistClient) -> Mortal:
+        return Mortal(client, self, self._generation)
+
+    def step(self, generation: int) -> None:
+        """Raises Killed."""
+        with self._lock:
+            if generation == self._generation:
+                self._count += 1
+                if not self._kills or self._count < self._kills[0]:
+                    return
+                self._kills.pop(0)
+                self._generation += 1
+        raise Killed("killed by the test")
+
+
+class Mortal:
+    """The shards of a worker, which may end before or after each change of one."""
+
+    def __init__(self, client: PersistClient, steps: Steps, generation: int) -> None:
+        self._client = client
+        self._steps = steps
+        self._generation = generation
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name not in ("commit", "advance", "set_since", "new_parts"):
+            return found
+
+        def step(*arguments: Any) -> Any:
+            self._steps.step(self._generation)
+            answer = found(*arguments)
+            self._steps.step(self._generation)
+            return answer
+
+        return step
+
+
+class Lent:
+    """An engine, and what the driver keeps for who asks it: `kept` gives it back."""
+
+    def __init__(self, engine: Engine, kept: list[Callable[[], None]]) -> None:
+        self._engine = engine
+        self._kept = kept
+
+    def under(self, settings: Mapping[str, str] | None) -> Lent:
+        return Lent(self._engine.under(settings), self._kept)
+
+    def plan(self, *arguments: Any) -> KeptPlan:
+        kept = self._engine.plan(*arguments)
+        self._kept.append(lambda: self._engine.forget_plan(kept.plan_id))
+        return kept
+
+    def open_program(self, *arguments: Any) -> TickProgram:
+        program = self._engine.open_program(*arguments)
+        self._kept.append(program.close)
+        return program
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+def failure_of(declared: Declared, case: Case) -> Failure | None:
+    return outcome_of(declared, case).failure
+
+
+def outcome_of(declared: Declared, case: Case) -> Outcome:
+    """Runs the case in each of its ways. Views that one of the engines refuses are left out."""
+    wanted, refused = _recomputed(case)
+    views = {name: view for name, view in case.views.items() if name in wanted}
+    shards: dict[str, Counter] = {}
+    programs = 0
+    for number, run in enumerate(case.runs):
+        with tempfile.TemporaryDirectory() as folder:
+            maintained = _Maintained(Path(folder), declared, replace(case, views=views), run)
+            try:
+                failure = maintained.failure(wanted, shards if number else None)
+                refused |= maintained.refused
+                if failure is None and not number:
+                    shards = {name: maintained.bits(name) for name in maintained.bench.flows}
+                    flows = maintained.bench.flows.values()
+                    programs = sum(flow.plan.program is not None for flow in flows)
+            finally:
+                maintained.close()
+        if failure is not None:
+            return Outcome(failure, len(views), programs, refused)
+        views = {name: view for name, view in views.items() if name not in refused}
+    return Outcome(None, len(views), programs, refused)
+
+
+class _Maintained:
+    """One run of a case."""
+
+    def __init__(self, folder: Path, declared: Declared, case: Case, run: Run) -> None:
+        self._declared = declared
+        self._case = case
+        self._run = run
+        self._steps = Steps(run.kills)
+        self.refused: dict[str, str] = {}
+        self._folder = str(folder)
+        self._kept: list[Callable[[], None]] = []
+        self.bench = Bench(folder, declared, run.limits, self._steps.mortal, self._engine())
+        self._others: list[Worker] = []
+
+    def close(self) -> None:
+        for worker in self._others:
+            worker.stop()
+        self.bench.close()
+        for give_back in self._kept:
+            give_back()
+
+    def _engine(self) -> Lent:
+        """That of another coordinator."""
+        return Lent(self._declared.engine(self._folder), self._kept)
+
+    def failure(
+        self, wanted: Mapping[str, Contents], shards: Mapping[str, Counter] | None
+    ) -> Failure | None:
+        """What is not as DuckDB says, or as in the shards of another run."""
+        try:
+            self._maintain()
+            for name in self.bench.flows:
+                found = self._contents(name)
+                for at in range(self._case.as_of, LAST + 1):
+                    refusal = self.bench.refusal(name, at)
+                    if refusal is not None:
+                        return Failure("error", name, f"{refusal} at {at}")
+                    if found[at] != wanted[name][at]:
+                        return Failure(
+                            "contents", name, _difference(found[at], wanted[name][at], at)
+                        )
+                if shards is not None and self.bits(name) != shards[name]:
+                    return Failure("bits", name, _bits(self.bits(name), shards[name]))
+        except _Stopped as stopped:
+            return stopped.failure
+        deaths = [each for each in self.bench.fatal if not isinstance(each, Killed)]
+        return Failure("error", "", repr(deaths[0])) if deaths else None
+
+    def _maintain(self) -> None:
+        bench, case = self.bench, self._case
+        for name, kinds in case.tables.items():
+            bench.table(name, described(kinds))
+        self._race()
+        for upper in self._run.boundaries:
+            lower = bench.client.tables_upper()
+            bench.write(upper, self._updates(lower, upper))
+            if upper <= case.as_of:
+                continue
+            if not bench.flows:
+                self._create()
+            for worker in self._others:
+                worker.wake()
+            for name in bench.flows:
+                self._wait(name, upper - 1)
+
+    def _updates(self, lower: int, upper: int) -> dict[str, pa.Table]:
+        found = {}
+        for name, kinds in self._case.tables.items():
+            schema = described(kinds).update_schema()
+            rows = [
+                {
+                    **{c: as_arrow(kinds[c], v) for c, v in zip(kinds, row, strict=True)},
+                    TIME_COLUMN: at,
+                    DIFF_COLUMN: diff,
+                }
+                for row, at, diff in self._case.histories[name]
+                if lower <= at < upper
+            ]
+            if rows:
+                found[name] = pa.Table.from_pylist(rows, schema=schema)
+        return found
+
+    def _create(self) -> None:
+        for name, view in self._case.views.items():
+            below = next((each for each in self.refused if _reads(view.spark, each)), None)
+            if below is not None:
+                self.refused[name] = f"reads {below}"
+                continue
+            try:
+                is_read = any(_reads(each.spark, name) for each in self._case.views.values())
+                flow = self.bench.view(
+                    name, view.spark, self._case.as_of, view.settings, is_read=is_read
+                )
+            except SlackwaterError as error:
+                if "INTERNAL" in error.condition:
+                    raise _Stopped(Failure("error", name, str(error))) from error
+                self.refused[name] = error.condition
+                continue
+            for worker in self._others:
+                worker.add(flow)
+
+    def _race(self) -> None:
+        self._others = [self.bench.new_worker(f"w{n}") for n in range(1, self._run.workers)]
+
+    def _wait(self, name: str, at: int) -> None:
+        bench = self.bench
+        flow = bench.flows[name]
+        deadline = time.monotonic() + STUCK_S
+        while True:
+            try:
+                if bench.worker.wait_for(flow.global_id, at, 1000):
+                    return
+            except Killed:
+                self._begin_anew()
+                continue
+            except (SlackwaterError, FatalError) as error:
+                raise _Stopped(Failure("error", name, f"{error} at {at}")) from error
+            trouble = bench.worker.trouble(flow.global_id)
+            if trouble is not None and "INTERNAL" in trouble.condition:
+                raise _Stopped(Failure("error", name, f"{trouble} at {at}"))
+            if time.monotonic() > deadline:
+                raise _Stopped(Failure("stuck", name, f"{trouble} at {at}"))
+
+    def _begin_anew(self) -> None:
+        """As a coordinator that finds what another one has left."""
+        bench = self.bench
+        self._steps.begin_anew()
+        for worker in (bench.worker, *self._others):
+            worker.stop()
+        bench.engine = self._engine()
+        bench.worker = bench.new_worker("w")
+        self._race()
+        for name, flow in bench.flows.items():
+            view = self._case.views[name]
+            again = replace(flow, plan=bench.plan(view.spark, view.settings))
+            bench.flows[name] = again
+            for worker in (bench.worker, *self._others):
+                worker.add(again)
+
+    def _contents(self, name: str) -> Contents:
+        found: dict[int, Counter] = {}
+        for at in range(self._case.as_of, LAST + 1):
+            found[at] = Counter()
+        recorded = self.bench.recorded(name)
+        desc = self.bench.relations[name][2]
+        for row, at, diff in _rows(recorded, [is_collated(column) for column in desc.columns]):
+            for later in range(max(at, self._case.as_of), LAST + 1):
+                found[later][row] += diff
+        return {at: Counter({r: n for r, n in rows.items() if n}) for at, rows in found.items()}
+
+    def bits(self, name: str) -> Counter:
+        """The updates of the view's shard, consolidated; each row by its exact values."""
+        found: Counter = Counter()
+        for row in self.bench.recorded(name).to_pylist():
+            diff = row.pop(DIFF_COLUMN)
+            found[repr(row)] += diff
+        return Counter({row: count for row, count in found.items() if count})
+
+
+class _Stopped(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+def _reads(text: str, name: str) -> bool:
+    return name in text.replace("(", " ").replace(")", " ").split()
+
+
+def _rows(updates: pa.Table, collated: Sequence[bool]) -> list[tuple[tuple, int, int]]:
+    kinds = [field.type for field in updates.schema][:-2]
+    found = []
+    for row in updates.to_pylist():
+        *values, at, diff = row.values()
+        each = tuple(map(compared, values, kinds, collated))
+        found.append((each, at, diff))
+    return found
+
+
+def _difference(found: Counter, wanted: Counter, at: int) -> str:
+    return f"at {at} too many: {dict(found - wanted)}, missing: {dict(wanted - found)}"
+
+
+def _bits(found: Counter, other: Counter) -> str:
+    rows = {row: (found[row], other[row]) for row in found | other if found[row] != other[row]}
+    return f"rows, with how many there are in either run: {rows}"
+
+
+# DuckDB
+
+
+def _recomputed(case: Case) -> tuple[dict[str, Contents], dict[str, str]]:
+    """What DuckDB answers at each time, and why it does not."""
+    refused: dict[str, str] = {}
+    duck = duckdb.connect(config={"threads": 1})
+    try:
+        for name, kinds in case.tables.items():
+            columns = ", ".join(f"{c} {KINDS[kind].duck}" for c, kind in kinds.items())
+            duck.execute(f"CREATE TABLE {name} ({columns})")
+        for name, view in case.views.items():
+            try:
+                duck.execute(f"CREATE VIEW {name} AS {view.duck}")
+            except duckdb.Error as error:
+                refused[name] = f"DuckDB: {type(error).__name__}"
+        answers: dict[str, dict[int, Counter]] = {n: {} for n in case.views if n not in refused}
+        changes = {at for updates in case.histories.values() for _, at, _ in updates}
+        for at in range(case.as_of, LAST + 1):
+            if at > case.as_of and at not in changes:
+                for each in answers.values():
+                    each[at] = each[at - 1]
+                continue
+            _fill(duck, case, at)
+            for name in list(answers):
+                try:
+                    answers[name][at] = _answer(duck, name)
+                except duckdb.Error as error:
+                    refused[name] = f"DuckDB: {type(error).__name__}"
+                    del answers[name]
+        return answers, refused
+    finally:
+        duck.close()
+
+
+def _fill(duck: duckdb.DuckDBPyConnection, case: Case, at: int) -> None:
+    for name, kinds in case.tables.items():
+        schema = pa.schema(
+            # There a timestamp is one without a zone, in UTC.
+            pa.field(
+                each.name, pa.timestamp("us") if pa.types.is_timestamp(each.type) else each.type
+            )
+            for each in described(kinds).arrow_schema()
+        )
+        rows = [
+            {c: as_duck(kinds[c], v) for c, v in zip(kinds, row, strict=True)}
+            for row in contents(case.histories[name], at)
+        ]
+        duck.register("rows", pa.Table.from_pylist(rows, schema=schema))
+        duck.execute(f"DELETE FROM {name}")
+        duck.execute(f"INSERT INTO {name} FROM rows")
+
+
+def _answer(duck: duckdb.DuckDBPyConnection, name: str) -> Counter:
+    found = duck.sql(f"FROM {name}").to_arrow_table()
+    kinds = [field.type for field in found.schema]
+    return Counter(tuple(map(compared, row.values(), kinds)) for row in found.to_pylist())
