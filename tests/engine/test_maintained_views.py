@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from decimal import Decimal, localcontext
@@ -10,10 +11,10 @@ from time import monotonic
 import pytest
 from tests.support.incremental import Bench, Recomputation, contents_of
 
-from slackwater.compute.tick import CHANGES_TRIED, FEW_ROWS
+from slackwater.compute.tick import CHANGES_TRIED, Limits
 from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain_program
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import Column, RelationDesc
 
 pytestmark = pytest.mark.spark
 
@@ -26,8 +27,14 @@ DUCK = {
 
 
 @pytest.fixture
-def bench(declared, tmp_path):
-    made = Bench(tmp_path, declared)
+def limits():
+    """Those of the worker; None: the usual ones."""
+    return None
+
+
+@pytest.fixture
+def bench(declared, tmp_path, limits):
+    made = Bench(tmp_path, declared, limits)
     made.table("a", A)
     made.table("b", B)
     yield made
@@ -439,8 +446,8 @@ def test_a_removed_view_is_not_maintained(bench):
     assert bench.client.state(flow.output_shard).upper == 3
 
 
-def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected, monkeypatch):
-    monkeypatch.setattr("slackwater.compute.choice.FOLLOWED_ROWS", 2)
+@pytest.mark.parametrize("limits", [Limits(followed_rows=2)], ids=["few followed"])
+def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected):
     query = "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT JOIN b USING (k) GROUP BY k"
     bench.view("n", query)
     run(bench, range(1, LAST + 2))
@@ -449,10 +456,12 @@ def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected
     assert {record.by_program for record in bench.worker.records.all()} == {True, False}
 
 
-@pytest.mark.parametrize("inline_limit", [0, 10_000])
-def test_results_of_much_input_are_written_by_executors(bench, expected, monkeypatch, inline_limit):
-    monkeypatch.setattr("slackwater.compute.tick.FEW_ROWS", 2)
-    monkeypatch.setattr("slackwater.compute.tick.INLINE_LIMIT_ROWS", inline_limit)
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(few_rows=2, inline_rows=0), Limits(few_rows=2)],
+    ids=["files", "inline"],
+)
+def test_results_of_much_input_are_written_by_executors(bench, expected):
     query = "SELECT k, count(*) AS n, sum(v) AS v FROM a GROUP BY k"
     bench.view("n", query)
     run(bench, (5, 11))
@@ -575,7 +584,7 @@ def test_a_view_that_is_recomputed_keeps_no_quick_one_waiting(bench, gated):
 def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
     """In the driver, and as a job of executors."""
     sleep = "reflect('java.lang.Thread', 'sleep', 600000L)"
-    bench.commit(3, {"a": [(a(1), 1, FEW_ROWS), (a(1), 2, 1 - FEW_ROWS)]})
+    bench.commit(3, {"a": [(a(1), 1, Limits().few_rows), (a(1), 2, 1 - Limits().few_rows)]})
     for as_of in (1, 2):
         flow = bench.view(f"endless{as_of}", f"SELECT k, {sleep} AS s FROM a WHERE k = 1", as_of)
         until(lambda: bench.worker.busy_ms() is not None)
@@ -603,3 +612,81 @@ def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):
     bench.wait("n", 2)
     bench.worker.stop()
     assert bench.client.state(flow.output_shard).upper == 2
+
+
+def test_environments_of_one_driver_share_no_arrangements(declared, tmp_path):
+    """Collections of different environments may have the same ids."""
+    benches = [Bench(tmp_path / name, declared) for name in ("one", "two")]
+    try:
+        for number, bench in enumerate(benches):
+            bench.table("a", A)
+            bench.table("b", B)
+            begin = 4 + number
+            bench.view("j", "SELECT a.k, a.v, b.w FROM a JOIN b ON a.k = b.k", begin)
+            bench.commit(begin + 1, {"a": [(a(1), 1, 1)], "b": [((1, number), 1, 1)]})
+            bench.wait("j", begin)
+            bench.commit(begin + 2, {"a": [(a(1, 2), begin + 1, 1)]})
+            bench.wait("j", begin + 1)
+            assert bench.rows("j", begin + 1) == Counter([(1, 1, number), (1, 2, number)])
+    finally:
+        for bench in benches:
+            bench.close()
+
+
+def test_numbers_that_are_equal_are_one_row_of_what_is_kept(declared, tmp_path):
+    """A program is filled where -0.0 and 0.0 were made one, and told of each later."""
+    bench = Bench(tmp_path, declared)
+    try:
+        bench.table("d", RelationDesc.of(x="double"))
+        bench.view("least", "SELECT min(x) AS x FROM d", 4)
+        bench.view("pairs", "SELECT a.x, b.x AS y FROM d a JOIN d b ON a.x = b.x", 4)
+        bench.commit(10, {"d": [((-0.0,), 1, 3), ((0.0,), 5, 2), ((-0.0,), 9, -1)]})
+        for time, count in ((4, 3), (8, 5), (9, 4)):
+            bench.wait("least", time)
+            bench.wait("pairs", time)
+            assert bench.rows("least", time) == Counter([(0.0,)])
+            assert bench.rows("pairs", time) == Counter({(0.0, 0.0): count**2})
+    finally:
+        bench.close()
+
+
+def test_maps_that_are_equal_are_one_row_of_what_is_kept(declared, tmp_path):
+    kind = {"type": "map", "keyType": "string", "valueType": "integer", "valueContainsNull": True}
+    desc = RelationDesc((Column("k", '"integer"'), Column("m", json.dumps(kind))))
+    there, again = [("x", None), ("y", 2)], [("y", 2), ("x", None)]
+    bench = Bench(tmp_path, declared)
+    try:
+        bench.table("maps", desc)
+        bench.view("counted", "SELECT k, m, count(*) OVER (PARTITION BY k) AS n FROM maps", 4)
+        bench.commit(10, {"maps": [((1, there), 1, 3), ((1, again), 5, 1), ((1, again), 9, -2)]})
+        for time, count in ((4, 3), (8, 4), (9, 2)):
+            bench.wait("counted", time)
+            rows = bench.snapshot("counted", time).to_pylist()
+            assert [(row["n"], sorted(row["m"])) for row in rows] == [(count, there)] * count
+    finally:
+        bench.close()
+
+
+def test_texts_that_a_collation_has_equal_stay_as_they_are(declared, tmp_path):
+    collations = json.dumps({"__COLLATIONS": {"s": "spark.UTF8_LCASE"}})
+    desc = RelationDesc((Column("k", '"integer"'), Column("s", '"string"', True, collations)))
+    bench = Bench(tmp_path, declared)
+    try:
+        bench.table("texts", desc)
+        bench.table("more", desc)
+        bench.view("all", "SELECT s, k FROM texts", 4)
+        bench.view("least", "SELECT min(s) AS lo, max(s) AS hi FROM more")
+        bench.view("pairs", "SELECT a.k, b.s FROM texts a JOIN texts b ON a.k = b.k", 4)
+        updates = [((1, "a"), 1, 1), ((1, "A"), 2, 1), ((2, "b"), 3, 1), ((2, "b"), 4, -1)]
+        more = [((1, "a"), 3, 1), ((1, "aB"), 3, 1), ((1, "b"), 5, 1), ((1, "a"), 5, 2)]
+        bench.commit(10, {"texts": [*updates, ((1, "A"), 9, -1)], "more": more})
+        bench.wait("least", 9)
+        assert bench.rows("least", 4) == Counter([("a", "aB")])
+        assert bench.rows("least", 9) == Counter([("a", "b")])
+        for time, texts in ((4, "aA"), (9, "a")):
+            bench.wait("all", time)
+            bench.wait("pairs", time)
+            assert bench.rows("all", time) == Counter((s, 1) for s in texts)
+            assert bench.rows("pairs", time) == Counter((1, s) for s in texts * len(texts))
+    finally:
+        bench.close()

@@ -17,6 +17,7 @@ from tests.support.temporal_cases import (
     in_duck,
 )
 
+from slackwater.compute.tick import Limits
 from slackwater.planner.delta.explain import explain_program
 from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
 
@@ -26,8 +27,13 @@ COUNTED = "SELECT k, count(*) AS n FROM e WHERE mz_now() >= s AND mz_now() < e G
 
 
 @pytest.fixture
-def bench(declared, tmp_path):
-    made = Bench(tmp_path, declared)
+def limits():
+    return None
+
+
+@pytest.fixture
+def bench(declared, tmp_path, limits):
+    made = Bench(tmp_path, declared, limits)
     made.table("e", TABLES["e"])
     yield made
     made.close()
@@ -200,9 +206,8 @@ def test_a_row_fails_from_the_time_on_at_which_it_begins_to_be_valid(bench):
     assert len(ticks(bench, "bad")) < 15
 
 
-def test_it_is_exact_whether_changes_are_followed_or_not(bench, expected, monkeypatch):
-    for room in ("choice", "tick"):
-        monkeypatch.setattr(f"slackwater.compute.{room}.FOLLOWED_ROWS", 2)
+@pytest.mark.parametrize("limits", [Limits(followed_rows=2)], ids=["two rows are many"])
+def test_it_is_exact_whether_changes_are_followed_or_not(bench, expected):
     query = "SELECT k, v FROM e WHERE mz_now() >= s AND mz_now() < e"
     bench.view("valid", query)
     bench.view("counted", COUNTED)

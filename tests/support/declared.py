@@ -22,6 +22,8 @@ from slackwater.spark.session import configure
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
+    # What is compiled well does not run long enough to be worth it.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
 }
 

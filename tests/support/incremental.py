@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -12,8 +12,9 @@ import pyarrow as pa
 from tests.support.declared import Declared
 from tests.support.persistence import new_environment
 
-from slackwater.compute.dataflow import Dataflow, Input
+from slackwater.compute.dataflow import Dataflow, Input, Shards
 from slackwater.compute.engine import Engine, ViewPlan
+from slackwater.compute.tick import Limits
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient, TablesAppend
 from slackwater.persist.error_shards import first_refusal
@@ -31,11 +32,21 @@ Update = tuple[Row, int, int]
 class Bench:
     """An environment with tables `name` -> columns; `worker` maintains views over them."""
 
-    def __init__(self, directory: Path, declared: Declared) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        declared: Declared,
+        limits: Limits | None = None,
+        shards_of: Callable[[PersistClient], Shards] = lambda client: client,
+        engine: Engine | None = None,
+    ) -> None:
+        """`shards_of` gives each worker its shards; `engine`: None: one of its own."""
         self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
         self.client: PersistClient = self.environment.lead()
         self.declared = declared
-        self.engine: Engine = declared.engine(str(directory))
+        self.engine: Engine = engine or declared.engine(str(directory))
+        self._limits = limits
+        self._shards_of = shards_of
         self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}
         self.flows: dict[str, Dataflow] = {}
         self.fatal: list[BaseException] = []
@@ -44,11 +55,12 @@ class Bench:
 
     def new_worker(self, name: str) -> Worker:
         worker = Worker(
-            self.client,
+            self._shards_of(self.client),
             self.engine,
             on_progress=lambda _: self.progress.set(),
             on_fatal=self.fatal.append,
             name=name,
+            limits=self._limits,
         )
         worker.start()
         return worker
@@ -60,9 +72,12 @@ class Bench:
     def table(self, name: str, desc: RelationDesc) -> None:
         self._create(name, desc, None, True)
 
-    def _create(self, name: str, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
+    def _create(
+        self, name: str, desc: RelationDesc, upper: int | None, grouped: bool, is_read: bool = True
+    ) -> int:
         made = self._shard(desc, upper, grouped)
-        self.relations[name] = (self.declared.id_of(name, desc), made, desc)
+        global_id = self.declared.id_of(name, desc) if is_read else GlobalId(f"unread-{name}")
+        self.relations[name] = (global_id, made, desc)
         return made
 
     def _shard(self, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
@@ -76,42 +91,56 @@ class Bench:
 
     def commit(self, upper: int, updates: Mapping[str, Sequence[Update]] = {}) -> None:
         """Writes updates of tables and moves their upper."""
-        parts = {}
-        for name, rows in updates.items():
-            _, shard, desc = self.relations[name]
-            if rows:
-                parts[shard] = self.client.new_parts(shard, table_of(desc, rows))
+        written = {n: table_of(self.relations[n][2], rows) for n, rows in updates.items() if rows}
+        self.write(upper, written)
+
+    def write(self, upper: int, updates: Mapping[str, pa.Table]) -> None:
+        """As `commit`, of updates that are tables."""
+        shards = {name: self.relations[name][1] for name in updates}
+        parts = {shards[n]: self.client.new_parts(shards[n], each) for n, each in updates.items()}
         lower = self.client.tables_upper()
         self.client.commit((), tables=TablesAppend(lower, Timestamp(upper), parts))
         self.worker.wake()
 
-    def plan(self, query: str) -> ViewPlan:
-        kept = self.engine.plan(query, "slackwater", ("default",))
+    def plan(self, query: str, settings: Mapping[str, str] = {}) -> ViewPlan:
+        kept = self.engine.under(settings).plan(query, "slackwater", ("default",))
         try:
             return ViewPlan(kept, program_of(kept.plan))
         except NotMaintained as missing:
             return ViewPlan(kept, None, missing.reason)
 
-    def view(self, name: str, query: str, as_of: int = 0) -> Dataflow:
-        """Creates the view and lets the worker maintain it."""
-        plan = self.plan(query)
+    def view(
+        self,
+        name: str,
+        query: str,
+        as_of: int = 0,
+        settings: Mapping[str, str] = {},
+        output: RelationDesc | None = None,
+        is_read: bool = True,
+    ) -> Dataflow:
+        """Creates the view and lets the worker maintain it.
+
+        `output`: its columns, None: those of the query. `is_read`: queries may name it.
+        """
+        plan = self.plan(query, settings)
         analyzed = plan.kept.plan
+        desc = output or analyzed.schema
         by_id = {}
-        for each, (global_id, shard, desc) in self.relations.items():
+        for each, (global_id, shard, columns) in self.relations.items():
             below = self.flows.get(each)
             errors = None if below is None else below.errors_shard
-            by_id[global_id] = Input(shard, desc, errors, each)
-        output = self._create(name, analyzed.schema, as_of, False)
+            by_id[global_id] = Input(shard, columns, errors, each)
+        shard = self._create(name, desc, as_of, False, is_read)
         flow = Dataflow(
             global_id=self.relations[name][0],
             name=name,
             plan=plan,
-            output=analyzed.schema,
+            output=desc,
             inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
-            output_shard=output,
+            output_shard=shard,
             errors_shard=self._shard(ERRORS, as_of, False),
             as_of=Timestamp(as_of),
-            settings={},
+            settings=settings,
         )
         self.flows[name] = flow
         self.worker.add(flow)
@@ -131,16 +160,22 @@ class Bench:
         """The contents at a time, as a multiset."""
         if name in self.flows and (refusal := self.refusal(name, time)) is not None:
             raise refusal
+        return Counter(canonical(row.values()) for row in self.snapshot(name, time).to_pylist())
+
+    def snapshot(self, name: str, time: int) -> pa.Table:
+        """The contents at a time."""
         _, shard, _ = self.relations[name]
-        table = self.client.snapshot(shard, Timestamp(time))
-        return Counter(canonical(row.values()) for row in table.to_pylist())
+        return self.client.snapshot(shard, Timestamp(time))
+
+    def recorded(self, name: str) -> pa.Table:
+        """The recorded updates."""
+        _, shard, desc = self.relations[name]
+        upper = self.client.state(shard).upper
+        return self.client.read(self.client.parts_between(shard, Timestamp(0), upper), desc)
 
     def updates(self, name: str) -> list[tuple]:
         """The recorded updates (columns, time, diff), sorted."""
-        _, shard, desc = self.relations[name]
-        upper = self.client.state(shard).upper
-        parts = self.client.parts_between(shard, Timestamp(0), upper)
-        rows = self.client.read(parts, desc).to_pylist()
+        rows = self.recorded(name).to_pylist()
         return sorted((tuple(row.values()) for row in rows), key=repr)
 
 

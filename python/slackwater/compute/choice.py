@@ -21,28 +21,34 @@ class Costs:
     are on one side of the scales.
     """
 
+    followed_rows: int = FOLLOWED_ROWS
+    """Fewer changes are followed, and tell nothing of what many cost."""
     tick_us_per_change: float = TICK_US_PER_CHANGE
     whole_us_per_row: float = WHOLE_US_PER_ROW
     fill_us_per_row: float = FILL_US_PER_ROW
 
     def ticked(self, changes: int, took_us: int) -> None:
         """A tick of the program has followed so many changes."""
-        if changes >= FOLLOWED_ROWS:
+        if changes >= self.followed_rows:
             self.tick_us_per_change = took_us / changes
 
     def computed(self, rows: int, took_us: int) -> None:
         """The view was computed out of so many rows of its inputs."""
-        if rows >= FOLLOWED_ROWS:
+        if rows >= self.followed_rows:
             self.whole_us_per_row = took_us / rows
 
     def filled(self, rows: int, took_us: int) -> None:
         """The program was filled out of so many rows of its inputs."""
-        if rows >= FOLLOWED_ROWS:
+        if rows >= self.followed_rows:
             self.fill_us_per_row = took_us / rows
+
+    def may_recompute(self, changes: int) -> bool:
+        """Whether it is worth asking."""
+        return changes >= self.followed_rows
 
     def recompute(self, changes: int, rows: int) -> bool:
         """Whether to recompute over `rows` of input, and not to follow so many changes."""
-        if changes < FOLLOWED_ROWS:
+        if not self.may_recompute(changes):
             return False
         whole_us = rows * (self.whole_us_per_row + self.fill_us_per_row)
         return changes * self.tick_us_per_change > whole_us

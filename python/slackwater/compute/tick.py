@@ -28,20 +28,8 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
-TICK_LIMIT_ROWS = 2_000_000
-"""A tick takes about so many rows of input, to bound its memory."""
-
-FEW_ROWS = 50_000
-"""Out of fewer rows of input contents are computed as one task and collected; else by executors."""
-
-INLINE_LIMIT_ROWS = 10_000
-"""Up to so many rows that executors wrote become an inline part."""
-
 LONGEST_PAUSE_TICKS = 64
 """A program that did not fit into memory is tried again after so many ticks at most."""
-
-QUICK_ROWS = 10_000
-"""A tick that follows no more changes than these takes milliseconds."""
 
 CHANGES_TRIED = 16
 """While a query fails, it is computed at each of so many changes; of more at the last one only."""
@@ -49,6 +37,23 @@ CHANGES_TRIED = 16
 _Changes = Mapping[GlobalId, tuple[Part, ...]]
 
 _LOG = structlog.get_logger("slackwater.compute")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From how many rows on a view is ticked or computed in another way.
+
+    A tick takes about `tick_rows` of input, to bound its memory; one that follows no more than
+    `quick_rows` takes milliseconds. Out of fewer than `few_rows` of input contents are computed as
+    one task and collected; else by executors, and up to `inline_rows` that these wrote become an
+    inline part. Fewer changes than `followed_rows` are always followed by a program.
+    """
+
+    tick_rows: int = 2_000_000
+    quick_rows: int = 10_000
+    few_rows: int = 50_000
+    inline_rows: int = 10_000
+    followed_rows: int = FOLLOWED_ROWS
 
 
 @dataclass(slots=True)
@@ -65,12 +70,14 @@ class RunningView:
     they were just before a tick, when a tick needs it.
 
     A view with a temporal filter also changes when no input does, and only its program knows when:
-    without memory for that it does not go on.
+    without memory for that it does not go on. While its query fails and no input changes, it is
+    computed as a whole at the last time of each tick.
     """
 
     flow: Dataflow
     shards: Shards
     engine: Engine
+    limits: Limits = field(default_factory=Limits)
     scanned: int = field(default=0, init=False)
     """How many rows the last tick read whole."""
     by_program: bool = field(default=False, init=False)
@@ -88,16 +95,30 @@ class RunningView:
     """Whether the query failed at the last time at which it was computed as a whole."""
     _careful_until: Timestamp = field(default=Timestamp(0), init=False)
     """Up to here a tick has failed: until then there is one for each time of a change."""
-    _costs: Costs = field(default_factory=Costs, init=False)
+    _costs: Costs = field(init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._costs = Costs(self.limits.followed_rows)
+
+    def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
+        """The first time in the interval at which the contents may change though no input does.
+
+        `upper`: there is none. `lower` also where nobody knows before a tick from there.
+        """
+        if not self.flow.plan.is_temporal:
+            return upper
+        if self._running is None or self._next_change is None or lower != self._reached:
+            return lower
+        return max(lower, min(upper, self._next_change))
 
     def is_quick(self, tick: Tick) -> bool:
         """Whether the tick only follows changes, and few: others may wait for it."""
         if tick.first or self._running is None:
             return False
         changes = self._changes(tick.lower, tick.upper).values()
-        return sum(part.rows for parts in changes for part in parts) <= QUICK_ROWS
+        return sum(part.rows for parts in changes for part in parts) <= self.limits.quick_rows
 
     @property
     def is_to_be_filled(self) -> bool:
@@ -113,9 +134,6 @@ class RunningView:
         filter SLACKWATER_INDEX_MEMORY when there is no memory for its program, and
         SLACKWATER_TEMPORAL_FILTER when it has none.
         """
-        if self.flow.plan.is_temporal and self.flow.plan.program is None:
-            name, reason = self.flow.name, self.flow.plan.reason
-            raise user_error("SLACKWATER_TEMPORAL_FILTER", objectName=name, reason=reason)
         self.scanned, self.steps, self.by_program = 0, (), False
         held = () if tick.first else self._errors_before(tick.lower)
         if held or readable_from(self.flow, self.shards, tick.lower) > tick.lower:
@@ -131,17 +149,6 @@ class RunningView:
                 raise
         self._careful_until = tick.upper
         return self._whole(tick, ()) if smallest == tick else self.appends(smallest)
-
-    def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
-        """The first time in the interval at which the contents may change though no input does.
-
-        `upper`: there is none. `lower` also where nobody knows before a tick from there.
-        """
-        if not self.flow.plan.is_temporal:
-            return upper
-        if self._running is None or self._next_change is None or lower != self._reached:
-            return lower
-        return max(lower, min(upper, self._next_change))
 
     @property
     def can_be_filled(self) -> bool:
@@ -181,6 +188,9 @@ class RunningView:
     def _rows(self, tick: Tick) -> Append:
         """The updates of the rows, if the query fails at no time of the tick."""
         program = self.flow.plan.program
+        if program is None and self.flow.plan.is_temporal:
+            name, reason = self.flow.name, self.flow.plan.reason
+            raise user_error("SLACKWATER_TEMPORAL_FILTER", objectName=name, reason=reason)
         if tick.first:
             return self._contents(tick, tick.lower)
         self._refuse_errors(tick.lower, tick.upper)
@@ -220,7 +230,10 @@ class RunningView:
         return tuple(found.column("error").to_pylist())
 
     def _smallest(self, tick: Tick, due: Timestamp) -> Tick | None:
-        """The tick up to just after the first change: then the query answers or fails."""
+        """The tick up to just after the first change: then the query answers or fails.
+
+        `due`: see `first_due`, which nobody knows once a tick has failed.
+        """
         if tick.first:
             return tick
         at = first_change(self.flow, self.shards, tick.lower, tick.upper)
@@ -305,7 +318,7 @@ class RunningView:
         """
         parts = [part for each in changes.values() for part in each]
         rows = sum(part.rows for part in parts)
-        if rows < FOLLOWED_ROWS:
+        if not self._costs.may_recompute(rows):
             return False
         at = min(part.min_time for part in parts)
         last = max(part.max_time for part in parts)
@@ -325,7 +338,7 @@ class RunningView:
             changes = self._changes(begin, tick.upper)
         every = [part for parts in changes.values() for part in parts]
         rows = sum(part.rows for part in every)
-        upper = capped_upper(every, tick.lower, tick.upper, TICK_LIMIT_ROWS, len(every))
+        upper = capped_upper(every, tick.lower, tick.upper, self.limits.tick_rows, len(every))
         deltas: dict[str, NamedUpdates] = {
             g: NamedUpdates(g, flow.inputs[g].desc, parts, begin, upper)
             for g, parts in changes.items()
@@ -358,7 +371,7 @@ class RunningView:
                 )
                 undo.callback(opened.close)
                 began, rows = time.perf_counter_ns(), self._input_rows(before)
-                due = opened.load(before, self._inputs(before), few=rows < FEW_ROWS)
+                due = opened.load(before, self._inputs(before), few=rows < self.limits.few_rows)
                 self._costs.filled(rows, _us_since(began))
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
@@ -394,7 +407,7 @@ class RunningView:
         rows = self._input_rows(at)
         view = ViewContents(flow.plan.kept, flow.output, at, self._inputs(at), recorded)
         began = time.perf_counter_ns()
-        if rows < FEW_ROWS:
+        if rows < self.limits.few_rows:
             parts = self._inline(self.engine.collect_view(view))
         else:
             files = self.engine.write_view(view, self.shards.shard_directory(flow.output_shard))
@@ -433,7 +446,7 @@ class RunningView:
 
     def _few_inline(self, parts: tuple[NewPart, ...]) -> tuple[NewPart, ...]:
         """Few rows out of much input go inline: whoever reads them needs no Spark job then."""
-        if not parts or sum(part.rows for part in parts) > INLINE_LIMIT_ROWS:
+        if not parts or sum(part.rows for part in parts) > self.limits.inline_rows:
             return parts
         flow = self.flow
         made = self.shards.new_parts(flow.output_shard, self.shards.read(parts, flow.output))

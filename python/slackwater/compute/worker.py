@@ -16,7 +16,7 @@ from slackwater.compute.engine import Engine
 from slackwater.compute.records import TickRecord, TickRecords
 from slackwater.compute.removal import Removal
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
-from slackwater.compute.tick import RunningView
+from slackwater.compute.tick import Limits, RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
@@ -86,18 +86,21 @@ class Worker:
         on_progress: Progress,
         on_fatal: Fatal,
         name: str = "replica",
+        limits: Limits | None = None,
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         """`on_progress` is called in a worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
-        `name` is part of the names of its temporary views; `clock_ms` only measures pauses.
+        `name` is part of the names of its temporary views; `limits` are those of its views, None:
+        the usual ones; `clock_ms` only measures pauses.
         """
         self._shards = shards
         self._engine = engine
         self._on_progress = on_progress
         self._on_fatal = on_fatal
         self._name = name
+        self._limits = limits or Limits()
         self._clock_ms = clock_ms
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
@@ -445,7 +448,8 @@ class Worker:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            known = self._running[flow.global_id] = RunningView(flow, self._shards, engine)
+            known = RunningView(flow, self._shards, engine, self._limits)
+            self._running[flow.global_id] = known
         return known
 
     def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:

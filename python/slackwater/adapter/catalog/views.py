@@ -316,16 +316,6 @@ class Views:
         ]
 
 
-def _without_temporal_filter(name: str, plan: ViewPlan) -> SlackwaterError:
-    """A view that changes with time and has no program: nobody could say when it does."""
-    reason = misuse_of_now(plan.kept.plan)
-    return user_error(
-        "SLACKWATER_TEMPORAL_FILTER",
-        objectName=name,
-        reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
-    )
-
-
 def _asserted(desc: RelationDesc, names: Sequence[str], view: str) -> RelationDesc:
     """`desc` with these columns NOT NULL. Raises SLACKWATER_UNKNOWN_COLUMN."""
     known = {column.name.lower() for column in desc.columns}
@@ -359,6 +349,16 @@ def _asserting(text: str, desc: RelationDesc, names: Sequence[str], view: str) -
         columns.append(f"{value} AS {quote_identifier(column.name)}")
     inner = ", ".join(f"c{position}" for position in range(len(columns)))
     return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
+
+
+def _without_temporal_filter(name: str, plan: ViewPlan) -> SlackwaterError:
+    """A view that changes with time and has no program: nobody could say when it does."""
+    reason = misuse_of_now(plan.kept.plan)
+    return user_error(
+        "SLACKWATER_TEMPORAL_FILTER",
+        objectName=name,
+        reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
+    )
 
 
 def _collections(plan: ViewPlan) -> tuple[GlobalId, ...]:

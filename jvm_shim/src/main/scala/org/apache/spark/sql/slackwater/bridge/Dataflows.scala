@@ -26,7 +26,7 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
 import org.apache.spark.sql.slackwater.binding.MzNow
-import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Canonical}
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan._
@@ -64,8 +64,16 @@ final class Dataflows private[bridge] (
       asOf: Long
   ): String = configured {
     val json = Json.mapper.readTree(programJson)
-    val made =
-      new Programs(views.get(planId), json, arrangements, settings, name, asOf, compiled).program
+    val made = new Programs(
+      views.get(planId),
+      json,
+      arrangements,
+      environment,
+      settings,
+      name,
+      asOf,
+      compiled
+    ).program
     val id = s"program-${numbers.incrementAndGet()}"
     leftOver(environment, coordinator)
     programs.put(id, OpenedProgram(made, planId, environment, coordinator))
@@ -240,12 +248,8 @@ private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode
         val schema = SnapshotInputs.schemaOf(entry.getValue)
         val parts = BoundParts(entry.getValue.get("relation"), schema, None)
         val identity = ScanIdentity(entry.getKey, asOf, SnapshotInputs.binds.incrementAndGet())
-        entry.getKey -> (BoundScan(
-          entry.getKey,
-          identity,
-          toAttributes(schema),
-          parts
-        ): LogicalPlan)
+        val scan = BoundScan(entry.getKey, identity, toAttributes(schema), parts)
+        entry.getKey -> SnapshotInputs.canonical(scan)
       }
       .toMap
 
@@ -255,6 +259,13 @@ private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode
 private[bridge] object SnapshotInputs {
   def schemaOf(contents: JsonNode): StructType =
     Sources.stored(Json.schema(Json.mapper.readTree(contents.get("schema").asText)))
+
+  /** The rows as programs get them from updates. */
+  private def canonical(rows: LogicalPlan): LogicalPlan = {
+    val values = rows.output.map(a => a -> Canonical(a))
+    if (values.forall { case (column, value) => column eq value }) rows
+    else Project(values.map { case (column, value) => Alias(value, column.name)() }, rows)
+  }
 
   /** No two of them are the same to Spark's cache. */
   val binds = new AtomicLong

@@ -9,13 +9,15 @@ import org.apache.spark.sql.catalyst.plans.Inner
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Join, JoinHint, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.AGGREGATE
-import org.apache.spark.sql.types.ArrayType
+import org.apache.spark.sql.types.{ArrayType, StringType}
 
 /** Aggregates have one value for the same rows, in whichever order these come.
   *
   *   - The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0.
   *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least.
   *   - What is collected is sorted, before the query sorts it as it wants.
+  *   - The least and the greatest of texts with a collation are looked for in structs: Spark's
+  *     interpreted aggregates copy a struct that they keep, and such a text they do not.
   */
 private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan
@@ -28,8 +30,28 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         MinBy(same(value), withValue(by, value))
     }
     .transformUpWithPruning(_.containsPattern(AGGREGATE)) { case aggregate: Aggregate =>
-      aggregate.copy(aggregateExpressions = aggregate.aggregateExpressions.map(sorted))
+      aggregate
+        .copy(aggregateExpressions = aggregate.aggregateExpressions.map(e => copied(sorted(e))))
     }
+
+  private def copied(result: NamedExpression): NamedExpression = result
+    .transformUp {
+      case call @ AggregateExpression(min: Min, _, _, _, _) if isCollated(min) =>
+        GetStructField(call.copy(aggregateFunction = Min(inStruct(min.child))), 0)
+      case call @ AggregateExpression(max: Max, _, _, _, _) if isCollated(max) =>
+        GetStructField(call.copy(aggregateFunction = Max(inStruct(max.child))), 0)
+    }
+    .asInstanceOf[NamedExpression]
+
+  private def isCollated(value: Expression): Boolean = value.dataType match {
+    case text: StringType => !text.supportsBinaryEquality
+    case _                => false
+  }
+
+  private def inStruct(value: Expression): Expression = {
+    val whole = CreateNamedStruct(Seq(Literal("text"), value))
+    If(IsNull(value), Literal(null, whole.dataType), whole)
+  }
 
   private def same(value: Expression): Expression = NormalizeFloatingNumbers.normalize(value)
 

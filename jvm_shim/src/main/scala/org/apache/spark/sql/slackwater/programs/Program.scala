@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.catalyst.expressions.BoundReference
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.plans.Canonical
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.Sources
 import org.apache.spark.sql.types.StructType
@@ -29,9 +30,9 @@ private[slackwater] final class SourceColumns(val collection: String, fields: St
   /** As parts have them, with the update columns. */
   val stored: StructType = Wire.updateSchema(Sources.stored(fields))
 
-  /** Over such rows: the columns alone. */
+  /** Over such rows: the columns alone, in the form that equal values have. */
   val cut: Evaluation = new Evaluation(
-    fields.indices.map(i => BoundReference(i, stored(i).dataType, nullable = true))
+    fields.indices.map(i => Canonical(BoundReference(i, stored(i).dataType, nullable = true)))
   )
 }
 

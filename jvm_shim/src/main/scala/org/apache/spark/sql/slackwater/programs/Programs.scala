@@ -22,6 +22,8 @@ import org.apache.spark.sql.types.{StructField, StructType}
 
 /** Makes a program of what the planner says, in the form of `docs/internals/tick_programs.md`.
   *
+  * @param environment
+  *   the one whose collections it reads
   * @param settings
   *   with which the view's expressions mean what they mean
   * @param name
@@ -35,6 +37,7 @@ private[slackwater] final class Programs(
     view: AnalyzedView,
     json: JsonNode,
     arrangements: Arrangements,
+    environment: String,
     settings: String,
     name: String,
     asOf: Long,
@@ -107,6 +110,7 @@ private[slackwater] final class Programs(
 
   private def arrangedOf(spec: Spec): Arranged = {
     val identity = ArrangementIdentity(
+      environment,
       settings,
       view.nodes(spec.node).canonicalized,
       spec.keys.map(_.canonicalized),
@@ -234,6 +238,7 @@ private[slackwater] final class Programs(
     }
     val reduction = Reduction(keys, aggregates)
     val identity = ArrangementIdentity(
+      environment,
       settings,
       view.nodes(node.get("node").asInt).canonicalized,
       keys.map(_.canonicalized),

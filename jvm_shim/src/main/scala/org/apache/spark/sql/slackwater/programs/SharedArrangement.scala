@@ -9,12 +9,15 @@ import org.apache.spark.sql.slackwater.arrangements.{Arrangement, MemoryBudget}
 /** What an arrangement holds: the rows of a plan over collections, by some of its columns. Equal
   * identities have equal contents, whichever view they were made for.
   *
+  * @param environment
+  *   whose collections the plan reads: ids of collections begin anew in each environment
   * @param settings
   *   with which expressions mean what they mean
   * @param state
   *   which program alone it belongs to, if it is not of that kind
   */
 private[slackwater] final case class ArrangementIdentity(
+    environment: String,
     settings: String,
     plan: LogicalPlan,
     keys: Seq[Expression],

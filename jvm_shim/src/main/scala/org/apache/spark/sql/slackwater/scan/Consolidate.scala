@@ -59,8 +59,7 @@ private[slackwater] object Consolidate {
   /** Spark compares values of these types by more than their bytes. */
   private def inexact(dataType: DataType): Boolean = dataType match {
     case FloatType | DoubleType | _: MapType => true
-    case text: StringType                    => !text.supportsBinaryEquality
-    case _                                   => false
+    case other                               => isCollated(other)
   }
 
   private def sum(updates: Seq[InlineUpdate]): Seq[InlineUpdate] = {
@@ -158,7 +157,8 @@ private[slackwater] object Consolidate {
     val columns = updates.output.init
     val count = Alias(Sum(updates.output.last).toAggregateExpression(), Wire.DiffColumn)()
     val results = columns.map { c =>
-      if (hasMap(c.dataType)) Alias(First(c, ignoreNulls = false).toAggregateExpression(), c.name)()
+      if (isCompared(c.dataType))
+        Alias(First(c, ignoreNulls = false).toAggregateExpression(), c.name)()
       else c
     }
     Aggregate(columns.map(comparable), results :+ count, updates)
@@ -180,19 +180,27 @@ private[slackwater] object Consolidate {
     copiedAtOnce(batches, Least(Seq(Literal(Batch), rest)))
   }
 
-  private def hasMap(dataType: DataType): Boolean =
-    dataType.existsRecursively(_.isInstanceOf[MapType])
+  private def isCompared(dataType: DataType): Boolean =
+    dataType.existsRecursively(t => t.isInstanceOf[MapType] || isCollated(t))
 
-  /** `value` in a form in which equal maps are equal: arrays of entries, sorted by key.
+  private def isCollated(dataType: DataType): Boolean = dataType match {
+    case text: StringType => !text.supportsBinaryEquality
+    case _                => false
+  }
+
+  /** `value` in a form that is equal for the same values: maps as arrays of entries, sorted by key,
+    * and texts as their bytes, whatever their collation has equal.
     *
     * Spark's own form for grouping makes a zero of a NULL among a map's primitive values.
     */
   private def comparable(value: Expression): Expression = value.dataType match {
     case map: MapType =>
       val entries = MapEntries(value)
-      SortArray(if (hasMap(map.valueType)) each(entries) else entries, Literal.TrueLiteral)
-    case array: ArrayType if hasMap(array)    => each(value)
-    case struct: StructType if hasMap(struct) =>
+      val inner = Seq(map.keyType, map.valueType).exists(isCompared)
+      SortArray(if (inner) each(entries) else entries, Literal.TrueLiteral)
+    case text if isCollated(text)                 => Cast(value, BinaryType)
+    case array: ArrayType if isCompared(array)    => each(value)
+    case struct: StructType if isCompared(struct) =>
       val fields = struct.fields.toIndexedSeq.zipWithIndex.flatMap { case (field, i) =>
         Seq(Literal(field.name), comparable(GetStructField(value, i, Some(field.name))))
       }
