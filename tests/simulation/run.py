@@ -150,6 +150,7 @@ def _run(
     except Exception:
         failure = traceback.format_exc()
     finally:
+        scheduler.end()
         shutil.rmtree(folder, ignore_errors=True)
     return Outcome(
         failure,

@@ -90,6 +90,11 @@ class Scheduler:
         self._main.baton.acquire()
         self._turns = [self._main]
 
+    def end(self) -> None:
+        """The run is over: what happens until the next one begins is nobody's turn."""
+        self._running = None
+        self._turns = []
+
     # What happened
 
     def note(self, text: str) -> None:

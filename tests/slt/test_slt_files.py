@@ -146,6 +146,11 @@ WITHOUT_CASE = {
         "needs a coordinator that ends inside a block",
         "e2e/test_blocks.py::test_a_block_ends_with_the_coordinator",
     ),
+    "SLACKWATER_NULL_ASSERTED": (
+        "it is the cause in SLACKWATER_DATA_ERROR",
+        "e2e/test_maintained_by_programs.py"
+        "::test_a_null_in_an_asserted_column_is_an_error_until_it_is_gone",
+    ),
     "SLACKWATER_UNBOUND_RELATION": (
         "a defect: no statement may cause it",
         "clients/test_shim_data.py::test_an_unbound_relation_is_refused",

@@ -144,8 +144,8 @@ class RunningView:
         try:
             return self._with_errors(self._rows(tick), ())
         except SlackwaterError as error:
-            smallest = self._smallest(tick, due)
-            if not error.is_data_error or smallest is None:
+            smallest = self._smallest(tick, due) if error.is_data_error else None
+            if smallest is None:
                 raise
         self._careful_until = tick.upper
         return self._whole(tick, ()) if smallest == tick else self.appends(smallest)

@@ -270,19 +270,13 @@ class Reads:
     def wait_complete(self, item: CatalogItem, time: Timestamp, cancellation: Cancellation) -> None:
         """Returns once the item's contents at `time` are final.
 
-        Raises SLACKWATER_INDEX_MEMORY when it cannot go on for lack of memory,
-        SLACKWATER_WAIT_TIMEOUT at the statement's deadline, and SLACKWATER_CANCELED.
+        Raises SLACKWATER_WAIT_TIMEOUT at the statement's deadline, and SLACKWATER_CANCELED.
         """
 
         def reached() -> bool:
             if item.id not in self._env.state.items:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
-            if not self._env.upper(item).allows(time):
-                return True
-            trouble = self._trouble_below(item)
-            if trouble is not None and trouble[1].condition == "SLACKWATER_INDEX_MEMORY":
-                raise trouble[1]
-            return False
+            return not self._env.upper(item).allows(time)
 
         if not self._env.watch.wait_until(reached, cancellation.left_s(), cancellation):
             raise user_error(
@@ -295,19 +289,13 @@ class Reads:
             )
 
     def _failing_below(self, item: CatalogItem) -> str:
-        trouble = self._trouble_below(item)
-        if trouble is None:
-            return ""
-        return f" The last attempt to maintain {trouble[0].full_name} failed: {trouble[1].message}"
-
-    def _trouble_below(self, item: CatalogItem) -> tuple[CatalogItem, SlackwaterError] | None:
-        """What keeps the item, or a view that it reads, from going on, if that is known."""
+        """What keeps the item, or a view that it reads, from going on; "": nothing is known."""
         trouble = self._env.worker.trouble(item.id)
         if trouble is not None:
-            return item, trouble
+            return f" The last attempt to maintain {item.full_name} failed: {trouble.message}"
         below = (self._env.state.items.get(each) for each in item.depends_on)
-        found = (self._trouble_below(each) for each in below if each is not None)
-        return next((each for each in found if each is not None), None)
+        found = (self._failing_below(each) for each in below if each is not None)
+        return next(filter(None, found), "")
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
         item = self._env.item(global_id)
