@@ -172,7 +172,7 @@ def test_a_null_in_an_asserted_column_is_an_error_until_it_is_gone(place):
         with pytest.raises(SqlError) as failed:
             place.rows(f"SELECT * FROM {name}")
         assert (failed.value.condition, failed.value.sqlstate) == ("SLACKWATER_DATA_ERROR", "23502")
-        assert "NULL in the column Name of slackwater.default.named" in str(failed.value)
+        assert "[SLACKWATER_NULL_ASSERTED] NULL in the column Name" in str(failed.value)
     place.sql("UPDATE people SET name = 'Bob' WHERE id = 2")
     assert place.rows("SELECT n FROM sizes") == [[2]]
     place.sql("INSERT INTO people VALUES (3, 'Eve')")
