@@ -103,8 +103,19 @@ def as_arrow(kind: str, value: Any) -> Any:
 
 
 def as_duck(kind: str, value: Any) -> Any:
-    """The value in DuckDB: there the lower case stands for all that a collation has equal."""
-    return value.lower() if kind == "lcase" and value is not None else as_arrow(kind, value)
+    """The value in DuckDB, as one for all that are equal in Spark.
+
+    The lower case stands for what a collation has equal; a map has its entries in one order.
+    """
+    if value is None:
+        return None
+    match kind:
+        case "lcase":
+            return value.lower()
+        case "map":
+            return sorted(value)
+        case _:
+            return as_arrow(kind, value)
 
 
 def is_collated(column: Column) -> bool:

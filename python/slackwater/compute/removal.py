@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
+from slackwater.repr.ending import Ending
 from slackwater.repr.errors import user_error
 
 
@@ -16,39 +15,17 @@ class Removal:
     def __init__(self, name: str) -> None:
         """`name` is that of the view."""
         self._name = name
-        self._removed = False
-        self._lock = threading.Lock()
-        self._numbers = itertools.count()
-        self._actions: dict[int, Callable[[], None]] = {}
+        self._ending = Ending()
 
     def remove(self) -> None:
         """Ends what runs, in the caller's thread; what would begin later is refused."""
-        with self._lock:
-            self._removed = True
-            actions = list(self._actions.values())
-            self._actions.clear()
-        for action in actions:
-            action()
+        self._ending.end()
 
-    @contextmanager
-    def ending(self, action: Callable[[], None]) -> Iterator[None]:
+    def ending(self, action: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `action` if the dataflow is removed while the block runs, or was before."""
-        number = next(self._numbers)
-        with self._lock:
-            late = self._removed
-            if not late:
-                self._actions[number] = action
-        if late:
-            action()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._actions.pop(number, None)
+        return self._ending.calling(action)
 
     def refuse_late(self, doing: str) -> None:
         """Raises SLACKWATER_DEPENDENCY_DROPPED once the dataflow is removed."""
-        with self._lock:
-            removed = self._removed
-        if removed:
+        if self._ending.is_ended:
             raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=self._name)

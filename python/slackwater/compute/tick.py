@@ -420,8 +420,10 @@ class RunningView:
         return Append(flow.output_shard, self._lower(tick), Timestamp(at + 1), parts)
 
     def _lower(self, tick: Tick) -> Timestamp:
-        """What is recorded ends here."""
-        return self.shards.state(self.flow.output_shard).upper if tick.first else tick.lower
+        """What is recorded ends here; if another worker was first, the append does not fit then."""
+        if not tick.first:
+            return tick.lower
+        return min(tick.lower, self.shards.state(self.flow.output_shard).upper)
 
     def _input_rows(self, at: Timestamp) -> int:
         inputs = self.flow.inputs.values()

@@ -6,12 +6,12 @@ wait hold no other lock (lock order: docs/internals/coordinator.md).
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
+from slackwater.repr.ending import Ending
 from slackwater.repr.errors import user_error
 
 LONGEST_S = 10.0**9
@@ -28,23 +28,15 @@ class Cancellation:
     def __init__(self, timeout_ms: int = 0) -> None:
         self.timeout_ms = timeout_ms
         self._until = time.monotonic() + timeout_ms / 1000 if timeout_ms else None
-        self._cancelled = threading.Event()
-        self._lock = threading.Lock()
-        self._numbers = itertools.count()
-        self._actions: dict[int, Callable[[], None]] = {}
+        self._ending = Ending()
 
     def cancel(self) -> None:
         """Ends the statement's waits. Cancelling twice is cancelling once."""
-        with self._lock:
-            self._cancelled.set()
-            actions = list(self._actions.values())
-            self._actions.clear()
-        for action in actions:
-            action()
+        self._ending.end()
 
     @property
     def is_cancelled(self) -> bool:
-        return self._cancelled.is_set()
+        return self._ending.is_ended
 
     def extend(self, wait_ms: int) -> None:
         """Counts the deadline from after `wait_ms`, which the statement itself says it waits."""
@@ -60,7 +52,7 @@ class Cancellation:
 
     def pause(self, seconds: float) -> None:
         """Returns after so long, or when the statement is cancelled."""
-        self._cancelled.wait(seconds)
+        self._ending.wait(seconds)
 
     def check(self) -> None:
         """Raises SLACKWATER_CANCELED once it is cancelled."""
@@ -75,24 +67,12 @@ class Cancellation:
                 "SLACKWATER_STATEMENT_TIMEOUT", seconds=f"{self.timeout_ms / 1000:g}", doing=doing
             )
 
-    @contextmanager
-    def waking(self, action: Callable[[], None]) -> Iterator[None]:
+    def waking(self, action: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `action` in the canceller's thread, if it comes to that while the block runs.
 
         At once if it has come to that already. It may still run when the block has ended.
         """
-        number = next(self._numbers)
-        with self._lock:
-            late = self.is_cancelled
-            if not late:
-                self._actions[number] = action
-        if late:
-            action()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._actions.pop(number, None)
+        return self._ending.calling(action)
 
     @contextmanager
     def ending(self, action: Callable[[], None]) -> Iterator[None]:
