@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from tests.support.checkpoints import checkpoint_store
 from tests.support.fixtures import shared_application, workplace
+from tests.support.gate import gate
 from tests.support.persistence import env, new_database
 from tests.support.postgres import postgres
 from tests.support.s3 import s3
@@ -16,6 +17,7 @@ from tests.support.s3 import s3
 __all__ = [
     "checkpoint_store",
     "env",
+    "gate",
     "new_database",
     "postgres",
     "s3",

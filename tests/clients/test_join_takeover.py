@@ -18,7 +18,6 @@ from tests.support.application import (
     kill,
     wait_until,
 )
-from tests.support.gate import Gate
 from tests.support.other_host import (
     HOST,
     USER,
@@ -235,13 +234,6 @@ def test_a_leader_in_another_network_is_not_fenced(postgres, location):
             here.sql("SELECT * FROM slackwater.default.t")
         assert refused.value.condition == "SLACKWATER_LEADER_UNREACHABLE"
         assert f"user {owner.user} on host {HOST}, process {pid}." in str(refused.value)
-
-
-@pytest.fixture
-def gate(tmp_path):
-    made = Gate(tmp_path / "gate")
-    yield made
-    made.close()
 
 
 def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gate, tmp_path):

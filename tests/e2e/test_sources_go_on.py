@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.support.application import wait_until
-from tests.support.gate import Gate
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def gate(tmp_path):
-    made = Gate(tmp_path / "gate")
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import json
 import threading
 from collections import Counter
 from decimal import Decimal, localcontext
-from time import monotonic
 
 import pytest
+from tests.support.application import wait_until
 from tests.support.incremental import Bench, Recomputation, contents_of
 
 from slackwater.compute.tick import CHANGES_TRIED, Limits
@@ -587,18 +587,11 @@ def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
     bench.commit(3, {"a": [(a(1), 1, Limits().few_rows), (a(1), 2, 1 - Limits().few_rows)]})
     for as_of in (1, 2):
         flow = bench.view(f"endless{as_of}", f"SELECT k, {sleep} AS s FROM a WHERE k = 1", as_of)
-        until(lambda: bench.worker.busy_ms() is not None)
+        wait_until(lambda: bench.worker.busy_ms() is not None, within_s=60)
         bench.worker.remove(flow.global_id)
-        until(lambda: bench.worker.busy_ms() is None)
+        wait_until(lambda: bench.worker.busy_ms() is None, within_s=60)
         assert bench.client.state(flow.output_shard).upper == as_of
         assert bench.worker.trouble(flow.global_id) is None
-
-
-def until(reached):
-    deadline = monotonic() + 60
-    while not reached():
-        assert monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 BLOCK = """
 def block(k):
     open({at!r}, "w").close()
@@ -34,3 +36,10 @@ class Gate:
     def close(self):
         self.open()
         os.close(self._writer)
+
+
+@pytest.fixture
+def gate(tmp_path):
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()

@@ -135,7 +135,9 @@ class RunningView:
         SLACKWATER_TEMPORAL_FILTER when it has none.
         """
         self.scanned, self.steps, self.by_program = 0, (), False
-        held = () if tick.first else self._errors_before(tick.lower)
+        held: tuple[str, ...] = ()
+        if not tick.first:
+            held = errors_at(self.shards, self.flow.errors_shard, Timestamp(tick.lower - 1))
         if held or readable_from(self.flow, self.shards, tick.lower) > tick.lower:
             return self._whole(tick, held)
         due = self.first_due(tick.lower, tick.upper)
@@ -224,11 +226,6 @@ class RunningView:
                 if error is not None:
                     raise error
 
-    def _errors_before(self, lower: Timestamp) -> tuple[str, ...]:
-        """The errors that the view itself has just before `lower`."""
-        found = errors_at(self.shards, self.flow.errors_shard, Timestamp(lower - 1))
-        return tuple(found.column("error").to_pylist())
-
     def _smallest(self, tick: Tick, due: Timestamp) -> Tick | None:
         """The tick up to just after the first change: then the query answers or fails.
 
@@ -296,10 +293,10 @@ class RunningView:
         shard_id = self.flow.errors_shard
         parts: tuple[NewPart, ...] = ()
         if changes:
-            columns = [list(column) for column in zip(*changes, strict=True)]
             schema = ERRORS.update_schema()
-            arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
-            parts = self.shards.new_parts(shard_id, pa.Table.from_arrays(arrays, schema=schema))
+            rows_of_errors = [dict(zip(schema.names, each, strict=True)) for each in changes]
+            updates = pa.Table.from_pylist(rows_of_errors, schema=schema)
+            parts = self.shards.new_parts(shard_id, updates)
         return rows, Append(shard_id, rows.lower, rows.upper, parts)
 
     # What has changed

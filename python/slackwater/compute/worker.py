@@ -383,9 +383,12 @@ class Worker:
             view.fill()
         except (FatalError, Fenced):
             raise
-        except Exception as error:
+        except (SlackwaterError, UnknownShard) as error:
             # Nobody waits for it: the next tick tries again, and tells its failure to who waits.
             _LOG.warning("not_filled_ahead", view=view.flow.name, error=str(error))
+        except Exception:
+            # The next tick tries again as well, but this should not be: the log has all of it.
+            _LOG.exception("not_filled_ahead", view=view.flow.name)
 
     def _timed_tick(self, view: RunningView, tick: Tick) -> bool:
         global_id = view.flow.global_id

@@ -52,10 +52,13 @@ def first_refusal(
     return None
 
 
-def errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> pa.Table:
-    """The errors of the shard at `time`: rows of `ERRORS` with ``__diff``, each one once."""
+def errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> tuple[str, ...]:
+    """The errors of the shard at `time`, as `encode` writes them, each one once."""
     parts = shards.parts_at(shard_id, time)
-    return _present(shards.read(parts, ERRORS, upper=Timestamp(time + 1)), time)
+    if not parts:
+        return ()
+    present = _present(shards.read(parts, ERRORS, upper=Timestamp(time + 1)), time)
+    return tuple(present.column("error").to_pylist())
 
 
 def _times(updates: pa.Table, lower: Timestamp) -> list[Timestamp]:

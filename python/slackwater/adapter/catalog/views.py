@@ -21,7 +21,7 @@ from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, quote_identifier
@@ -79,9 +79,9 @@ class Views:
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
         self._refuse_other_settings(full, context.settings, analysis)
-        desc = _asserted(
-            self.renamed(analysis.desc, statement.columns, full), statement.assert_not_null, full
-        )
+        renamed = self.renamed(analysis.desc, statement.columns, full)
+        asserted = _asserted(renamed, statement.assert_not_null, full)
+        desc = _not_null(renamed, asserted)
         desc.arrow_schema()
         item = CatalogItem(
             id=item_id,
@@ -107,13 +107,11 @@ class Views:
                 "settings": None if context.settings is None else dict(context.settings),
                 "named": self.named(analysis),
                 "retain_history_ms": statement.retain_history_ms,
-                "asserting": _asserting(text, desc, statement.assert_not_null, full),
+                "asserting": _asserting(text, desc, asserted, full),
             },
         )
         plan = self.plan(item)
-        if plan.program is None and analysis.uses_mz_now:
-            engine.forget_plan(plan.kept.plan_id)
-            raise _without_temporal_filter(full, plan)
+        self._refuse_untimely(full, plan, analysis, context.settings)
         self._planned[item_id] = plan
         notices: tuple[str, ...] = ()
         if plan.program is None:
@@ -230,9 +228,7 @@ class Views:
         analysis = self._env.engine.under(settings).analyze(text, catalog, namespace)
         self.refuse_foreign("A maintained view", analysis)
         plan = self._plan(text, catalog, namespace, settings)
-        if plan.program is None and analysis.uses_mz_now:
-            self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
-            raise _without_temporal_filter("a maintained view", plan)
+        self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
@@ -284,6 +280,23 @@ class Views:
                 advice=advice_for(function),
             )
 
+    def _refuse_untimely(
+        self, name: str, plan: ViewPlan, analysis: Analysis, settings: Mapping[str, str] | None
+    ) -> None:
+        """Forgets the plan of a view that changes with time and has no program: nobody could say
+
+        when it does. Raises SLACKWATER_TEMPORAL_FILTER.
+        """
+        if plan.program is not None or not analysis.uses_mz_now:
+            return
+        self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
+        reason = misuse_of_now(plan.kept.plan)
+        raise user_error(
+            "SLACKWATER_TEMPORAL_FILTER",
+            objectName=name,
+            reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
+        )
+
     def _refuse_other_settings(
         self, full: str, settings: Mapping[str, str] | None, analysis: Analysis
     ) -> None:
@@ -316,8 +329,8 @@ class Views:
         ]
 
 
-def _asserted(desc: RelationDesc, names: Sequence[str], view: str) -> RelationDesc:
-    """`desc` with these columns NOT NULL. Raises SLACKWATER_UNKNOWN_COLUMN."""
+def _asserted(desc: RelationDesc, names: Sequence[str], view: str) -> frozenset[str]:
+    """The columns of `desc` that are meant. Raises SLACKWATER_UNKNOWN_COLUMN."""
     known = {column.name.lower() for column in desc.columns}
     for name in names:
         if name.lower() not in known:
@@ -327,38 +340,28 @@ def _asserted(desc: RelationDesc, names: Sequence[str], view: str) -> RelationDe
                 objectName=view,
                 columns=", ".join(desc.names),
             )
-    wanted = {name.lower() for name in names}
-    return RelationDesc(
-        tuple(
-            replace(c, nullable=c.nullable and c.name.lower() not in wanted) for c in desc.columns
-        )
-    )
+    meant = {name.lower() for name in names}
+    return frozenset(name for name in desc.names if name.lower() in meant)
 
 
-def _asserting(text: str, desc: RelationDesc, names: Sequence[str], view: str) -> str | None:
+def _not_null(desc: RelationDesc, asserted: frozenset[str]) -> RelationDesc:
+    columns = (replace(c, nullable=c.nullable and c.name not in asserted) for c in desc.columns)
+    return RelationDesc(tuple(columns))
+
+
+def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: str) -> str | None:
     """The query as it is maintained: it fails where an asserted column of `desc` is NULL."""
-    if not names:
+    if not asserted:
         return None
-    wanted = {name.lower() for name in names}
     columns = []
     for position, column in enumerate(desc.columns):
         value = f"c{position}"
-        if column.name.lower() in wanted:
+        if column.name in asserted:
             arguments = f"{value}, {quote_string(view)}, {quote_string(column.name)}"
             value = f"slackwater_not_null({arguments})"
         columns.append(f"{value} AS {quote_identifier(column.name)}")
     inner = ", ".join(f"c{position}" for position in range(len(columns)))
     return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
-
-
-def _without_temporal_filter(name: str, plan: ViewPlan) -> SlackwaterError:
-    """A view that changes with time and has no program: nobody could say when it does."""
-    reason = misuse_of_now(plan.kept.plan)
-    return user_error(
-        "SLACKWATER_TEMPORAL_FILTER",
-        objectName=name,
-        reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
-    )
 
 
 def _collections(plan: ViewPlan) -> tuple[GlobalId, ...]:

@@ -9,7 +9,8 @@ import org.apache.spark.sql.catalyst.plans.Inner
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Join, JoinHint, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.AGGREGATE
-import org.apache.spark.sql.types.{ArrayType, StringType}
+import org.apache.spark.sql.slackwater.scan.{Consolidate, Nested}
+import org.apache.spark.sql.types.ArrayType
 
 /** Aggregates have one value for the same rows, in whichever order these come.
   *
@@ -36,29 +37,24 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
 
   private def copied(result: NamedExpression): NamedExpression = result
     .transformUp {
-      case call @ AggregateExpression(min: Min, _, _, _, _) if isCollated(min) =>
+      case call @ AggregateExpression(min: Min, _, _, _, _)
+          if Consolidate.isCollated(min.dataType) =>
         GetStructField(call.copy(aggregateFunction = Min(inStruct(min.child))), 0)
-      case call @ AggregateExpression(max: Max, _, _, _, _) if isCollated(max) =>
+      case call @ AggregateExpression(max: Max, _, _, _, _)
+          if Consolidate.isCollated(max.dataType) =>
         GetStructField(call.copy(aggregateFunction = Max(inStruct(max.child))), 0)
     }
     .asInstanceOf[NamedExpression]
 
-  private def isCollated(value: Expression): Boolean = value.dataType match {
-    case text: StringType => !text.supportsBinaryEquality
-    case _                => false
-  }
-
-  private def inStruct(value: Expression): Expression = {
-    val whole = CreateNamedStruct(Seq(Literal("text"), value))
-    If(IsNull(value), Literal(null, whole.dataType), whole)
-  }
+  private def inStruct(value: Expression): Expression =
+    Nested.unlessNull(value)(CreateNamedStruct(Seq(Literal("text"), value)))
 
   private def same(value: Expression): Expression = NormalizeFloatingNumbers.normalize(value)
 
   private def withValue(by: Expression, value: Expression): Expression = {
     val both =
       CreateNamedStruct(Seq(Literal("by"), same(by), Literal("value"), same(value)))
-    If(IsNull(by), Literal(null, both.dataType), both)
+    Nested.unlessNull(by)(both)
   }
 
   private def sorted(result: NamedExpression): NamedExpression = result

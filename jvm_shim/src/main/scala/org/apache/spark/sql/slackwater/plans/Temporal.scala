@@ -7,13 +7,13 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.types.LongType
 
-/** `mz_now() <comparison> value`, where the value is a BIGINT that does not depend on the time. */
-private[plans] final case class NowBound(comparison: String, value: Expression)
+/** `mz_now() <comparison> value`, where the value is a BIGINT over a row, in ms. */
+private[slackwater] final case class NowBound(comparison: String, value: Expression)
 
-private[plans] object NowBound {
+private[slackwater] object NowBound {
 
   /** The bounds that a filter consists of; None if it is anything else besides. */
-  def all(filter: Filter): Option[Seq[NowBound]] = {
+  private[plans] def all(filter: Filter): Option[Seq[NowBound]] = {
     val bounds = JoinCondition.conjuncts(filter.condition).map(of)
     if (bounds.forall(_.isDefined)) Some(bounds.flatten) else None
   }

@@ -17,7 +17,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, TransitionQueue}
-import org.apache.spark.sql.slackwater.plans.AnalyzedView
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, NowBound}
 import org.apache.spark.sql.types.{StructField, StructType}
 
 /** Makes a program of what the planner says, in the form of `docs/internals/tick_programs.md`.

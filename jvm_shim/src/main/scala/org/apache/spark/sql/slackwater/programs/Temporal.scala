@@ -5,9 +5,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{Filter, LogicalPlan}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.arrangements.{TransitionBatch, TransitionQueue}
-
-/** `mz_now() <comparison> value`; the value is a BIGINT over a row, in ms. */
-private[slackwater] final case class NowBound(comparison: String, value: Expression)
+import org.apache.spark.sql.slackwater.plans.NowBound
 
 /** When a row is valid: in `[start, end)`, which its bounds say. Not thread-safe.
   *

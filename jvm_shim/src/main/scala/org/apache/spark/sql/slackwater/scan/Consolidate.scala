@@ -183,7 +183,8 @@ private[slackwater] object Consolidate {
   private def isCompared(dataType: DataType): Boolean =
     dataType.existsRecursively(t => t.isInstanceOf[MapType] || isCollated(t))
 
-  private def isCollated(dataType: DataType): Boolean = dataType match {
+  /** Whether texts may be equal that are not the same. */
+  private[slackwater] def isCollated(dataType: DataType): Boolean = dataType match {
     case text: StringType => !text.supportsBinaryEquality
     case _                => false
   }
@@ -197,21 +198,11 @@ private[slackwater] object Consolidate {
     case map: MapType =>
       val entries = MapEntries(value)
       val inner = Seq(map.keyType, map.valueType).exists(isCompared)
-      SortArray(if (inner) each(entries) else entries, Literal.TrueLiteral)
+      val each = if (inner) Nested.elements(entries)(comparable) else entries
+      SortArray(each, Literal.TrueLiteral)
     case text if isCollated(text)                 => Cast(value, BinaryType)
-    case array: ArrayType if isCompared(array)    => each(value)
-    case struct: StructType if isCompared(struct) =>
-      val fields = struct.fields.toIndexedSeq.zipWithIndex.flatMap { case (field, i) =>
-        Seq(Literal(field.name), comparable(GetStructField(value, i, Some(field.name))))
-      }
-      val whole = CreateNamedStruct(fields)
-      If(IsNull(value), Literal(null, whole.dataType), whole)
-    case _ => value
-  }
-
-  private def each(array: Expression): Expression = {
-    val of = array.dataType.asInstanceOf[ArrayType]
-    val element = NamedLambdaVariable("element", of.elementType, of.containsNull)
-    ArrayTransform(array, LambdaFunction(comparable(element), Seq(element)))
+    case array: ArrayType if isCompared(array)    => Nested.elements(value)(comparable)
+    case struct: StructType if isCompared(struct) => Nested.fields(value)(comparable)
+    case _                                        => value
   }
 }
