@@ -74,7 +74,7 @@ ACCUMULATED = frozenset({"count", "sum", "avg"})
 IDEMPOTENT = frozenset({"min", "max", "min_by", "max_by", "bit_and", "bit_or"})
 """Aggregates for which a row that is there twice is a row."""
 
-EXACT = IDEMPOTENT | {"bit_xor", "percentile"}
+EXACT = IDEMPOTENT | {"bit_xor", "percentile", "max_by_k", "min_by_k"}
 """Other aggregates whose value is the same in whichever order the rows come."""
 
 
@@ -82,7 +82,7 @@ COLLECTED = frozenset({"collect_list", "collect_set"})
 """Aggregates whose value the plan sorts; that of a window it does not."""
 
 SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("min", "max", "min_by", "max_by"), frozenset({"floating"})
+    ("min", "max", "min_by", "max_by", "min_by_k", "max_by_k"), frozenset({"floating"})
 )
 """Of which key issues the plan has made one value of those that are equal."""
 

@@ -15,10 +15,11 @@ import org.apache.spark.sql.types.ArrayType
 /** Aggregates have one value for the same rows, in whichever order these come.
   *
   *   - The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0.
-  *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least.
+  *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least. A
+  *     list of several is in this order too.
   *   - What is collected is sorted, before the query sorts it as it wants.
-  *   - The least and the greatest of texts with a collation are looked for in structs: Spark's
-  *     interpreted aggregates copy a struct that they keep, and such a text they do not.
+  *   - A text with a collation that such a function keeps is kept in a struct: Spark's interpreted
+  *     aggregates copy a struct, and such a text they do not.
   */
 private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan
@@ -29,6 +30,11 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         MaxBy(same(value), withValue(by, value))
       case MinBy(value, by) if RowOrdering.isOrderable(value.dataType) =>
         MinBy(same(value), withValue(by, value))
+      case first: MaxMinByK if RowOrdering.isOrderable(first.valueExpr.dataType) =>
+        first.copy(
+          valueExpr = same(first.valueExpr),
+          orderingExpr = withValue(first.orderingExpr, first.valueExpr)
+        )
     }
     .transformUpWithPruning(_.containsPattern(AGGREGATE)) { case aggregate: Aggregate =>
       aggregate
@@ -37,12 +43,13 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
 
   private def copied(result: NamedExpression): NamedExpression = result
     .transformUp {
-      case call @ AggregateExpression(min: Min, _, _, _, _)
-          if Consolidate.isCollated(min.dataType) =>
-        GetStructField(call.copy(aggregateFunction = Min(inStruct(min.child))), 0)
-      case call @ AggregateExpression(max: Max, _, _, _, _)
-          if Consolidate.isCollated(max.dataType) =>
-        GetStructField(call.copy(aggregateFunction = Max(inStruct(max.child))), 0)
+      case call @ AggregateExpression(kept @ (_: Min | _: Max | _: MaxMinBy), _, _, _, _)
+          if Consolidate.isCollated(kept.dataType) =>
+        val inside = kept.withNewChildren(inStruct(kept.children.head) +: kept.children.tail)
+        GetStructField(
+          call.copy(aggregateFunction = inside.asInstanceOf[AggregateFunction]),
+          0
+        )
     }
     .asInstanceOf[NamedExpression]
 
