@@ -74,7 +74,14 @@ ACCUMULATED = frozenset({"count", "sum", "avg"})
 IDEMPOTENT = frozenset({"min", "max", "min_by", "max_by", "bit_and", "bit_or"})
 """Aggregates for which a row that is there twice is a row."""
 
-EXACT = IDEMPOTENT | {"bit_xor", "percentile", "max_by_k", "min_by_k"}
+EXACT = IDEMPOTENT | {
+    "bit_xor",
+    "percentile",
+    "percentile_disc",
+    "mode",
+    "max_by_k",
+    "min_by_k",
+}
 """Other aggregates whose value is the same in whichever order the rows come."""
 
 

@@ -17,6 +17,7 @@ import org.apache.spark.sql.types.ArrayType
   *   - The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0.
   *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least. A
   *     list of several is in this order too.
+  *   - Of the values that are there most often, `mode` gives the least.
   *   - What is collected is sorted, before the query sorts it as it wants.
   *   - A text with a collation that such a function keeps is kept in a struct: Spark's interpreted
   *     aggregates copy a struct, and such a text they do not.
@@ -30,6 +31,8 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         MaxBy(same(value), withValue(by, value))
       case MinBy(value, by) if RowOrdering.isOrderable(value.dataType) =>
         MinBy(same(value), withValue(by, value))
+      case mode: Mode if mode.reverseOpt.isEmpty && RowOrdering.isOrderable(mode.dataType) =>
+        mode.copy(reverseOpt = Some(true))
       case first: MaxMinByK if RowOrdering.isOrderable(first.valueExpr.dataType) =>
         first.copy(
           valueExpr = same(first.valueExpr),
