@@ -19,6 +19,8 @@ PROGRAMS = [
     "SELECT team, max_by(name, score, 2) OVER (PARTITION BY team) FROM scores",
     "SELECT mode(team), percentile_disc(0.5) WITHIN GROUP (ORDER BY score) FROM scores",
     "SELECT levenshtein(name, t) FROM texts",
+    "SELECT * FROM maps x JOIN LATERAL"
+    " (SELECT sum(score) OVER (ORDER BY name) FROM scores y WHERE y.score >= x.id)",
     "SELECT x.id FROM maps x WHERE EXISTS (SELECT * FROM maps y WHERE x.m['k'] = y.m['k'] LIMIT 1)",
 ]
 REFUSED = {

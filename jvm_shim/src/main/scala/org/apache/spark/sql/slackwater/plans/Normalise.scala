@@ -111,6 +111,7 @@ private[slackwater] object Normalise {
         SeparateTemporal,
         SettleAggregates,
         SplitAggregates,
+        PassBesideWindows,
         NumberLimited,
         SettleTies,
         NumberInBuckets
