@@ -28,7 +28,7 @@ class StepRecord:
 class TickTimes:
     """Where the time of a tick went. Its query was parsed when the view was made.
 
-    `plan_us`: to make its program; `load_us`: to fill what that keeps, and to read what has changed;
+    `plan_us`: to make its program; `load_us`: to fill what that keeps and to read what has changed;
     `encode_us`: to bring requests and updates from one process to the other, and into parts.
     `compute_us` is the rest of what came before the commit.
     """

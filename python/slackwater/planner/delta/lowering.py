@@ -98,7 +98,15 @@ IDEMPOTENT = frozenset(
 )
 """Aggregates for which a row that is there twice is a row."""
 
-EXACT = IDEMPOTENT | {"bit_xor", "percentile", "mode", "count_min_sketch"}
+EXACT = IDEMPOTENT | {
+    "bit_xor",
+    "percentile",
+    "percentile_disc",
+    "mode",
+    "count_min_sketch",
+    "max_by_k",
+    "min_by_k",
+}
 """Other aggregates whose value is the same in whichever order the rows come."""
 
 
@@ -107,13 +115,16 @@ COLLECTED = frozenset({"collect_list", "collect_set"})
 
 
 SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("min", "max", "min_by", "max_by", "mode"), frozenset({"floating"})
+    ("min", "max", "min_by", "max_by", "min_by_k", "max_by_k", "mode"), frozenset({"floating"})
 )
 """Of which key issues the plan has made one value of those that are equal."""
 
 SETTLED_IN_GROUPS: Mapping[str, frozenset[str]] = {
     **SETTLED,
-    **dict.fromkeys(("min", "max", "min_by", "max_by"), frozenset({"floating", "collation"})),
+    **dict.fromkeys(
+        ("min", "max", "min_by", "max_by", "min_by_k", "max_by_k"),
+        frozenset({"floating", "collation"}),
+    ),
     **dict.fromkeys(COLLECTED, frozenset({"floating", "collation"})),
     # Of each value of the pivot's column there is one row.
     "pivotfirst": frozenset({"floating", "collation", "map", "variant"}),

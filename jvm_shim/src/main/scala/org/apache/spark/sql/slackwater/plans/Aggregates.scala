@@ -16,7 +16,8 @@ import org.apache.spark.sql.types.ArrayType
   *
   *   - The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0. Of texts
   *     that are equal it is the least and the greatest by their bytes.
-  *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least.
+  *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least. A
+  *     list of several is in this order too.
   *   - Of several values that are there as often, `mode` gives the least.
   *   - What is collected is sorted, before the query sorts it as it wants.
   *   - Texts with a collation that an aggregate keeps are kept in structs: Spark's interpreted
@@ -34,6 +35,11 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         MinBy(same(value), withValue(by, value))
       case mode: Mode if mode.reverseOpt.isEmpty && RowOrdering.isOrderable(mode.dataType) =>
         mode.copy(child = same(mode.child), reverseOpt = Some(true))
+      case first: MaxMinByK if RowOrdering.isOrderable(first.valueExpr.dataType) =>
+        first.copy(
+          valueExpr = same(first.valueExpr),
+          orderingExpr = withValue(first.orderingExpr, first.valueExpr)
+        )
     }
     .transformUpWithPruning(_.containsPattern(AGGREGATE)) { case aggregate: Aggregate =>
       aggregate

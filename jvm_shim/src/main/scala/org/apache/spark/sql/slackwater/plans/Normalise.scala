@@ -112,6 +112,7 @@ private[slackwater] object Normalise {
         SettleAggregates,
         KeyForms,
         SplitAggregates,
+        PassBesideWindows,
         NumberLimited,
         SettleTies,
         NumberInBuckets

@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, MaxMinByK}
 import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -232,12 +232,17 @@ private[plans] object Constant {
   }
 }
 
-/** What a function is called, by whichever of its names the query does it. */
+/** What functions are told apart by, by whichever of its names a query calls one: Spark has one name
+  * for one value and for a list of several.
+  */
 private[plans] object FunctionName {
   def of(function: Expression): String = {
     val own = function.clone()
     own.unsetTagValue(FunctionRegistry.FUNC_ALIAS)
-    own.prettyName
+    own match {
+      case first: MaxMinByK => s"${first.prettyName}_k"
+      case other            => other.prettyName
+    }
   }
 }
 
