@@ -110,6 +110,7 @@ private[slackwater] object Normalise {
       val parts = Seq(
         SeparateTemporal,
         SettleAggregates,
+        KeyForms,
         SplitAggregates,
         PassBesideWindows,
         NumberLimited,
