@@ -29,13 +29,13 @@ def main() -> int:
     began = time.monotonic()
     for name, found in examined(_shares(arguments.files), arguments.processes):
         counts |= found.counts
+        if arguments.write and not found.mismatches:
+            write(COUNTS, {**read(COUNTS), **found.counts})
         mismatches += len(found.mismatches)
         for each in found.mismatches:
             print(f"-- {name}, {each.step}: {each.text}\n{each.query};\n")
         total = sum(found.counts.values(), Counter())
         print(f"{name}: {dict(total)}, {time.monotonic() - began:.0f} s", flush=True)
-    if arguments.write:
-        write(COUNTS, {**read(COUNTS), **counts})
     other = difference(read(COUNTS), counts)
     total = sum(counts.values(), Counter())
     print(
@@ -57,7 +57,7 @@ def _shares(names: list[str]) -> list[Share]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.inputs", description=__doc__)
-    parser.add_argument("files", nargs="*", help="which of the files; 'functions 3 of 12'")
+    parser.add_argument("files", nargs="*", help="which of the files, or functions-3-of-12")
     parser.add_argument("--write", action="store_true", help="write the counts anew")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     return parser.parse_args()

@@ -55,7 +55,7 @@ class FunctionShare:
 
     @property
     def name(self) -> str:
-        return f"functions {self.number + 1} of {self.of}"
+        return f"functions-{self.number + 1}-of-{self.of}"
 
     def examine(self, declared: Declared, folder: Path) -> Found:
         """Labels are by function."""

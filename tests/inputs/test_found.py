@@ -24,6 +24,7 @@ PROGRAMS = [
     "SELECT team, max_by(name, score, 2) OVER (PARTITION BY team) FROM scores",
     "SELECT aes_encrypt(name, '0000111122223333', 'ECB') FROM scores",
     "SELECT mode(team), percentile_disc(0.5) WITHIN GROUP (ORDER BY score) FROM scores",
+    "SELECT max_by(t, k), min_by(t, k) FROM texts",
     "SELECT levenshtein(name, t) FROM texts",
     "SELECT * FROM maps x JOIN LATERAL"
     " (SELECT sum(score) OVER (ORDER BY name) FROM scores y WHERE y.score >= x.id)",
@@ -43,7 +44,6 @@ RECOMPUTED = {
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT next FROM r CROSS JOIN ones)"
         " SELECT * FROM r LIMIT 5"
     ],
-    "max_by": ["SELECT max_by(t, k), min_by(t, k) FROM texts"],
 }
 
 

@@ -9,9 +9,7 @@ from tests.inputs.examine import FileShare
 from tests.inputs.files import input_files, is_query
 
 FILES = (
-    "cte.sql",
     "except-all.sql",
-    "group-analytics.sql",
     "subquery/exists-subquery/exists-within-and-or.sql",
     "subquery/in-subquery/not-in-group-by.sql",
 )

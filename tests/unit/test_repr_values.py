@@ -5,7 +5,7 @@ import json
 import pytest
 
 from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
-from slackwater.repr.errors import FatalError
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import (
     EXPLAINED_QUERY,
@@ -136,3 +136,11 @@ def test_a_column_under_another_name_has_its_collations():
         "__COLLATIONS": {"other.element": "spark.UTF8_LCASE"},
     }
     assert Column("t", '"long"').renamed("u") == Column("u", '"long"')
+
+
+def test_what_rows_cause_is_a_data_error_whatever_its_state():
+    pattern = SlackwaterError(
+        "INVALID_FORMAT.ESC_IN_THE_MIDDLE", "42601", "a pattern in a column", {}
+    )
+    assert pattern.is_data_error
+    assert not SlackwaterError("PARSE_SYNTAX_ERROR", "42601", "a query", {}).is_data_error

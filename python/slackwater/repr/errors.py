@@ -50,7 +50,7 @@ class SlackwaterError(Exception):
     @property
     def is_data_error(self) -> bool:
         """Whether values caused it, or how many there are: then the same values do it again."""
-        return self.sqlstate.startswith(DATA_STATES)
+        return self.sqlstate.startswith(DATA_STATES) or self.condition in DATA_CONDITIONS
 
     def to_json(self) -> dict[str, Any]:
         """The error as the shim's protocol carries it."""
@@ -66,6 +66,16 @@ class SlackwaterError(Exception):
             ),
         }
 
+
+DATA_CONDITIONS = frozenset(
+    {
+        "INVALID_FORMAT.ESC_AT_THE_END",
+        "INVALID_FORMAT.ESC_IN_THE_MIDDLE",
+        "RECURSION_LEVEL_LIMIT_EXCEEDED",
+        "RECURSION_ROW_LIMIT_EXCEEDED",
+    }
+)
+"""What rows cause too, though Spark gives it a state of syntax: patterns in columns, recursion."""
 
 DATA_STATES = ("21", "22", "23", "38", "39", "P0", "54000", "54006")
 """Cardinality, data, keys (of a map), failed functions, raised by the query itself, and values that

@@ -183,7 +183,7 @@ private[slackwater] object Analysis {
         nondeterministic += other.prettyName
       case encrypted: AesEncrypt if !hasOneResult(encrypted) =>
         nondeterministic += encrypted.prettyName
-      case merged: KllSketchMergeBase                        => nondeterministic += merged.prettyName
+      case merged: KllSketchMergeBase => nondeterministic += merged.prettyName
       case version if version.prettyName == "version" && version.children.isEmpty =>
         nondeterministic += version.prettyName
       case _ =>
@@ -196,7 +196,9 @@ private[slackwater] object Analysis {
           case bytes: Array[Byte] => new String(bytes, ISO_8859_1)
           case other              => other.toString
         }
-      text(encrypted.mode).exists(_.equalsIgnoreCase("ECB")) || text(encrypted.iv).exists(_.nonEmpty)
+      text(encrypted.mode).exists(_.equalsIgnoreCase("ECB")) || text(encrypted.iv).exists(
+        _.nonEmpty
+      )
     }
 
     /** What depends on the order in which the rows come, though Spark calls it deterministic. */
