@@ -14,7 +14,7 @@ from tests.support.ingress import free_port
 
 ALONE = 400
 SECONDS = 10
-SENDERS = 32
+SENDERS = 16
 WARM_UP_S = 5
 
 

@@ -2,7 +2,7 @@
 
 A token names the schemas for which it counts, in the claim ``slackwater`` or in those of
 CockroachDB Replicator: ``{"schemas": [["slackwater", "default"], ["slackwater", "*"]]}``. It has an
-id (``jti``), by which it can be revoked. Source: spec checkpoint 5.6.
+id (``jti``), by which it can be revoked.
 """
 
 from __future__ import annotations
