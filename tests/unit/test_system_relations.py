@@ -211,8 +211,8 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 7
-    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx"}
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 8
+    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx", "key"}
     assert user_rows("mz_views", snapshot)["v"]["definition"] == "SELECT 1"
     assert user_rows("mz_sources", snapshot)["s"]["type"] == "files"
     assert user_rows("mz_sinks", snapshot)["out"]["format"] == "csv"
