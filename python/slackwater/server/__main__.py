@@ -166,7 +166,7 @@ def _log_to(path: Path) -> None:
     )
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    for noisy in ("py4j", "uvicorn.access", "sqlglot"):
+    for noisy in ("py4j", "uvicorn.access", "uvicorn.error", "sqlglot"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     structlog.configure(
         processors=[

@@ -294,9 +294,9 @@ class Webhooks:
 
     def _stored_of(self, own: GlobalId) -> SourceStatistics:
         """The counters of a source that are durable."""
-        if own not in self._stored:
-            self._stored[own] = self._states.reached(own).statistics
-        return self._stored[own]
+        known = self._stored.get(own)
+        # Meanwhile a commit may have told more than what is read here.
+        return known or self._stored.setdefault(own, self._states.reached(own).statistics)
 
     def _settle(self, sent: _Sent) -> None:
         try:

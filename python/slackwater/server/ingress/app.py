@@ -124,7 +124,7 @@ class _Verdicts:
 
 
 class IngressApp:
-    """The application. Its loop is that in which the first request comes."""
+    """The application. Used in one loop at a time."""
 
     def __init__(self, settings: IngressSettings, gate: Gate, tokens: Tokens | None) -> None:
         self._settings = settings
@@ -232,10 +232,11 @@ class IngressApp:
     async def _verdict(
         self, webhook: Webhook, body: bytes, headers: Mapping[str, str], received_us: int
     ) -> tuple[Verdict, str]:
-        if self._verdicts is None:
-            self._verdicts = _Verdicts(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        if self._verdicts is None or self._verdicts.loop is not loop:
+            self._verdicts = _Verdicts(loop)
         verdicts = self._verdicts
-        waiting: asyncio.Future[tuple[Verdict, str]] = verdicts.loop.create_future()
+        waiting: asyncio.Future[tuple[Verdict, str]] = loop.create_future()
 
         def done(verdict: Verdict, said: str) -> None:
             verdicts.put(waiting, verdict, said)

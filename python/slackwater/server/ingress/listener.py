@@ -58,11 +58,19 @@ class Ingress:
         self._thread.join(STOPPING_S)
 
     def _run(self) -> None:
-        listener = self._bound()
-        if listener is None:
-            return
+        while (listener := self._bound()) is not None:
+            try:
+                asyncio.run(_serve(self._new_server(), listener))
+            except Exception as error:
+                _log.exception("ended")
+                self._gate.listens(self._settings.url, f"it has ended: {error}")
+                self._ending.wait(BIND_AGAIN_S)
+            finally:
+                listener.close()
+
+    def _new_server(self) -> uvicorn.Server:
         settings = self._settings
-        self._server = uvicorn.Server(
+        server = uvicorn.Server(
             uvicorn.Config(
                 self._app,
                 log_config=None,
@@ -80,15 +88,11 @@ class Ingress:
                 ssl_keyfile=settings.key,
             )
         )
-        if self._ending.is_set():
-            return
+        self._server = server
+        server.should_exit = self._ending.is_set()
         _log.info("listening", address=settings.address)
         self._gate.listens(settings.url, None)
-        try:
-            asyncio.run(_serve(self._server, listener))
-        except Exception as error:
-            _log.exception("ended")
-            self._gate.listens(settings.url, f"it has ended: {error}")
+        return server
 
     def _bound(self) -> socket.socket | None:
         """The listener; None when it is to end before there is one."""
