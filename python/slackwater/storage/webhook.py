@@ -114,8 +114,9 @@ def header_values(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         if lowered in seen:
             raise RepeatedHeader("a header is there twice")
         seen.add(lowered)
-        if value.isascii() and all((byte >= 32 and byte != 127) or byte == 9 for byte in value):
-            found[lowered.decode("latin-1")] = value.decode("ascii")
+        text = value.decode("latin-1")
+        if text.isascii() and text.replace("\t", " ").isprintable():
+            found[lowered.decode("latin-1")] = text
     return found
 
 
