@@ -185,6 +185,8 @@ def test_a_secret_may_change(place):
     assert post(place, "w", b"", {"key": "second"}) == 200
     place.sql("ALTER SECRET s AS X'ff'")
     assert post(place, "w", b"", {"key": "second"}) == 400
+    log = Path(place.application.location) / "log" / "coordinator.jsonl"
+    assert "SLACKWATER_SECRET_NOT_TEXT" in log.read_text()
     place.sql("DROP SECRET s CASCADE")
     assert place.rows("SHOW SOURCES") == []
 
