@@ -12,13 +12,13 @@ SBT_JAR := .sbt-launch/sbt-launch-$(SBT_VERSION).jar
 SBT = PYTHON=$(abspath $(VENV_PYTHON)) $(JAVA) -Xmx1g -Dsbt.server.autostart=false -Dsbt.supershell=false -jar $(SBT_JAR)
 
 # pyspark carries Ivy, which fetches jars: no other tool has to be installed.
-IVY = $(JAVA) -jar $$($(VENV_PYTHON) -c "import importlib.util as u, pathlib as p; print(*(p.Path(u.find_spec('pyspark').origin).parent / 'jars').glob('ivy-*.jar'))") -warn -types jar
+IVY = $(JAVA) -jar $$($(VENV_PYTHON) -c "import importlib.util as u, pathlib as p; print(*(p.Path(u.find_spec('pyspark').origin).parent / 'jars').glob('ivy-*.jar'))") -warn
 
 SHIM_SOURCES := build.sbt project/build.properties project/plugins.sbt \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jar wheel lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation revision fuzz clean
+.PHONY: help setup jar wheel lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation inputs revision fuzz clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ scalatest: setup ## Check Scala format and run the Scala tests; SUITE=*MemorySpe
 
 hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests use
 
-test: pythonlint scalatest hadoop ## Run everything that CI checks
+test: pythonlint scalatest hadoop .spark-inputs/fetched ## Run everything that CI checks
 	$(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadfile
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
@@ -66,6 +66,9 @@ chaos: setup ## Run the crash tests alone, and the one with two networks
 simulation: setup ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats a run, SEEDS=500 runs many
 	$(VENV_PYTHON) -m tests.simulation $(or $(SEED),$(if $(KILL),--kill $(KILL),--kill-step 1 --count $(SEEDS)))
 
+inputs: setup .spark-inputs/fetched ## Make views of what Spark tests itself with; FILES='cte.sql': of some files, WRITE=1: count anew
+	$(VENV_PYTHON) -m tests.inputs $(FILES) $(if $(WRITE),--write)
+
 revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'
 	$(VENV_PYTHON) -m tests.support.new_revision "$(MESSAGE)"
 
@@ -74,7 +77,7 @@ fuzz: setup ## Compare random views with DuckDB: SECONDS=3600 for so long, SEED=
 	$(VENV_PYTHON) -m tests.fuzz $(SEED) --seconds $(SECONDS)
 
 clean: ## Remove what the build made
-	rm -rf .build .sbt-launch .hadoop-aws target project/target project/project dist build .venv
+	rm -rf .build .sbt-launch .hadoop-aws .spark-inputs target project/target project/project dist build .venv
 	rm -f python/slackwater/jars/*.jar
 
 .build/python: pyproject.toml | $(if $(filter .venv,$(VENV)),.venv/bin/python)
@@ -87,12 +90,17 @@ clean: ## Remove what the build made
 
 $(SBT_JAR): | .build/python
 	@mkdir -p $(@D)
-	$(IVY) -dependency org.scala-sbt sbt-launch $(SBT_VERSION) -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	$(IVY) -types jar -dependency org.scala-sbt sbt-launch $(SBT_VERSION) -retrieve "$(@D)/[artifact]-[revision].[ext]"
 	@test -f $@
 
 .hadoop-aws/fetched: tests/e2e/hadoop_aws.xml | .build/python
 	rm -rf $(@D) && mkdir $(@D)
-	$(IVY) -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	$(IVY) -types jar -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	touch $@
+
+.spark-inputs/fetched: tests/inputs/spark_inputs.xml | .build/python
+	rm -rf $(@D) && mkdir $(@D)
+	$(IVY) -types test-jar -ivy $< -retrieve "$(@D)/[artifact]-tests.[ext]"
 	touch $@
 
 .build/jar: $(SHIM_SOURCES) .build/python | $(SBT_JAR)

@@ -32,6 +32,10 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("search" if "EXAMPLES" in os.environ else "repeatable")
 
+# Most of what an application takes that lives for seconds is compilation by the JVM: without the
+# second compiler half of it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -124,7 +124,8 @@ def _tick_ms(application, table, key, number):
     application.sql(_change(table, chosen, is_first=number % 2 == 0), timeout_s=1200)
     application.sql("SELECT count(*) FROM v", timeout_s=1200)
     row = application.rows(
-        "SELECT compute_us + commit_us FROM slackwater.mz_internal.mz_recent_ticks"
+        "SELECT plan_us + load_us + compute_us + encode_us + commit_us"
+        " FROM slackwater.mz_internal.mz_recent_ticks"
         " ORDER BY upper DESC LIMIT 1"
     )
     return row[0][0] / 1000

@@ -33,16 +33,25 @@ class Declared:
 
     def __init__(self, location: Path) -> None:
         builder = SparkSession.builder.master("local[1]")
-        for name, value in SETTINGS.items():
+        warehouse = {"spark.sql.warehouse.dir": str(location.parent / "warehouse")}
+        for name, value in {**SETTINGS, **warehouse}.items():
             builder = builder.config(name, value)
         self.session = configure(builder, location=str(location)).getOrCreate()
-        # Where there is a session, PySpark converts Java's exceptions. A coordinator has none.
         self._converting = py4j.java_gateway.get_return_value
-        py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
+        self._leave_exceptions()
         gateway = self.session.sparkContext._gateway.gateway_parameters
         os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
         self._known: dict[str, tuple[RelationDesc, GlobalId]] = {}
+
+    def _leave_exceptions(self) -> None:
+        """Where there is a session, PySpark converts Java's exceptions. A coordinator has none."""
+        py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
+
+    def new_session(self) -> SparkSession:
+        made = self.session.newSession()
+        self._leave_exceptions()
+        return made
 
     def engine(self, origin: str) -> SparkBridge:
         """The driver keeps rows by the ids of parts, which begin anew in each environment."""

@@ -117,12 +117,14 @@ class Bench:
         settings: Mapping[str, str] = {},
         output: RelationDesc | None = None,
         is_read: bool = True,
+        plan: ViewPlan | None = None,
     ) -> Dataflow:
         """Creates the view and lets the worker maintain it.
 
-        `output`: its columns, None: those of the query. `is_read`: queries may name it.
+        `output`: its columns, None: those of the query. `is_read`: queries may name it. `plan` is
+        that of the query, if there is one already.
         """
-        plan = self.plan(query, settings)
+        plan = plan or self.plan(query, settings)
         analyzed = plan.kept.plan
         desc = output or analyzed.schema
         by_id = {}

@@ -209,7 +209,13 @@ _AGGREGATES = [
     "count(*) + coalesce(max(a), 0) AS r, CASE WHEN count(*) = 0 THEN 'none' ELSE 'some' END AS e",
     "coalesce(sum(n), 0) AS r, coalesce(max(n), 0) AS m, count(*) IS NULL AS c",
     "percentile(a, 0.5) AS r, median(n) AS m",
-    "round(stddev_pop(a), 6) AS r, round(corr(a, n), 6) AS c",
+    "round(stddev_pop(a), 6) AS r, round(corr(a, n), 6) AS c, round(variance(x), 6) AS v, "
+    "round(skewness(a), 6) AS sk, round(kurtosis(a), 6) AS ku, round(std(DISTINCT a), 6) AS sd",
+    "round(covar_samp(a, n), 6) AS r, round(regr_slope(n, a), 6) AS s, "
+    "round(regr_intercept(n, a), 6) AS i, round(regr_r2(a, n), 6) AS r2, "
+    "round(regr_sxx(n, a), 6) AS sx, round(regr_sxy(n, a), 6) AS sy, regr_count(n, a) AS rc",
+    "mean(a) AS r, try_sum(n) AS s, try_avg(d) AS t, approx_count_distinct(a) AS ac, "
+    "mode(n, true) AS m",
     "count(st.b) AS r, max(st.i.x) AS rx, sum(st.m['k']) AS rm",
     "1 AS one, 'x' AS x, count(*) AS r",
 ]

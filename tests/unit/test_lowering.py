@@ -34,6 +34,10 @@ from slackwater.repr.relation import RelationDesc
 LONG = SparkType('"long"')
 DOUBLE = SparkType('"double"', key_issues=frozenset({"floating"}))
 LOOSE = SparkType('"string"', (("", "UTF8_LCASE"),), frozenset({"collation"}))
+MAP = SparkType(
+    '{"type":"map","keyType":"string","valueType":"integer","valueContainsNull":true}',
+    key_issues=frozenset({"map"}),
+)
 
 
 def plan_of(*nodes: Operator, types: tuple[SparkType, ...]) -> AnalyzedPlan:
@@ -84,7 +88,7 @@ def test_what_sees_peers_may_have_them(function):
     [
         (windowed("last", rows=False), "last over peers"),
         (windowed("nth_value", rows=False), "nth_value over peers"),
-        (windowed("stddev"), "stddev"),
+        (windowed("listagg"), "listagg"),
         (windowed("collect_list"), "collect_list"),
         (windowed("max", value=LOOSE), "max"),
         (windowed("rank", key=LOOSE), "a key with collation"),
@@ -109,6 +113,10 @@ def grouped(function: str, distinct: bool = False, value=LONG):
         ("min", LONG, True),
         ("max", DOUBLE, True),
         ("max_by", DOUBLE, True),
+        ("max", LOOSE, True),
+        ("pivotfirst", MAP, True),
+        ("mode", DOUBLE, False),
+        ("collect_list", LOOSE, False),
         ("bit_xor", LONG, False),
         ("percentile", LONG, False),
         ("collect_list", LONG, False),
@@ -120,18 +128,19 @@ def test_extremes_are_computed_by_their_groups(function, value, once):
     assert program["nodes"][1]["once"] is once
 
 
-def test_sums_are_accumulated():
-    assert steps(grouped("sum")) == ["delta", "reduce", "map"]
+@pytest.mark.parametrize("function", ["sum", "try_avg", "stddev_samp", "corr"])
+def test_sums_are_accumulated(function):
+    assert steps(grouped(function)) == ["delta", "reduce", "map"]
 
 
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
         (grouped("bit_and", value=DOUBLE), "bit_and"),
-        (grouped("max", value=LOOSE), "max"),
-        (grouped("stddev_pop"), "stddev_pop"),
-        (grouped("percentile", value=DOUBLE), "percentile"),
-        (grouped("collect_set", value=LOOSE), "collect_set"),
+        (grouped("mode", value=LOOSE), "mode"),
+        (grouped("listagg"), "listagg"),
+        (grouped("approx_count_distinct", value=DOUBLE), "approx_count_distinct"),
+        (grouped("collect_set", value=MAP), "collect_set"),
         (grouped("sum", True, DOUBLE), "sum of DISTINCT values"),
     ],
 )

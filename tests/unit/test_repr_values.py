@@ -1,5 +1,7 @@
 """Change batches, counted antichains, ids, read policies."""
 
+import json
+
 import pytest
 
 from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
@@ -26,6 +28,7 @@ from slackwater.repr.read_policy import (
     ValidFrom,
     followed,
 )
+from slackwater.repr.relation import Column
 
 
 def at(time):
@@ -120,3 +123,16 @@ def test_a_policy_never_wins_back_history():
     assert followed(at(7), ValidFrom(at(3)), at(9)) == at(7)
     assert followed(at(7), STEP_BACK, EMPTY_FRONTIER) == at(7)
     assert followed(at(7), STEP_BACK, at(20)) == at(19)
+
+
+def test_a_column_under_another_name_has_its_collations():
+    metadata = {"comment": "c", "__COLLATIONS": {"t.element": "spark.UTF8_LCASE"}}
+    texts = {"type": "array", "elementType": "string", "containsNull": True}
+    column = Column("t", json.dumps(texts), metadata_json=json.dumps(metadata))
+    renamed = column.renamed("other")
+    assert (renamed.name, renamed.type_json) == ("other", column.type_json)
+    assert json.loads(renamed.metadata_json) == {
+        "comment": "c",
+        "__COLLATIONS": {"other.element": "spark.UTF8_LCASE"},
+    }
+    assert Column("t", '"long"').renamed("u") == Column("u", '"long"')

@@ -23,7 +23,7 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
-from slackwater.compute.records import StepRecord, TickRecord
+from slackwater.compute.records import StepRecord, TickRecord, TickTimes
 from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -113,8 +113,7 @@ def snapshot():
                 True,
                 3,
                 2,
-                4000,
-                1000,
+                TickTimes(5, 10, 4000, 20, 1000),
                 (StepRecord("delta", 3, 0, 10), StepRecord("lookup", 2, 5, 20)),
             ),
         ),
@@ -310,6 +309,6 @@ def test_the_history_of_changes_is_read_beside_those_who_write(env):
 def test_ticks_say_what_they_did_and_their_steps(snapshot):
     (tick,) = [tuple(row.values()) for row in rows("mz_recent_ticks", snapshot)]
     assert tick[2:4] == (900, 950)
-    assert tick[5:] == (True, 3, 5, 2, 4000, 1000)
+    assert tick[5:] == (True, 3, 5, 2, 5, 10, 4000, 20, 1000)
     steps = [tuple(row.values())[2:] for row in rows("mz_recent_tick_steps", snapshot)]
     assert steps == [(950, 0, "delta", 3, 0, 10), (950, 1, "lookup", 2, 5, 20)]

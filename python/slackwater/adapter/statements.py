@@ -349,12 +349,18 @@ class Statements:
 
 
 def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
-    """The rows of EXPLAIN ANALYZE: the tick, its commit, and the steps of its program."""
-    whole = tick.compute_us + tick.commit_us
-    found: list[tuple[object, ...]] = [
-        (tick.upper, None, "tick", tick.scanned, tick.looked_up, tick.emitted, whole),
-        (tick.upper, None, "commit", None, None, None, tick.commit_us),
-    ]
+    """The rows of EXPLAIN ANALYZE: the tick, where its time went, and the steps of its program."""
+    times = tick.times
+    counts: tuple[int | None, ...] = (tick.scanned, tick.looked_up, tick.emitted)
+    found: list[tuple[object, ...]] = [(tick.upper, None, "tick", *counts, times.whole_us)]
+    for phase, spent_us in (
+        ("plan", times.plan_us),
+        ("load", times.load_us),
+        ("compute", times.compute_us),
+        ("encode", times.encode_us),
+        ("commit", times.commit_us),
+    ):
+        found.append((tick.upper, None, phase, None, None, None, spent_us))
     for number, step in enumerate(tick.steps):
         counts = (None, step.looked_up, step.emitted, step.elapsed_us)
         found.append((tick.upper, number, step.operator, *counts))

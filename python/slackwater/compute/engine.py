@@ -130,6 +130,7 @@ class Interruption(Protocol):
 class Ticked:
     """The updates of a tick, and what each step of the program did for them.
 
+    `load_us`: to read what has changed.
     `next_change`: the first time from the tick's upper on at which the output changes though no
     input does, if none did before; TIMESTAMP_MAX: there is none.
     """
@@ -137,6 +138,7 @@ class Ticked:
     updates: pa.Table
     steps: tuple[StepRecord, ...]
     next_change: Timestamp = TIMESTAMP_MAX
+    load_us: int = 0
 
 
 class TickProgram(Protocol):

@@ -25,12 +25,31 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TickTimes:
+    """Where the time of a tick went. Its query was parsed when the view was made.
+
+    `plan_us`: to make its program; `load_us`: to fill what that keeps and to read what has changed;
+    `encode_us`: to bring requests and updates from one process to the other, and into parts.
+    `compute_us` is the rest of what came before the commit.
+    """
+
+    plan_us: int
+    load_us: int
+    compute_us: int
+    encode_us: int
+    commit_us: int
+
+    @property
+    def whole_us(self) -> int:
+        return self.plan_us + self.load_us + self.compute_us + self.encode_us + self.commit_us
+
+
+@dataclass(frozen=True, slots=True)
 class TickRecord:
     """One tick that was committed, over ``[lower, upper)``.
 
     `scanned` are the rows that were read whole, `looked_up` those that arrangements gave, `emitted`
-    those of the output. `compute_us` is all that comes before the commit. `steps` are those of a
-    program; a tick by queries has none.
+    those of the output. `steps` are those of a program; a tick by queries has one.
     """
 
     global_id: GlobalId
@@ -40,8 +59,7 @@ class TickRecord:
     by_program: bool
     scanned: int
     emitted: int
-    compute_us: int
-    commit_us: int
+    times: TickTimes
     steps: tuple[StepRecord, ...] = ()
 
     @property

@@ -84,6 +84,10 @@ class RunningView:
     """Whether the last tick was one of the program."""
     steps: tuple[StepRecord, ...] = field(default=(), init=False)
     """What the last tick did."""
+    plan_us: int = field(default=0, init=False)
+    load_us: int = field(default=0, init=False)
+    encode_us: int = field(default=0, init=False)
+    """These as `TickTimes` has them."""
     _running: TickProgram | None = field(default=None, init=False)
     """With all that it keeps."""
     _reached: Timestamp = field(default=Timestamp(0), init=False)
@@ -135,6 +139,7 @@ class RunningView:
         SLACKWATER_TEMPORAL_FILTER when it has none.
         """
         self.scanned, self.steps, self.by_program = 0, (), False
+        self.plan_us = self.load_us = self.encode_us = 0
         held: tuple[str, ...] = ()
         if not tick.first:
             held = errors_at(self.shards, self.flow.errors_shard, Timestamp(tick.lower - 1))
@@ -344,7 +349,10 @@ class RunningView:
         self.scanned += rows
         began = time.perf_counter_ns()
         ticked = running.tick(begin, upper, deltas)
-        self._costs.ticked(rows, _us_since(began))
+        took_us = _us_since(began)
+        self._costs.ticked(rows, took_us)
+        self.load_us += ticked.load_us
+        self.encode_us += took_us - ticked.load_us - sum(s.elapsed_us for s in ticked.steps)
         self._reached = max(self._reached, upper)
         self._next_change = ticked.next_change
         self.steps, self.by_program = ticked.steps, True
@@ -363,13 +371,17 @@ class RunningView:
         """The program; at first it is filled with the contents at `before`."""
         if self._running is None:
             with ExitStack() as undo:
+                began = time.perf_counter_ns()
                 opened = self.engine.open_program(
                     self.flow.plan.kept, program, self.flow.name, before
                 )
                 undo.callback(opened.close)
+                self.plan_us += _us_since(began)
                 began, rows = time.perf_counter_ns(), self._input_rows(before)
                 due = opened.load(before, self._inputs(before), few=rows < self.limits.few_rows)
-                self._costs.filled(rows, _us_since(began))
+                took_us = _us_since(began)
+                self._costs.filled(rows, took_us)
+                self.load_us += took_us
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
             self._next_change = due
@@ -440,8 +452,11 @@ class RunningView:
     def _inline(self, updates: pa.Table) -> tuple[NewPart, ...]:
         if updates.num_rows == 0:
             return ()
+        began = time.perf_counter_ns()
         conformed = reading.conformed(updates, self.flow.output)
-        return self.shards.new_parts(self.flow.output_shard, conformed)
+        parts = self.shards.new_parts(self.flow.output_shard, conformed)
+        self.encode_us += _us_since(began)
+        return parts
 
     def _few_inline(self, parts: tuple[NewPart, ...]) -> tuple[NewPart, ...]:
         """Few rows out of much input go inline: whoever reads them needs no Spark job then."""

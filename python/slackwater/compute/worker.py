@@ -13,7 +13,7 @@ import structlog
 from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine
-from slackwater.compute.records import TickRecord, TickRecords
+from slackwater.compute.records import TickRecord, TickRecords, TickTimes
 from slackwater.compute.removal import Removal
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
 from slackwater.compute.tick import Limits, RunningView
@@ -411,7 +411,7 @@ class Worker:
                     return True
             computed = time.perf_counter_ns()
             self._shards.commit([append, errors])
-            self._record(view, append, computed - began, computed)
+            self._record(view, append, (computed - began) // 1000, computed)
             view.committed(append.upper)
         except UpperMismatch:
             return True
@@ -429,7 +429,8 @@ class Worker:
         self._report({flow.global_id: append.upper})
         return True
 
-    def _record(self, view: RunningView, append: Append, compute_ns: int, computed: int) -> None:
+    def _record(self, view: RunningView, append: Append, before_us: int, computed: int) -> None:
+        """`before_us`: what was done before the commit, which began at `computed`."""
         self._records.add(
             TickRecord(
                 global_id=view.flow.global_id,
@@ -439,8 +440,13 @@ class Worker:
                 by_program=view.by_program,
                 scanned=view.scanned,
                 emitted=sum(part.rows for part in append.parts),
-                compute_us=compute_ns // 1000,
-                commit_us=(time.perf_counter_ns() - computed) // 1000,
+                times=TickTimes(
+                    view.plan_us,
+                    view.load_us,
+                    before_us - view.plan_us - view.load_us - view.encode_us,
+                    view.encode_us,
+                    (time.perf_counter_ns() - computed) // 1000,
+                ),
                 steps=view.steps,
             )
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,9 @@ from slackwater.repr.errors import user_error
 
 TIME_COLUMN = "__time"
 DIFF_COLUMN = "__diff"
+
+_COLLATIONS = "__COLLATIONS"
+"""Where Spark keeps the collations of a column, beside its own metadata."""
 
 JsonType = str | Mapping[str, Any]
 
@@ -122,6 +125,15 @@ class Column:
     def sql_type(self) -> str:
         declared = json.loads(self.metadata_json).get("__CHAR_VARCHAR_TYPE_STRING")
         return str(declared).upper() if declared else sql_type(self.spark_type)
+
+    def renamed(self, name: str) -> Column:
+        """The column under another name: its collations stand in the metadata by paths of names."""
+        metadata = json.loads(self.metadata_json)
+        collations = metadata.get(_COLLATIONS)
+        if collations:
+            start = len(self.name)
+            metadata[_COLLATIONS] = {name + path[start:]: c for path, c in collations.items()}
+        return replace(self, name=name, metadata_json=json.dumps(metadata, sort_keys=True))
 
     @property
     def default_sql(self) -> str | None:

@@ -308,7 +308,8 @@ class SparkProgram:
             for step in told["operators"]
         )
         with pa.ipc.open_stream(pa.py_buffer(payload)[end:]) as reader:
-            return Ticked(reader.read_all(), steps, Timestamp(told["next_change"]))
+            updates = reader.read_all()
+        return Ticked(updates, steps, Timestamp(told["next_change"]), told["load_micros"])
 
     def _request(
         self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]

@@ -73,8 +73,8 @@ def output_desc(spec: SubscribeSpec, desc: RelationDesc) -> RelationDesc:
     values = [replace(c, nullable=True) for c in desc.columns if c.name not in spec.key]
     if spec.envelope == "UPSERT":
         return RelationDesc((*columns, *values))
-    before = [replace(c, name=f"before_{c.name}") for c in values]
-    after = [replace(c, name=f"after_{c.name}") for c in values]
+    before = [c.renamed(f"before_{c.name}") for c in values]
+    after = [c.renamed(f"after_{c.name}") for c in values]
     return RelationDesc((*columns, *before, *after))
 
 

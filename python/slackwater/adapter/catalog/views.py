@@ -259,9 +259,7 @@ class Views:
                 objectName=name,
                 details=f"{len(columns)} names for {len(desc.columns)} columns",
             )
-        return RelationDesc(
-            tuple(replace(c, name=n) for c, n in zip(desc.columns, columns, strict=True))
-        )
+        return RelationDesc(tuple(c.renamed(n) for c, n in zip(desc.columns, columns, strict=True)))
 
     def _refuse_unmaintainable(self, full: str, analysis: Analysis) -> None:
         system = [i for i in analysis.relations if is_system(GlobalId(i))]

@@ -515,8 +515,11 @@ def _recent_ticks(snapshot: SystemSnapshot) -> Iterator[Row]:
             tick.scanned,
             tick.looked_up,
             tick.emitted,
-            tick.compute_us,
-            tick.commit_us,
+            tick.times.plan_us,
+            tick.times.load_us,
+            tick.times.compute_us,
+            tick.times.encode_us,
+            tick.times.commit_us,
         )
 
 
@@ -767,8 +770,8 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_internal",
         "mz_recent_ticks",
         "object_id! replica_id! lower:long! upper:long! committed_at:time! by_program:bool!"
-        " rows_scanned:long! rows_looked_up:long! rows_emitted:long! compute_us:long!"
-        " commit_us:long!",
+        " rows_scanned:long! rows_looked_up:long! rows_emitted:long! plan_us:long!"
+        " load_us:long! compute_us:long! encode_us:long! commit_us:long!",
         _recent_ticks,
     ),
     (

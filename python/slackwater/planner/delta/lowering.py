@@ -68,23 +68,68 @@ class NotMaintained(Exception):
     reason: str
 
 
-ACCUMULATED = frozenset({"count", "sum", "avg"})
+SUMS = frozenset({"sum", "avg", "try_sum", "try_avg"})
+
+MOMENTS = frozenset(
+    {
+        "stddev_pop",
+        "stddev_samp",
+        "var_pop",
+        "var_samp",
+        "skewness",
+        "kurtosis",
+        "covar_pop",
+        "covar_samp",
+        "corr",
+        "regr_intercept",
+        "regr_r2",
+        "regr_slope",
+        "regr_sxy",
+        "regrreplacement",
+    }
+)
+"""Aggregates of deviations from the mean, by the names that Spark's expressions have."""
+
+ACCUMULATED = SUMS | MOMENTS | {"count"}
 """Aggregates whose state takes a row away as it takes one in."""
 
-IDEMPOTENT = frozenset({"min", "max", "min_by", "max_by", "bit_and", "bit_or"})
+IDEMPOTENT = frozenset(
+    {"min", "max", "min_by", "max_by", "bit_and", "bit_or", "approx_count_distinct", "pivotfirst"}
+)
 """Aggregates for which a row that is there twice is a row."""
 
-EXACT = IDEMPOTENT | {"bit_xor", "percentile"}
+EXACT = IDEMPOTENT | {
+    "bit_xor",
+    "percentile",
+    "percentile_disc",
+    "mode",
+    "count_min_sketch",
+    "max_by_k",
+    "min_by_k",
+}
 """Other aggregates whose value is the same in whichever order the rows come."""
 
 
 COLLECTED = frozenset({"collect_list", "collect_set"})
 """Aggregates whose value the plan sorts; that of a window it does not."""
 
+
 SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("min", "max", "min_by", "max_by"), frozenset({"floating"})
+    ("min", "max", "min_by", "max_by", "min_by_k", "max_by_k", "mode"), frozenset({"floating"})
 )
 """Of which key issues the plan has made one value of those that are equal."""
+
+SETTLED_IN_GROUPS: Mapping[str, frozenset[str]] = {
+    **SETTLED,
+    **dict.fromkeys(
+        ("min", "max", "min_by", "max_by", "min_by_k", "max_by_k"),
+        frozenset({"floating", "collation"}),
+    ),
+    **dict.fromkeys(COLLECTED, frozenset({"floating", "collation"})),
+    # Of each value of the pivot's column there is one row.
+    "pivotfirst": frozenset({"floating", "collation", "map", "variant"}),
+}
+"""The same outside of windows."""
 
 RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """Window functions that ask only which rows are peers."""
@@ -240,21 +285,18 @@ class _Lowering:
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
         if is_accumulated(self.plan, call):
             return
-        settled = call.function in COLLECTED or (call.function in ACCUMULATED and call.distinct)
-        if not settled or self._has_key_issues(call.args):
-            self._refuse_unless_extreme(call.function, call.args, call.distinct)
+        issues = self._key_issues(call.args)
+        if call.function in ACCUMULATED:
+            settled = call.distinct and not issues
+        else:
+            allowed = SETTLED_IN_GROUPS.get(call.function, frozenset())
+            settled = call.function in EXACT | COLLECTED and issues <= allowed
+        if not settled:
+            raise NotMaintained(f"{call.function}{' of DISTINCT values' if call.distinct else ''}")
 
-    def _refuse_unless_extreme(
-        self, function: str, args: tuple[HandleNumber, ...], distinct: bool
-    ) -> None:
-        """Of the same rows in any order the same value comes, to the last bit."""
-        values = [self.plan.handles[each] for each in args]
-        issues = frozenset().union(*(each.type.key_issues for each in values if not each.foldable))
-        if function not in EXACT or issues - SETTLED.get(function, frozenset()):
-            raise NotMaintained(f"{function}{' of DISTINCT values' if distinct else ''}")
-
-    def _has_key_issues(self, handles: Iterable[HandleNumber]) -> bool:
-        return any(self.plan.handles[each].type.key_issues for each in handles)
+    def _key_issues(self, args: Iterable[HandleNumber]) -> frozenset[str]:
+        values = (self.plan.handles[each] for each in args)
+        return frozenset().union(*(each.type.key_issues for each in values if not each.foldable))
 
     def _window(self, node: NodeNumber, window: Window) -> StepNumber:
         """``delta(ω(A)) = ω(A of the changed partitions) after each change - before it``."""
@@ -269,8 +311,11 @@ class _Lowering:
             return
         if call.function in PLACES:
             raise NotMaintained(f"{call.function} over peers")
-        if not is_accumulation(self.plan, call.function, call.args):
-            self._refuse_unless_extreme(call.function, call.args, False)
+        if is_accumulation(self.plan, call.function, call.args):
+            return
+        issues = self._key_issues(call.args)
+        if call.function not in EXACT or issues - SETTLED.get(call.function, frozenset()):
+            raise NotMaintained(call.function)
 
     def _refuse_key_issues(self, keys: Iterable[HandleNumber]) -> None:
         for handle in keys:

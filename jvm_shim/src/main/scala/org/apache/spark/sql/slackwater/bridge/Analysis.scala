@@ -29,11 +29,14 @@ import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.Json
 import org.apache.spark.sql.slackwater.scan.PartIndex
 import org.apache.spark.sql.slackwater.shims.{V1Relation, V2Relation}
+import org.apache.spark.sql.util.SchemaUtils
 
 /** What the coordinator wants to know about a query. */
 private[slackwater] object Analysis {
 
+  /** Raises Spark's INDETERMINATE_COLLATION_IN_SCHEMA: no collection has such a column. */
   def describe(session: SparkSession, plan: LogicalPlan): ObjectNode = {
+    SchemaUtils.checkIndeterminateCollationInSchema(plan.schema)
     val found = new Findings
     walk(plan, named = true) { (node, named) =>
       found.leaf(node, named)

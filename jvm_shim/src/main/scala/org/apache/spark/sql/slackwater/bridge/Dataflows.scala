@@ -2,7 +2,7 @@ package org.apache.spark.sql.slackwater.bridge
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
@@ -102,11 +102,14 @@ final class Dataflows private[bridge] (
   def tick(programId: String, requestJson: String): Array[Byte] = configured {
     val program = programOf(programId)
     val request = Json.mapper.readTree(requestJson)
+    val began = System.nanoTime()
     val deltas = program.sources.map { case (operator, columns) =>
       operator -> deltaOf(request, columns)
     }
+    val loaded = TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - began)
     val (updates, told) =
       program.tick(request.get("lower").asLong, request.get("upper").asLong, deltas)
+    told.put("load_micros", loaded)
     framed(Json.mapper.writeValueAsString(told), encoded(updates, program.schema))
   }
 

@@ -9,16 +9,20 @@ import org.apache.spark.sql.catalyst.plans.Inner
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Join, JoinHint, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.AGGREGATE
-import org.apache.spark.sql.slackwater.scan.{Consolidate, Nested}
+import org.apache.spark.sql.slackwater.scan.{Comparable, Nested}
 import org.apache.spark.sql.types.ArrayType
 
 /** Aggregates have one value for the same rows, in whichever order these come.
   *
-  *   - The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0.
-  *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least.
+  *   - The least and the greatest of numbers that are equal is one of them: 0.0, not -0.0. Of texts
+  *     that are equal it is the least and the greatest by their bytes.
+  *   - Of the values at the greatest, `max_by` gives the greatest; `min_by` the least at the least. A
+  *     list of several is in this order too.
+  *   - Of several values that are there as often, `mode` gives the least.
   *   - What is collected is sorted, before the query sorts it as it wants.
-  *   - The least and the greatest of texts with a collation are looked for in structs: Spark's
-  *     interpreted aggregates copy a struct that they keep, and such a text they do not.
+  *   - Texts with a collation that an aggregate keeps are kept in structs: Spark's interpreted
+  *     aggregates copy a struct, and such a text they do not.
+  *   - DISTINCT texts are counted by what their collation has equal.
   */
 private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan
@@ -29,45 +33,82 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         MaxBy(same(value), withValue(by, value))
       case MinBy(value, by) if RowOrdering.isOrderable(value.dataType) =>
         MinBy(same(value), withValue(by, value))
+      case mode: Mode if mode.reverseOpt.isEmpty && RowOrdering.isOrderable(mode.dataType) =>
+        mode.copy(child = same(mode.child), reverseOpt = Some(true))
+      case first: MaxMinByK if RowOrdering.isOrderable(first.valueExpr.dataType) =>
+        first.copy(
+          valueExpr = same(first.valueExpr),
+          orderingExpr = withValue(first.orderingExpr, first.valueExpr)
+        )
     }
     .transformUpWithPruning(_.containsPattern(AGGREGATE)) { case aggregate: Aggregate =>
       aggregate
-        .copy(aggregateExpressions = aggregate.aggregateExpressions.map(e => copied(sorted(e))))
+        .copy(aggregateExpressions = aggregate.aggregateExpressions.map(e => kept(sorted(e))))
     }
 
-  private def copied(result: NamedExpression): NamedExpression = result
-    .transformUp {
-      case call @ AggregateExpression(min: Min, _, _, _, _)
-          if Consolidate.isCollated(min.dataType) =>
-        GetStructField(call.copy(aggregateFunction = Min(inStruct(min.child))), 0)
-      case call @ AggregateExpression(max: Max, _, _, _, _)
-          if Consolidate.isCollated(max.dataType) =>
-        GetStructField(call.copy(aggregateFunction = Max(inStruct(max.child))), 0)
+  private def kept(result: NamedExpression): NamedExpression = result
+    .transformUp { case call: AggregateExpression =>
+      call.aggregateFunction match {
+        case min: Min if isCollated(min)     => field(call, Min(whole(min.child)))
+        case max: Max if isCollated(max)     => field(call, Max(whole(max.child)))
+        case max: MaxBy if isCollated(max)   => field(call, MaxBy(whole(max.left), max.right))
+        case min: MinBy if isCollated(min)   => field(call, MinBy(whole(min.left), min.right))
+        case count: Count if call.isDistinct => call.copy(Count(count.children.map(KeyForms.of)))
+        case _                               => call
+      }
     }
     .asInstanceOf[NamedExpression]
 
-  private def inStruct(value: Expression): Expression =
-    Nested.unlessNull(value)(CreateNamedStruct(Seq(Literal("text"), value)))
+  private def isCollated(function: AggregateFunction): Boolean =
+    function.dataType.existsRecursively(Comparable.isCollated)
+
+  private def field(call: AggregateExpression, function: AggregateFunction): Expression =
+    GetStructField(call.copy(aggregateFunction = function), 0)
+
+  /** The value and, where its collation has others for equal, its bytes. */
+  private def whole(value: Expression): Expression =
+    Nested.unlessNull(value)(
+      CreateNamedStruct(Seq(Literal("value"), value, Literal("bytes"), KeyForms.bytes(value)))
+    )
 
   private def same(value: Expression): Expression = NormalizeFloatingNumbers.normalize(value)
 
   private def withValue(by: Expression, value: Expression): Expression = {
-    val both =
-      CreateNamedStruct(Seq(Literal("by"), same(by), Literal("value"), same(value)))
-    Nested.unlessNull(by)(both)
+    val both = Seq(Literal("by"), same(by), Literal("value"), same(value))
+    val bytes = Option
+      .when(value.dataType.existsRecursively(Comparable.isCollated))(KeyForms.bytes(value))
+      .toSeq
+      .flatMap(Seq(Literal("bytes"), _))
+    Nested.unlessNull(by)(CreateNamedStruct(both ++ bytes))
   }
 
   private def sorted(result: NamedExpression): NamedExpression = result
-    .transformUp {
-      case call @ AggregateExpression(_: CollectList | _: CollectSet, _, _, _, _)
-          if call.resolved =>
-        call.dataType match {
-          case ArrayType(element, _) if RowOrdering.isOrderable(element) =>
-            SortArray(call, Literal(true))
-          case _ => call
-        }
+    .transformUp { case call: AggregateExpression =>
+      call.aggregateFunction match {
+        case list: CollectList if isCollated(list) => sortedTexts(call, list)
+        case _: CollectList | _: CollectSet        => sortedValues(call)
+        case _                                     => call
+      }
     }
     .asInstanceOf[NamedExpression]
+
+  private def sortedValues(call: AggregateExpression): Expression = call.dataType match {
+    case ArrayType(element, _) if RowOrdering.isOrderable(element) =>
+      val values = call.aggregateFunction.children.map(same)
+      val function = call.aggregateFunction.withNewChildren(values)
+      val settled = call.copy(aggregateFunction = function.asInstanceOf[AggregateFunction])
+      SortArray(settled, Literal.TrueLiteral)
+    case _ => call
+  }
+
+  private def sortedTexts(call: AggregateExpression, list: CollectList): Expression = {
+    val texts = call.copy(aggregateFunction = list.copy(child = whole(list.child)))
+    val hasNulls = list.dataType.asInstanceOf[ArrayType].containsNull
+    Nested.elements(SortArray(texts, Literal.TrueLiteral)) { element =>
+      val text = GetStructField(element, 0)
+      if (hasNulls) text else KnownNotNull(text)
+    }
+  }
 }
 
 /** Aggregates that are maintained in different ways are computed apart, each over the same rows, and
@@ -75,11 +116,12 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   *
   *   - What is accumulated stays together.
   *   - Of DISTINCT values there is one row for each, and over these the call is an ordinary one.
-  *   - Extremes are those of the extremes of buckets, so that a row that goes is looked for in its
-  *     bucket alone.
+  *   - Extremes are those of the extremes of buckets, twice, so that for a row that goes only its
+  *     bucket is read, and the extremes of few others.
   */
 private[plans] object SplitAggregates extends Rule[LogicalPlan] {
   private val buckets = 1024
+  private val fewBuckets = 32
 
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformUpWithPruning(_.containsPattern(AGGREGATE)) {
@@ -94,17 +136,20 @@ private[plans] object SplitAggregates extends Rule[LogicalPlan] {
       extends Kind
 
   private def kind(call: AggregateExpression): Option[Kind] = call.aggregateFunction match {
-    case _: Count | _: Sum | _: Average =>
-      if (!call.isDistinct) Some(Accumulated)
-      else {
-        val args = call.aggregateFunction.children.map(_.canonicalized)
-        Some(OfDistinct(args, call.filter.map(_.canonicalized)))
-      }
-    case _: Min | _: Max                  => Some(Extreme)
-    case _: BitAndAgg | _: BitOrAgg       => Some(Extreme)
-    case _: BitXorAgg if !call.isDistinct => Some(Extreme)
-    case _                                => None
+    case _: Count | _: Sum | _: Average      => Some(accumulated(call))
+    case other if Moments.of(other).nonEmpty => Some(accumulated(call))
+    case _: Min | _: Max                     => Some(Extreme)
+    case _: BitAndAgg | _: BitOrAgg          => Some(Extreme)
+    case _: BitXorAgg if !call.isDistinct    => Some(Extreme)
+    case _                                   => None
   }
+
+  private def accumulated(call: AggregateExpression): Kind =
+    if (!call.isDistinct) Accumulated
+    else {
+      val args = call.aggregateFunction.children.map(_.canonicalized)
+      OfDistinct(args, call.filter.map(_.canonicalized))
+    }
 
   /** The values of some calls for each group; `groups` are the columns that say which it is. */
   private final case class Part(
@@ -173,18 +218,29 @@ private[plans] object SplitAggregates extends Rule[LogicalPlan] {
       case Some(number) =>
         val bucket = Alias(number, "bucket")()
         val columns = groups ++ read.filterNot(AttributeSet(groups).contains)
-        val inBuckets =
-          aggregated(
-            calls.map(c => c -> c),
-            groups :+ bucket.toAttribute,
-            Project(columns :+ bucket, child)
-          )
-        val again = calls.map { call =>
-          val value = inBuckets.values(call.canonicalized)
-          call -> over(call, Seq(value))
-        }
-        aggregated(again, inBuckets.groups.init, inBuckets.plan)
+        val inBuckets = aggregated(
+          calls.map(call => call -> call),
+          groups :+ bucket.toAttribute,
+          Project(columns :+ bucket, child)
+        )
+        val inFew = ofExtremes(calls, inFewerBuckets(inBuckets), inBuckets.groups.size)
+        ofExtremes(calls, inFew, groups.size)
     }
+  }
+
+  /** The last group of each is its bucket. */
+  private def inFewerBuckets(part: Part): Part = {
+    val bucket = Alias(BitwiseAnd(part.groups.last, Literal(fewBuckets - 1)), "bucket")()
+    val columns = part.plan.output.filterNot(_.semanticEquals(part.groups.last))
+    part.copy(
+      plan = Project(columns :+ bucket, part.plan),
+      groups = part.groups.init :+ bucket.toAttribute
+    )
+  }
+
+  private def ofExtremes(calls: Seq[AggregateExpression], part: Part, groups: Int): Part = {
+    val again = calls.map(call => call -> over(call, Seq(part.values(call.canonicalized))))
+    aggregated(again, part.groups.take(groups), part.plan)
   }
 
   private def ofDistinct(

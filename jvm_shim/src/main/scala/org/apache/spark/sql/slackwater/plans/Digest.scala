@@ -38,7 +38,10 @@ private[plans] object Digest {
         columns(column.exprId).fold(s"inner ${number(column.exprId)}")(n => s"column $n")
       case variable: NamedLambdaVariable =>
         s"variable(${number(variable.exprId)},${of(variable.dataType)})"
-      case id: ExprId         => s"id ${number(id)}"
+      case id: ExprId => s"id ${number(id)}"
+      // Texts of several collations, which Spark compares in none of them, have no JSON.
+      case kind: DataType if kind.existsRecursively(_ == IndeterminateStringType) =>
+        quoted(kind.toString)
       case kind: DataType     => quoted(StructType(Seq(StructField("type", kind))).json)
       case metadata: Metadata => metadata.json
       case node: TreeNode[_]  => s"${node.getClass.getName}${all(node.productIterator)}"

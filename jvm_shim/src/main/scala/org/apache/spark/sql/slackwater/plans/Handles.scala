@@ -7,7 +7,7 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.slackwater.protocol.Json
-import org.apache.spark.sql.slackwater.scan.Consolidate
+import org.apache.spark.sql.slackwater.scan.Comparable
 import org.apache.spark.sql.types._
 
 /** What the columns are called where an expression stands: their numbers and what may be NULL. */
@@ -126,7 +126,7 @@ private[plans] object Handles {
 
   /** Why equal values of a type may differ in their bytes, or cannot be compared. */
   def keyIssues(dataType: DataType): Seq[String] = Seq(
-    "collation" -> dataType.existsRecursively(Consolidate.isCollated),
+    "collation" -> dataType.existsRecursively(Comparable.isCollated),
     "floating" -> has(dataType) { case _: FloatType | _: DoubleType => true },
     "map" -> has(dataType) { case _: MapType => true },
     "variant" -> has(dataType) { case _: VariantType => true }

@@ -110,7 +110,9 @@ private[slackwater] object Normalise {
       val parts = Seq(
         SeparateTemporal,
         SettleAggregates,
+        KeyForms,
         SplitAggregates,
+        PassBesideWindows,
         NumberLimited,
         SettleTies,
         NumberInBuckets

@@ -2,8 +2,9 @@ package org.apache.spark.sql.slackwater.plans
 
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, MaxMinByK}
 import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
@@ -137,7 +138,7 @@ private[plans] final class Operators(handles: Handles) {
 
   private def aggregateCall(calls: ArrayNode, call: AggregateExpression, scope: Scope): Int = {
     val function = call.aggregateFunction
-    val node = calls.addObject().put("function", function.prettyName)
+    val node = calls.addObject().put("function", FunctionName.of(function))
     node.put("handle", handles.handle(function, scope))
     node.set[ObjectNode]("args", expressions(function.children, scope))
     node.put("distinct", call.isDistinct)
@@ -231,6 +232,20 @@ private[plans] object Constant {
   }
 }
 
+/** What functions are told apart by, by whichever of its names a query calls one: Spark has one name
+  * for one value and for a list of several.
+  */
+private[plans] object FunctionName {
+  def of(function: Expression): String = {
+    val own = function.clone()
+    own.unsetTagValue(FunctionRegistry.FUNC_ALIAS)
+    own match {
+      case first: MaxMinByK => s"${first.prettyName}_k"
+      case other            => other.prettyName
+    }
+  }
+}
+
 /** The function that a window calls, what it is called with, and what its frame counts in. */
 private[plans] object WindowCall {
   def of(call: NamedExpression): (String, Seq[Expression], FrameType) = call match {
@@ -240,7 +255,8 @@ private[plans] object WindowCall {
         case other                          => other
       }
       spec.frameSpecification match {
-        case frame: SpecifiedWindowFrame => (called.prettyName, called.children, frame.frameType)
+        case frame: SpecifiedWindowFrame =>
+          (FunctionName.of(called), called.children, frame.frameType)
         case other => throw new IllegalStateException(s"a frame that is not specified: $other")
       }
     case other => throw new IllegalStateException(s"no call of a window function: ${other.sql}")

@@ -13,7 +13,8 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.{
   LIMIT,
   OFFSET,
   PLAN_EXPRESSION,
-  SCALAR_SUBQUERY
+  SCALAR_SUBQUERY,
+  WINDOW
 }
 import org.apache.spark.sql.types.{MapType, StringType}
 
@@ -188,4 +189,16 @@ private[plans] object OnlyRow {
       Project(Seq(Alias(only, value.name)()), Aggregate(Nil, Seq(rows, least), plan))
     case _ => plan
   }
+}
+
+/** What a window only passes on stands beside it: Spark lists columns of the outer query among the
+  * calls when it takes a window out of a LATERAL subquery.
+  */
+private[plans] object PassBesideWindows extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformUpWithPruning(_.containsPattern(WINDOW)) {
+      case window: Window if window.windowExpressions.exists(_.isInstanceOf[Attribute]) =>
+        val calls = window.windowExpressions.filterNot(_.isInstanceOf[Attribute])
+        Project(window.output, window.copy(windowExpressions = calls))
+    }
 }

@@ -23,7 +23,7 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
 
   private def settled(window: Window): LogicalPlan = {
     val (open, closed) = window.windowExpressions.map(byRows).partition(isOpen)
-    val order = window.orderSpec ++ ties(window)
+    val order = someOrder(window.orderSpec ++ ties(window))
     val child = if (closed.isEmpty) window.child else window.copy(windowExpressions = closed)
     val above = window.copy(
       windowExpressions = open.map(ordered(_, order)),
@@ -32,6 +32,10 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
     )
     if (closed.isEmpty) above else Project(window.output, above)
   }
+
+  /** Spark wants an order of rows that are all equal too. */
+  private def someOrder(order: Seq[SortOrder]): Seq[SortOrder] =
+    if (order.nonEmpty) order else Seq(SortOrder(Literal(0), Ascending))
 
   private def ties(window: Window): Seq[SortOrder] = {
     val known = AttributeSet(

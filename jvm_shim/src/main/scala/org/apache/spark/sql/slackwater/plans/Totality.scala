@@ -41,7 +41,8 @@ private[plans] object Totality {
     case _: NumericType | _: StringType | _: BooleanType =>
       cast.evalMode != EvalMode.ANSI || cast.dataType == cast.child.dataType ||
       Cast.canUpCast(cast.child.dataType, cast.dataType)
-    case same => same == cast.child.dataType
+    case BinaryType => cast.child.dataType.isInstanceOf[StringType]
+    case same       => same == cast.child.dataType
   }
 
   private def isFloating(dataType: DataType): Boolean = dataType match {
@@ -63,6 +64,7 @@ private[plans] object Totality {
     case _: ArrayContains | _: BitwiseNot | _: Collate | _: CollationKey | _: ResolvedCollation =>
       true
     case _: StringPredicate | _: Upper | _: Lower | _: Length | _: Substring           => true
+    case _: MapEntries | _: SortArray | _: HashExpression[_] | _: RowBytes             => true
     case _: Concat | _: String2TrimExpression | _: GetDateField | _: GetTimeField      => true
     case _: Count | _: Min | _: Max | _: MaxMinBy | _: First | _: Last | _: Collect[_] => true
     case _                                                                             => false

@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   And,
   AttributeReference,
   BoundReference,
+  CreateNamedStruct,
   EvalMode,
   Expression,
   GenericInternalRow,
@@ -23,6 +24,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Literal
 }
 import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.sql.slackwater.plans.Moments
 import org.apache.spark.sql.types._
 
 /** What is known of one aggregate of one group: what comes can also be taken away.
@@ -122,20 +124,9 @@ private[slackwater] final class DoubleAccumulator(
   override protected def mergeValue(other: Accumulator): Unit =
     sum.add(other.asInstanceOf[DoubleAccumulator].sum)
 
-  override protected def writeValue(out: DataOutputStream): Unit = {
-    val (mantissa, exponent, nans, positive, negative) = sum.fields
-    out.writeInt(mantissa.length)
-    out.write(mantissa)
-    out.writeInt(exponent)
-    out.writeLong(nans)
-    out.writeLong(positive)
-    out.writeLong(negative)
-  }
+  override protected def writeValue(out: DataOutputStream): Unit = sum.write(out)
 
-  override protected def readValue(in: DataInputStream): Unit = {
-    val mantissa = in.readNBytes(in.readInt())
-    sum = ExactSum.of(mantissa, in.readInt(), in.readLong(), in.readLong(), in.readLong())
-  }
+  override protected def readValue(in: DataInputStream): Unit = sum = ExactSum.read(in)
 
   override def result: Any = finish(sum.value, values)
 }
@@ -153,36 +144,45 @@ private[slackwater] final case class Accumulated(function: AggregateFunction, in
   /** A group takes what it needs from here; what type that is was asked once. */
   @transient private lazy val maker: () => Accumulator = function match {
     case _: Count => () => new CountAccumulator
-    case other    =>
-      other.children.head.dataType match {
-        case d: DecimalType =>
-          def finish(total: BigInteger, n: Long): Any = decimalResult(d, total, n)
-          if (d.precision <= Decimal.MAX_LONG_DIGITS)
-            () =>
-              new WholeAccumulator(
-                (row, at) => Left(row.getDecimal(at, d.precision, d.scale).toUnscaledLong),
-                finish
-              )
-          else
-            () =>
-              new WholeAccumulator(
-                (row, at) =>
-                  Right(row.getDecimal(at, d.precision, d.scale).toJavaBigDecimal.unscaledValue),
-                finish
-              )
-        case FloatType =>
-          () => new DoubleAccumulator((r, at) => r.getFloat(at).toDouble, doubleResult)
-        case DoubleType => () => new DoubleAccumulator((r, at) => r.getDouble(at), doubleResult)
-        case ByteType   =>
-          () => new WholeAccumulator((r, at) => Left(r.getByte(at).toLong), longResult)
-        case ShortType =>
-          () => new WholeAccumulator((r, at) => Left(r.getShort(at).toLong), longResult)
-        case IntegerType =>
-          () => new WholeAccumulator((r, at) => Left(r.getInt(at).toLong), longResult)
-        case LongType => () => new WholeAccumulator((r, at) => Left(r.getLong(at)), longResult)
-        case other    => throw new IllegalStateException(s"no accumulator for ${other.sql}")
-      }
+    case other    => Moments.of(other).fold(ofNumbers(other))(ofMoments)
   }
+
+  private def ofMoments(moments: Moments): () => Accumulator = {
+    val names = declared.aggBufferAttributes.map(_.name)
+    def finish(moment: String => Double): Any =
+      finished.eval(new GenericInternalRow(names.map(moment).toArray[Any]))
+    () => new MomentAccumulator(moments, finish)
+  }
+
+  private def ofNumbers(numbers: AggregateFunction): () => Accumulator =
+    numbers.children.head.dataType match {
+      case d: DecimalType =>
+        def finish(total: BigInteger, n: Long): Any = decimalResult(d, total, n)
+        if (d.precision <= Decimal.MAX_LONG_DIGITS)
+          () =>
+            new WholeAccumulator(
+              (row, at) => Left(row.getDecimal(at, d.precision, d.scale).toUnscaledLong),
+              finish
+            )
+        else
+          () =>
+            new WholeAccumulator(
+              (row, at) =>
+                Right(row.getDecimal(at, d.precision, d.scale).toJavaBigDecimal.unscaledValue),
+              finish
+            )
+      case FloatType =>
+        () => new DoubleAccumulator((r, at) => r.getFloat(at).toDouble, doubleResult)
+      case DoubleType => () => new DoubleAccumulator((r, at) => r.getDouble(at), doubleResult)
+      case ByteType   =>
+        () => new WholeAccumulator((r, at) => Left(r.getByte(at).toLong), longResult)
+      case ShortType =>
+        () => new WholeAccumulator((r, at) => Left(r.getShort(at).toLong), longResult)
+      case IntegerType =>
+        () => new WholeAccumulator((r, at) => Left(r.getInt(at).toLong), longResult)
+      case LongType => () => new WholeAccumulator((r, at) => Left(r.getLong(at)), longResult)
+      case other    => throw new IllegalStateException(s"no accumulator for ${other.sql}")
+    }
 
   private def doubleResult(sum: Double, n: Long): Any =
     if (n == 0) null else if (function.isInstanceOf[Average]) sum / n.toDouble else sum
@@ -193,8 +193,9 @@ private[slackwater] final case class Accumulated(function: AggregateFunction, in
       function match {
         case _: Average => total.doubleValue / n.toDouble
         case sum: Sum   =>
-          val wraps = sum.evalContext.evalMode == EvalMode.LEGACY
-          if (wraps || total.bitLength < 64) total.longValue
+          val mode = sum.evalContext.evalMode
+          if (mode == EvalMode.LEGACY || total.bitLength < 64) total.longValue
+          else if (mode == EvalMode.TRY) null
           else throw QueryExecutionErrors.arithmeticOverflowError("long overflow", "try_sum")
       }
 
@@ -227,17 +228,31 @@ private[slackwater] object Accumulated {
       filter: Option[Expression],
       bind: Expression => Expression
   ): Accumulated = {
-    val (value, present) = function match {
-      case Count(children) =>
-        (Literal(1): Expression, children.filter(_.nullable).map(c => IsNotNull(bind(c))))
-      case other => (bind(other.children.head), Nil)
-    }
-    val conditions = filter.map(bind).toSeq ++ present
-    val input = conditions
-      .reduceOption[Expression](And)
-      .fold(value)(c => If(c, value, Literal(null, value.dataType)))
-    Accumulated(function, input)
+    val value = taken(function)
+    Accumulated(function, bind(filter.fold(value)(onlyIf(_, value))))
   }
+
+  /** What the function takes in of a row: NULL where it leaves the row out. */
+  def taken(function: AggregateFunction): Expression = function match {
+    case Count(children) => present(children, Literal(1))
+    case other           =>
+      other.children match {
+        case Seq(value) => value
+        case values     =>
+          val named = values.zipWithIndex.flatMap { case (v, i) => Seq(Literal(s"$i"), v) }
+          present(values, CreateNamedStruct(named))
+      }
+  }
+
+  private def present(values: Seq[Expression], made: Expression): Expression =
+    values
+      .filter(_.nullable)
+      .map(IsNotNull(_): Expression)
+      .reduceOption(And)
+      .fold(made)(onlyIf(_, made))
+
+  private def onlyIf(condition: Expression, value: Expression): Expression =
+    If(condition, value, Literal(null, value.dataType))
 
   private def bound(e: Expression, attributes: Seq[AttributeReference]): Expression =
     e.transform { case a: AttributeReference =>

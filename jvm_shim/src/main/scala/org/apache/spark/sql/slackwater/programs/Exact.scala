@@ -13,10 +13,14 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{
   TypedImperativeAggregate
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.slackwater.plans.Moments
 import org.apache.spark.sql.types.{DataType, DoubleType, FloatType, IntegralType}
 
-/** A sum or an average as a maintained view has it, in a job of Spark: of doubles the exact sum,
-  * rounded once, which no order of the rows changes.
+/** A sum, an average, or a moment about the mean as a maintained view has it, in a job of Spark: of
+  * doubles the exact sum, rounded once, which no order of the rows changes.
+  *
+  * @param child
+  *   what the function takes in of a row
   */
 private[slackwater] final case class ExactAggregate(
     function: AggregateFunction,
@@ -71,14 +75,14 @@ private[slackwater] object ExactAggregate {
   /** `plan` with the sums that depend on an order replaced. */
   def in(plan: LogicalPlan): LogicalPlan = plan.transformAllExpressions {
     case whole @ AggregateExpression(function, _, false, _, _) if isInexact(function) =>
-      whole.copy(aggregateFunction = ExactAggregate(function, function.children.head))
+      whole.copy(aggregateFunction = ExactAggregate(function, Accumulated.taken(function)))
   }
 
   private def isInexact(function: AggregateFunction): Boolean = function match {
     case sum: Sum         => isFloating(sum.child.dataType)
     case average: Average =>
       isFloating(average.child.dataType) || average.child.dataType.isInstanceOf[IntegralType]
-    case _ => false
+    case other => Moments.of(other).nonEmpty
   }
 
   private def isFloating(dataType: DataType): Boolean =

@@ -59,7 +59,7 @@ private[slackwater] object Consolidate {
   /** Spark compares values of these types by more than their bytes. */
   private def inexact(dataType: DataType): Boolean = dataType match {
     case FloatType | DoubleType | _: MapType => true
-    case other                               => isCollated(other)
+    case other                               => Comparable.isCollated(other)
   }
 
   private def sum(updates: Seq[InlineUpdate]): Seq[InlineUpdate] = {
@@ -157,11 +157,11 @@ private[slackwater] object Consolidate {
     val columns = updates.output.init
     val count = Alias(Sum(updates.output.last).toAggregateExpression(), Wire.DiffColumn)()
     val results = columns.map { c =>
-      if (isCompared(c.dataType))
+      if (Comparable.isNeeded(c.dataType))
         Alias(First(c, ignoreNulls = false).toAggregateExpression(), c.name)()
       else c
     }
-    Aggregate(columns.map(comparable), results :+ count, updates)
+    Aggregate(columns.map(Comparable(_)(Cast(_, BinaryType))), results :+ count, updates)
   }
 
   private def copiedAtOnce(rows: LogicalPlan, count: Expression): LogicalPlan = {
@@ -178,31 +178,5 @@ private[slackwater] object Consolidate {
     val batches = Generate(numbers, Nil, outer = false, None, Seq(batch), rows)
     val rest = Subtract(count, Multiply(batch, Literal(Batch)))
     copiedAtOnce(batches, Least(Seq(Literal(Batch), rest)))
-  }
-
-  private def isCompared(dataType: DataType): Boolean =
-    dataType.existsRecursively(t => t.isInstanceOf[MapType] || isCollated(t))
-
-  /** Whether texts may be equal that are not the same. */
-  private[slackwater] def isCollated(dataType: DataType): Boolean = dataType match {
-    case text: StringType => !text.supportsBinaryEquality
-    case _                => false
-  }
-
-  /** `value` in a form that is equal for the same values: maps as arrays of entries, sorted by key,
-    * and texts as their bytes, whatever their collation has equal.
-    *
-    * Spark's own form for grouping makes a zero of a NULL among a map's primitive values.
-    */
-  private def comparable(value: Expression): Expression = value.dataType match {
-    case map: MapType =>
-      val entries = MapEntries(value)
-      val inner = Seq(map.keyType, map.valueType).exists(isCompared)
-      val each = if (inner) Nested.elements(entries)(comparable) else entries
-      SortArray(each, Literal.TrueLiteral)
-    case text if isCollated(text)                 => Cast(value, BinaryType)
-    case array: ArrayType if isCompared(array)    => Nested.elements(value)(comparable)
-    case struct: StructType if isCompared(struct) => Nested.fields(value)(comparable)
-    case _                                        => value
   }
 }

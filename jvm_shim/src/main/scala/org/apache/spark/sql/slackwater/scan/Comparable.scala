@@ -1,0 +1,54 @@
+package org.apache.spark.sql.slackwater.scan
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.types._
+
+/** Values in forms whose bytes are the same for the same values. */
+private[slackwater] object Comparable {
+
+  /** Whether values of a type may be the same, or be compared, though their bytes differ. */
+  def isNeeded(dataType: DataType): Boolean =
+    dataType.existsRecursively(t => t.isInstanceOf[MapType] || isCollated(t))
+
+  /** Whether texts may be equal that are not the same. */
+  def isCollated(dataType: DataType): Boolean = dataType match {
+    case text: StringType => !text.supportsBinaryEquality
+    case _                => false
+  }
+
+  /** `value` with maps as arrays of entries, sorted by key, and each text that has a collation as
+    * `ofText` gives it.
+    *
+    * Spark's own form for grouping makes a zero of a NULL among a map's primitive values.
+    */
+  def apply(value: Expression)(ofText: Expression => Expression): Expression = {
+    def inner(value: Expression): Expression = apply(value)(ofText)
+    value.dataType match {
+      case map: MapType =>
+        val entries = MapEntries(value)
+        val each =
+          if (Seq(map.keyType, map.valueType).exists(isNeeded)) Nested.elements(entries)(inner)
+          else entries
+        SortArray(each, Literal.TrueLiteral)
+      case text if isCollated(text)               => ofText(value)
+      case array: ArrayType if isNeeded(array)    => Nested.elements(value)(inner)
+      case struct: StructType if isNeeded(struct) => Nested.fields(value)(inner)
+      case _                                      => value
+    }
+  }
+
+  /** A value without collations, out of the form that `apply` made of it. */
+  def restored(form: Expression, dataType: DataType): Expression = dataType match {
+    case map: MapType =>
+      val entry = StructType(
+        Seq(StructField("key", map.keyType, nullable = false), StructField("value", map.valueType))
+      )
+      MapFromEntries(restored(form, ArrayType(entry, containsNull = false)))
+    case array: ArrayType if isNeeded(array) =>
+      Nested.elements(form)(restored(_, array.elementType))
+    case struct: StructType if isNeeded(struct) =>
+      val types = struct.fields.map(_.dataType).iterator
+      Nested.fields(form)(restored(_, types.next()))
+    case _ => form
+  }
+}

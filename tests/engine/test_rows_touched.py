@@ -1,0 +1,97 @@
+"""What a tick touches follows what has changed, whatever the inputs hold: for each operator."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from tests.support.incremental import Bench
+
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+
+pytestmark = pytest.mark.spark
+
+R = RelationDesc.of(k="integer", v="long", g="integer")
+PER_KEY = 4
+SIZES = (1_000, 8_000)
+MOST = 100
+"""So many rows may be touched for each row that comes or goes, in the inputs or in the output."""
+
+QUERIES = {
+    "map and filter": "SELECT k + 1 AS k, v FROM r WHERE v % 3 < 2",
+    "generate": "SELECT k, e FROM r LATERAL VIEW explode(array(v, v + 1)) AS e",
+    "expand": "SELECT k, g, count(*) AS n FROM r GROUP BY GROUPING SETS ((k), (g), ())",
+    "union": "SELECT k, v FROM r UNION ALL SELECT k, v FROM q",
+    "union of distinct rows": "SELECT k, v FROM r UNION SELECT k, v FROM q",
+    "inner join": "SELECT r.k, q.v FROM r JOIN q ON r.k = q.k",
+    "three joins": "SELECT a.k, c.v FROM r AS a JOIN q AS b ON a.k = b.k JOIN r AS c ON b.v = c.v",
+    "left join": "SELECT r.k, q.v FROM r LEFT JOIN q ON r.k = q.k AND q.v > r.v",
+    "full join": "SELECT r.k, q.v FROM r FULL JOIN q ON r.k = q.k",
+    "semi join": "SELECT k, v FROM r WHERE EXISTS (SELECT 1 FROM q WHERE q.k = r.k)",
+    "anti join": "SELECT k, v FROM r WHERE NOT EXISTS (SELECT 1 FROM q WHERE q.k = r.k)",
+    "existence": "SELECT k, v FROM r WHERE v < 0 OR k IN (SELECT k FROM q)",
+    "except all": "SELECT k FROM r EXCEPT ALL SELECT k FROM q",
+    "intersect all": "SELECT k FROM r INTERSECT ALL SELECT k FROM q",
+    "except": "SELECT k FROM r EXCEPT SELECT k FROM q",
+    "sums by groups": "SELECT k, sum(v) AS s, avg(v) AS a, count(*) AS n FROM r GROUP BY k",
+    "sums of all": "SELECT sum(v) AS s, count(*) AS n, stddev(v) AS d, corr(k, v) AS c FROM r",
+    "distinct": "SELECT DISTINCT k FROM r",
+    "extremes by groups": "SELECT g, min(v) AS lo, max(v) AS hi FROM r GROUP BY g",
+    "extremes of all": "SELECT min(v) AS lo, max(v) AS hi FROM r",
+    "distinct values": "SELECT count(DISTINCT k) AS n, sum(v) AS s FROM r",
+    "mixed": "SELECT g, max(v) AS m, count(DISTINCT k) AS n, sum(v) AS s FROM r GROUP BY g",
+    "by whole groups": "SELECT k, max_by(v, g) AS b, median(v) AS m, mode(v) AS o FROM r "
+    "GROUP BY k",
+    "windows": "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM r",
+    "the first of each": "SELECT k, v FROM r QUALIFY row_number() OVER "
+    "(PARTITION BY k ORDER BY v DESC) = 1",
+    "the first of all": "SELECT k, v FROM r ORDER BY v DESC LIMIT 1",
+    "a scalar subquery": "SELECT k, v, (SELECT max(v) FROM q WHERE q.k = r.k) AS m FROM r",
+    "lateral": "SELECT r.k, x.n FROM r, LATERAL (SELECT count(*) AS n FROM q WHERE q.k = r.k) AS x",
+    "pivot": "SELECT * FROM (SELECT k, v % 2 AS o, v FROM r) PIVOT (sum(v) FOR o IN (0, 1))",
+    "a temporal filter": "SELECT k, v FROM r WHERE mz_now() < v",
+}
+
+
+def rows(size):
+    return [(i // PER_KEY, i, i // (size // 2)) for i in range(size)]
+
+
+def updates(changes, at):
+    columns = list(zip(*changes, strict=True))
+    schema = R.update_schema()
+    arrays = [pa.array(column, schema.field(i).type) for i, column in enumerate(columns)]
+    assert schema.names[-2:] == [TIME_COLUMN, DIFF_COLUMN]
+    times = pa.array([at] * len(changes), pa.int64())
+    return pa.Table.from_arrays([*arrays[:-1], times, arrays[-1]], schema=schema)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_ticks_touch_what_changes(declared, tmp_path, size):
+    bench = Bench(tmp_path, declared)
+    try:
+        for name in ("r", "q"):
+            bench.table(name, R)
+        content = rows(size)
+        loaded = updates([(*row, 1) for row in content], 1)
+        bench.write(2, {"r": loaded, "q": loaded})
+        for name, query in QUERIES.items():
+            bench.view(name, query, 1, is_read=False)
+        # The first change fills the program, the greatest row goes, one comes, one is in between.
+        last, middle = content[-1], content[size // 2]
+        changes = (
+            [(*middle, -1)],
+            [(*last, -1)],
+            [(*middle, 1), (last[0], last[1] + 7, last[2], 1)],
+        )
+        for number, changed in enumerate(changes):
+            at = 2 + number
+            bench.write(at + 1, {"r": updates(changed, at)})
+            for name in QUERIES:
+                bench.wait(name, at)
+                tick = bench.worker.records.last(bench.flows[name].global_id)
+                assert tick.by_program, name
+                if number > 0:
+                    touched = tick.scanned + tick.looked_up + sum(s.emitted for s in tick.steps)
+                    assert touched <= MOST * (len(changed) + tick.emitted), (name, tick)
+    finally:
+        bench.close()
