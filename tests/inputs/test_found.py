@@ -7,26 +7,42 @@ from collections import Counter
 import pytest
 from tests.inputs.twin import Twin
 
+from slackwater.repr.errors import SlackwaterError
+
 TABLES = {
     "scores": "VALUES ('a', 1, 'x'), ('b', 4, 'x'), ('c', 2, 'y'), (NULL, 3, 'y'), ('d', NULL, 'z')"
     " AS t(name, score, team)",
     "maps": "VALUES (1, map('k', 1)), (2, map('k', 2)), (2, map('k', 2)) AS t(id, m)",
+    "events": "VALUES ('a', '2024-01-01 00:00:00'), ('a', '2024-01-01 00:04:30'),"
+    " ('a', '2024-01-01 00:10:00'), ('b', NULL) AS t(who, at)",
+    "ones": "VALUES (1) AS t(next)",
     "texts": "(SELECT name, team COLLATE UTF8_LCASE AS t, score AS k FROM scores)",
 }
 PROGRAMS = [
     "SELECT max_by(name, score, 3) FROM scores",
     "SELECT team, min_by(score, name, 2), max_by(score, name, 2) FROM scores GROUP BY team",
     "SELECT team, max_by(name, score, 2) OVER (PARTITION BY team) FROM scores",
+    "SELECT aes_encrypt(name, '0000111122223333', 'ECB') FROM scores",
     "SELECT mode(team), percentile_disc(0.5) WITHIN GROUP (ORDER BY score) FROM scores",
     "SELECT levenshtein(name, t) FROM texts",
     "SELECT * FROM maps x JOIN LATERAL"
     " (SELECT sum(score) OVER (ORDER BY name) FROM scores y WHERE y.score >= x.id)",
     "SELECT x.id FROM maps x WHERE EXISTS (SELECT * FROM maps y WHERE x.m['k'] = y.m['k'] LIMIT 1)",
 ]
+_UNMATERIALIZABLE = "SLACKWATER_UNMATERIALIZABLE_FUNCTION"
 REFUSED = {
+    "SELECT aes_encrypt(name, '0000111122223333') FROM scores": _UNMATERIALIZABLE,
+    "SELECT kll_sketch_agg_bigint(score) FROM scores": _UNMATERIALIZABLE,
     "SELECT elt(1, name, t) FROM texts": "INDETERMINATE_COLLATION_IN_SCHEMA",
 }
 RECOMPUTED = {
+    "Aggregate: groups that merge": [
+        "SELECT who, count(*), max(at) FROM events GROUP BY who, session_window(at, '5 minutes')"
+    ],
+    "LIMIT without ORDER BY": [
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT next FROM r CROSS JOIN ones)"
+        " SELECT * FROM r LIMIT 5"
+    ],
     "max_by": ["SELECT max_by(t, k), min_by(t, k) FROM texts"],
 }
 
@@ -47,3 +63,11 @@ def test_views_are_their_queries(declared, tmp_path):
     recomputed = {f"recomputed: {why}": len(some) for why, some in RECOMPUTED.items()}
     counts = Counter(label for _, label in twin.found.labels)
     assert counts == Counter({"program": len(PROGRAMS), **recomputed}) + Counter(REFUSED.values())
+
+
+@pytest.mark.spark
+def test_a_statement_is_no_query(declared):
+    insert = "WITH r AS (SELECT 1 AS a) FROM r INSERT INTO t SELECT a INSERT INTO u SELECT a"
+    with pytest.raises(SlackwaterError) as caught:
+        declared.engine("").analyze(insert, "slackwater", ("default",))
+    assert caught.value.condition == "SLACKWATER_UNSUPPORTED"

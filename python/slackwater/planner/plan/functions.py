@@ -34,6 +34,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("first", "any_value", "last"), _ORDER.format(alternative="min, max, min_by or max_by")
     ),
+    "aes_encrypt": "Give it a vector to begin with, or encrypt when the row is written.",
     "listagg": _ORDER.format(alternative="array_join(array_sort(collect_list(...)), ',')"),
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.bridge
 
+import java.nio.charset.StandardCharsets.ISO_8859_1
+
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
@@ -9,8 +11,10 @@ import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
 import org.apache.spark.sql.catalyst.expressions.{
+  AesEncrypt,
   ArraySort,
   Expression,
+  KllSketchMergeBase,
   Nondeterministic,
   SortArray,
   UserDefinedExpression,
@@ -128,6 +132,8 @@ private[slackwater] object Analysis {
     def matters(function: AggregateFunction): Boolean = function match {
       case _: First | _: Last | _: AnyValue => !ofRows
       case _: CollectList | _: CollectSet   => !ofResult
+      // These sketches leave out every other value, the odd or the even ones at random.
+      case _: KllSketchAggBase | _: KllMergeAggBase[_] => true
       case list: ListAgg => !list.orderExpressions.exists(_.child.semanticEquals(list.child))
       case _             => false
     }
@@ -175,9 +181,22 @@ private[slackwater] object Analysis {
         nondeterministic += c.prettyName
       case other if !other.deterministic && other.children.forall(_.deterministic) =>
         nondeterministic += other.prettyName
+      case encrypted: AesEncrypt if !hasOneResult(encrypted) =>
+        nondeterministic += encrypted.prettyName
+      case merged: KllSketchMergeBase                        => nondeterministic += merged.prettyName
       case version if version.prettyName == "version" && version.children.isEmpty =>
         nondeterministic += version.prettyName
       case _ =>
+    }
+
+    /** Without a vector to begin with AES takes a random one, unless its mode has none. */
+    private def hasOneResult(encrypted: AesEncrypt): Boolean = {
+      def text(argument: Expression): Option[String] =
+        Option.when(argument.foldable)(argument.eval()).filter(_ != null).map {
+          case bytes: Array[Byte] => new String(bytes, ISO_8859_1)
+          case other              => other.toString
+        }
+      text(encrypted.mode).exists(_.equalsIgnoreCase("ECB")) || text(encrypted.iv).exists(_.nonEmpty)
     }
 
     /** What depends on the order in which the rows come, though Spark calls it deterministic. */

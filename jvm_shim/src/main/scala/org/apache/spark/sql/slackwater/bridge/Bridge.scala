@@ -11,12 +11,17 @@ import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
 import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs.Arrangements
-import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
+import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
 import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation
+import org.apache.spark.sql.catalyst.plans.logical.{
+  Command,
+  LogicalPlan,
+  OneRowRelation,
+  ParsedStatement
+}
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 
@@ -303,8 +308,15 @@ final class Bridge private[bridge] (opened: Opened) {
       manager.setCurrentCatalog(catalog)
       manager.setCurrentNamespace(namespace)
       val plan = session.sessionState.sqlParser.parsePlan(text)
+      if (plan.exists(isStatement)) throw DataErrors.noQuery()
       Dataset.ofRows(session, plan)
     }
+  }
+
+  /** Spark would run it as soon as it is analyzed. */
+  private def isStatement(plan: LogicalPlan): Boolean = plan match {
+    case _: Command | _: ParsedStatement => true
+    case _                               => false
   }
 
   /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */

@@ -111,6 +111,16 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   }
 }
 
+/** `session_window` in GROUP BY: Spark merges such groups where they overlap, and knows them by what
+  * is noted at their column.
+  */
+private[plans] object Sessions {
+  def areIn(aggregate: Aggregate): Boolean = aggregate.groupingExpressions.exists {
+    case group: NamedExpression => group.metadata.contains(SessionWindow.marker)
+    case _                      => false
+  }
+}
+
 /** Aggregates that are maintained in different ways are computed apart, each over the same rows, and
   * put together by their groups.
   *
@@ -125,7 +135,9 @@ private[plans] object SplitAggregates extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformUpWithPruning(_.containsPattern(AGGREGATE)) {
-      case whole: Aggregate if whole.groupingExpressions.forall(_.isInstanceOf[Attribute]) =>
+      case whole: Aggregate
+          if whole.groupingExpressions.forall(_.isInstanceOf[Attribute]) &&
+            !Sessions.areIn(whole) =>
         split(whole).getOrElse(whole)
     }
 

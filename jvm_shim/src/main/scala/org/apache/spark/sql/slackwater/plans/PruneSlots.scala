@@ -1,7 +1,7 @@
 package org.apache.spark.sql.slackwater.plans
 
 import org.apache.spark.sql.catalyst.expressions.AttributeSet
-import org.apache.spark.sql.catalyst.plans.logical.{Generate, LogicalPlan, Union}
+import org.apache.spark.sql.catalyst.plans.logical.{Generate, LogicalPlan, Union, UnionLoop}
 import org.apache.spark.sql.catalyst.rules.Rule
 
 /** Leaves slots the columns that the plan needs. */
@@ -25,7 +25,8 @@ private[plans] object PruneSlots extends Rule[LogicalPlan] {
 
   /** The columns of a union correspond by position. */
   private def needs(node: LogicalPlan) = node match {
-    case union: Union => union.children.flatMap(_.output)
-    case other        => other.references.toSeq
+    case union: Union    => union.children.flatMap(_.output)
+    case loop: UnionLoop => loop.children.flatMap(_.output)
+    case other           => other.references.toSeq
   }
 }

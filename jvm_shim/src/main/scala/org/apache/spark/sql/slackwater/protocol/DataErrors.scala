@@ -43,5 +43,8 @@ private[slackwater] object DataErrors {
   def unsupported(feature: String, advice: String): AnalysisException =
     Errors.user("SLACKWATER_UNSUPPORTED", "feature" -> feature, "advice" -> advice)
 
+  def noQuery(): AnalysisException =
+    unsupported("A statement in place of a query", "Name what is to be read with SELECT.")
+
   def nameOf(table: ObjectDescription): String = s"slackwater.${table.schemaName}.${table.name}"
 }
