@@ -54,7 +54,7 @@ def webhooks(folder):
             )
             yield Figure(
                 f"webhook_{name}_throughput",
-                f"time for each of {per_second:.0f} webhook requests in a second, {MANY} at once{what}",
+                f"time for each of {per_second:.0f} requests in a second{what}, {MANY} at once",
                 "ms",
                 1000 / 2000,
                 1000 / per_second,
