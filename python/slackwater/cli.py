@@ -1,4 +1,4 @@
-"""The command line: `slackwater sql`, `beeline`, `thriftserver`, `connect`, `demo`, `doctor`."""
+"""The command line: `slackwater sql`, `thriftserver`, `serve`, `demo`, `doctor` and others."""
 
 from __future__ import annotations
 
@@ -116,6 +116,19 @@ def connect(
     arguments += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     arguments += ["spark-internal"]
     _become("spark-submit", arguments)
+
+
+@app.command()
+def serve(
+    location: Location = None,
+    metastore: Metastore = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Leads an environment without a user's session, or stands by until it can."""
+    from slackwater.spark.serve import serve as run
+
+    raise typer.Exit(run(location, metastore, _pairs(conf, master)))
 
 
 @app.command(

@@ -15,7 +15,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from tests.bench import checkpoint_figures, collection_figures, persist_figures, tick_figures
+from tests.bench import (
+    checkpoint_figures,
+    collection_figures,
+    persist_figures,
+    tick_figures,
+    webhook_figures,
+)
 from tests.bench.figure import Figure
 from tests.support.application import Application, coordinators
 
@@ -272,6 +278,7 @@ FIGURES = {
     "controller_core": controller_core,
     "collections": collection_figures.collections,
     "checkpoints": checkpoint_figures.refreshes,
+    "webhooks": webhook_figures.webhooks,
     "small_ticks": tick_figures.small_ticks,
     "ticks": tick_figures.ticks,
 }

@@ -54,6 +54,10 @@ WITHOUT_CASE = {
         "needs a newer environment",
         "unit/test_persist_migrations.py::test_an_older_program_is_refused",
     ),
+    "SLACKWATER_SECRET_NOT_TEXT": (
+        "is told to who sends a request, as a refusal, and to the log",
+        "e2e/test_webhooks.py::test_a_secret_may_change",
+    ),
     "SLACKWATER_FENCED": (
         "needs a second application",
         "clients/test_join_takeover.py::test_a_leader_that_hangs_is_fenced",

@@ -65,6 +65,7 @@ def snapshot():
         entry(14, "mv2", ItemKind.MATERIALIZED_VIEW, 13, query="SELECT 3"),
         entry(15, "out", ItemKind.SINK, 14, **FILES),
         entry(16, "idx", ItemKind.INDEX, 14),
+        entry(17, "key", ItemKind.SECRET),
     ]
     uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001}
     frontiers = {
@@ -95,6 +96,7 @@ def snapshot():
             ),
         ),
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
+        webhooks={user_id(11): "http://host/api/webhook/slackwater/default/s"},
         usage=(
             ShardUsage(1, True, True, 0, 0, 0, 0),
             ShardUsage(2, True, False, 1, 1, 10, 0),
@@ -146,7 +148,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
-        mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps"""
+        mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
+        mz_secrets mz_webhook_sources"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -201,13 +204,14 @@ def test_objects_of_each_kind(snapshot):
         "mv2": "materialized-view",
         "out": "sink",
         "idx": "index",
+        "key": "secret",
     }
     assert objects["mv"]["cluster_id"] == "u1"
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 7
-    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx"}
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 8
+    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx", "key"}
     assert user_rows("mz_views", snapshot)["v"]["definition"] == "SELECT 1"
     assert user_rows("mz_sources", snapshot)["s"]["type"] == "files"
     assert user_rows("mz_sinks", snapshot)["out"]["format"] == "csv"

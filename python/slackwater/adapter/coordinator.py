@@ -24,12 +24,15 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.upgrade import upgrade
 from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.checks import Checks
 from slackwater.adapter.external.replica import Replica
+from slackwater.adapter.external.secrets import Secrets
 from slackwater.adapter.external.sinks import SinkRunner
 from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.external.source_steps import SourceSteps
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.external.told import Told
+from slackwater.adapter.external.webhooks import Webhooks
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
@@ -181,6 +184,7 @@ class Coordinator:
             on_fatal=lambda error: on_fatal(f"{type(error).__name__}: {error}"),
         )
         states = SourceStates(persist, committer)
+        secrets = Secrets(persist)
         env = Environment(
             location=location,
             log=log,
@@ -192,6 +196,15 @@ class Coordinator:
             source_states=states,
             ingestion=IngestionRunner(
                 SourceSteps(persist, catalog, states).commit, states.record, clock
+            ),
+            secrets=secrets,
+            webhooks=Webhooks(
+                lambda: catalog.state,
+                persist=persist,
+                committer=committer,
+                states=states,
+                checks=Checks(spark, secrets, lambda: catalog.state),
+                clock_ms=clock,
             ),
             told=told,
             engine=spark,
@@ -211,6 +224,7 @@ class Coordinator:
         self._env.committer.start()
         self._env.committer.flush()
         self._env.worker.start()
+        self._env.webhooks.start()
         self._started.set()
         with self._env.ddl:
             self._implications.start_all()
@@ -221,11 +235,17 @@ class Coordinator:
     def close(self) -> None:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
         self._closing.set()
+        self._env.webhooks.stop()
         self._maintenance.stop()
         self._env.ingestion.close()
         self._sinks.close()
         self._env.worker.stop()
         self._env.committer.stop()
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """What the ingress hands requests to."""
+        return self._env.webhooks
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""

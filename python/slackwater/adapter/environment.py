@@ -12,8 +12,10 @@ import pyarrow as pa
 from slackwater.adapter.catalog.collections import Collections
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.external.secrets import Secrets
 from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.external.told import Told
+from slackwater.adapter.external.webhooks import Webhooks
 from slackwater.adapter.sessions import Sessions
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
@@ -58,6 +60,8 @@ class Environment:
     worker: Worker
     source_states: SourceStates
     ingestion: IngestionRunner
+    secrets: Secrets
+    webhooks: Webhooks
     told: Told
     engine: Engine
     watch: FrontierWatch

@@ -167,6 +167,15 @@ class TickProgram(Protocol):
     def close(self) -> None: ...
 
 
+class Check(Protocol):
+    """A condition that few rows at a time are asked about, without a job. Thread-safe."""
+
+    def holds(self, rows: pa.Table) -> list[bool]:
+        """For each row whether the condition is true. One that fails is not; why is not said."""
+
+    def close(self) -> None: ...
+
+
 class Engine(Protocol):
     """Spark, with temporary views over updates.
 
@@ -202,6 +211,12 @@ class Engine(Protocol):
 
     def write_view(self, view: ViewContents, directory: str) -> list[WrittenFile]:
         """Writes what `collect_view` gives into Parquet files, by executors."""
+
+    def check(self, condition: str, columns: RelationDesc) -> Check:
+        """The condition over rows with `columns`; the last one is what the condition calls now.
+
+        Raises SLACKWATER_INVALID_CHECK.
+        """
 
     def milliseconds(self, expression: str) -> int:
         """The moment that a constant expression means. Raises SLACKWATER_INVALID_AS_OF."""

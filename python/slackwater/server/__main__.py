@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,14 @@ from slackwater.persist.leadership import (
     current_leader,
 )
 from slackwater.persist.locations import Location, parse_location
-from slackwater.persist.metastore import connect, create_all
+from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.server.election import Candidacy, Sight, Verdict
 from slackwater.server.identity import is_dead, is_near, started, this_process
+from slackwater.server.ingress import settings as ingress_settings
+from slackwater.server.ingress.gate import Behind, Gate
+from slackwater.server.ingress.listener import Ingress
 from slackwater.server.tenure import Tenure, running_ms
 
 PING_TIMEOUT_S = 2.0
@@ -65,16 +68,21 @@ class Settings:
     metastore: str
     application: str
     lease_ms: int
+    ingress: Mapping[str, str]
 
     @staticmethod
     def from_environment() -> Settings:
-        """Raises SLACKWATER_INVALID_OPTION, _UNSUPPORTED, _METASTORE_REQUIRED, _PASSWORD_SHOWN."""
+        """Raises SLACKWATER_INVALID_OPTION, _UNKNOWN_OPTION, _UNSUPPORTED, _METASTORE_REQUIRED,
+        _PASSWORD_SHOWN.
+        """
         text = os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
         location = parse_location(text, os.environ)
         metastore = location.metastore(os.environ.get("SLACKWATER_METASTORE"), os.environ)
         application = os.environ.get("SLACKWATER_APPLICATION", "unknown")
         lease_ms = _lease_ms(os.environ.get("SLACKWATER_LEASE"))
-        return Settings(location, metastore, application, lease_ms)
+        ingress = json.loads(os.environ.get("SLACKWATER_INGRESS") or "{}")
+        ingress_settings.read(ingress)
+        return Settings(location, metastore, application, lease_ms, ingress)
 
     @property
     def shown(self) -> str:
@@ -158,7 +166,7 @@ def _log_to(path: Path) -> None:
     )
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    for noisy in ("py4j", "uvicorn.access", "sqlglot"):
+    for noisy in ("py4j", "uvicorn.access", "uvicorn.error", "sqlglot"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     structlog.configure(
         processors=[
@@ -322,7 +330,10 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
 
     tenure = _tenure(settings, seat, stop)
     bridge = SparkBridge(Driver(settings.shown))
+    gate = Gate()
+    ingress: Ingress | None = None
     try:
+        ingress = _ingress(settings, seat, gate)
         coordinator = Coordinator.open(
             engine=seat.engine,
             location=settings.shown,
@@ -334,6 +345,8 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
             lease_ms=settings.lease_ms,
         )
     except Exception:
+        if ingress is not None:
+            ingress.stop()
         tenure.stop()
         tenure.give_up()
         seat.token_file.unlink(missing_ok=True)
@@ -354,9 +367,13 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
     os.close(answers)
     threading.Thread(target=_outlive, args=(serving, stop), name="watch-http", daemon=True).start()
     coordinator.start()
+    gate.open(Behind(coordinator.webhooks, lambda: tenure.confirm(wait_ms=0)))
     threading.Thread(target=bridge.warm, name="attach", daemon=True).start()
     _wait_for_end_of_input()
     _log.info("driver is gone")
+    gate.close()
+    if ingress is not None:
+        ingress.stop()
     tenure.stop()
     seat.token_file.unlink(missing_ok=True)
     closing = threading.Thread(target=coordinator.close, daemon=True)
@@ -365,6 +382,29 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
     tenure.give_up()
     logging.shutdown()
     os._exit(0)
+
+
+def _ingress(settings: Settings, seat: Seat, gate: Gate) -> Ingress | None:
+    """The ingress, which has begun; None: the environment has none.
+
+    Until the gate is open it asks senders to come again. Settings that this application was given
+    have to be right; of remembered ones it only says that they are not: they may be another host's.
+    """
+    own = dict(settings.ingress)
+    found = transaction(seat.engine, lambda conn: ingress_settings.remembered(conn, own))
+    try:
+        chosen = ingress_settings.read(found)
+        if chosen is None:
+            return None
+        ingress = Ingress(chosen, gate)
+    except SlackwaterError as error:
+        if own:
+            raise
+        structlog.get_logger("ingress").warning("not listening", reason=error.message)
+        gate.listens("", error.message)
+        return None
+    ingress.start()
+    return ingress
 
 
 def _tenure(settings: Settings, seat: Seat, stop: Callable[[str], None]) -> Tenure:

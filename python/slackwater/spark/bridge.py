@@ -191,6 +191,13 @@ class SparkBridge:
         answer = self._run(write, view.kept.plan_id, request, names, directory)
         return [WrittenFile(**entry) for entry in json.loads(answer)]
 
+    def check(self, condition: str, columns: RelationDesc) -> SparkCheck:
+        bridge = self._bridge()
+        answer = json.loads(_call(bridge.openCheck, condition, columns.to_json()))
+        if "error" in answer:
+            raise error_from_json(answer["error"])
+        return SparkCheck(bridge, answer["check"])
+
     def milliseconds(self, expression: str) -> int:
         return int(_call(self._bridge().milliseconds, expression))
 
@@ -251,6 +258,26 @@ class SparkBridge:
         interruption = getattr(self._driver.statement, "interruption", None)
         if interruption is not None:
             interruption.refuse_late("Spark had answered")
+
+
+class SparkCheck:
+    """`slackwater.compute.engine.Check` in the driver."""
+
+    def __init__(self, bridge: Any, check_id: str) -> None:
+        self._bridge = bridge
+        self._check_id = check_id
+
+    def holds(self, rows: pa.Table) -> list[bool]:
+        """As the seam says."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        answer = _call(self._bridge.check, self._check_id, sink.getvalue().to_pybytes())
+        return [byte == 1 for byte in answer]
+
+    def close(self) -> None:
+        """As the seam says."""
+        _call(self._bridge.closeCheck, self._check_id)
 
 
 class SparkProgram:

@@ -206,6 +206,8 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
     match item.kind:
         case ItemKind.MATERIALIZED_VIEW:
             return Other()
+        case ItemKind.SOURCE if item.is_webhook:
+            return Table()
         case ItemKind.SOURCE if item.is_progress:
             return Ingestion(INSTANCE, str(item.parent), item.id)
         case ItemKind.SOURCE:

@@ -31,6 +31,7 @@ class ItemKind(Enum):
     MATERIALIZED_VIEW = "materialized-view"
     SINK = "sink"
     INDEX = "index"
+    SECRET = "secret"
     SYSTEM_TABLE = "system-table"
 
     @property
@@ -41,7 +42,7 @@ class ItemKind(Enum):
     @property
     def is_relation(self) -> bool:
         """Whether it has columns and can be read."""
-        return self not in (ItemKind.SINK, ItemKind.INDEX)
+        return self not in (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
 
 def fold(name: str) -> str:
@@ -63,6 +64,9 @@ class SchemaEntry:
 PROGRESS = "progress"
 """The connector of a progress relation, in the details of its item."""
 
+WEBHOOK = "webhook"
+"""The connector of a source that takes requests: it has no progress relation."""
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogItem:
@@ -71,7 +75,8 @@ class CatalogItem:
     `shard_id` is its durable collection; views, indexes and system relations have none. `details`
     hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`,
     `named` (see `direct_dependencies`);
-    of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`);
+    of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`), of one
+    that takes requests `check`; of a secret `version`;
     `retain_history_ms`. An object with a `parent` lives and dies with it.
     """
 
@@ -107,6 +112,11 @@ class CatalogItem:
     def is_progress(self) -> bool:
         """Whether it is the progress relation of a source, which is its parent."""
         return self.details.get("connector") == PROGRESS
+
+    @property
+    def is_webhook(self) -> bool:
+        """Whether it is a source that takes requests."""
+        return self.details.get("connector") == WEBHOOK
 
     @property
     def errors_shard(self) -> int | None:

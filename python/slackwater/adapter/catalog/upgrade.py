@@ -33,7 +33,7 @@ def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
     """Brings the objects of the catalog up; without old ones it does nothing."""
     for item in tuple(catalog.state.items.values()):
         is_source = item.kind is ItemKind.SOURCE and item.parent is None
-        if is_source and "progress" not in item.details:
+        if is_source and not item.is_webhook and "progress" not in item.details:
             _upgrade_source(persist, catalog, item)
         elif item.kind is ItemKind.SINK and "progress_shard" not in item.details:
             _upgrade_sink(persist, catalog, item)

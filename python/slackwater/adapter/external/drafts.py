@@ -8,10 +8,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from slackwater.adapter.catalog.model import PROGRESS, CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.model import (
+    PROGRESS,
+    WEBHOOK,
+    CatalogItem,
+    CatalogState,
+    ItemKind,
+)
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.checks import CheckConfig, CheckedInput, verify
 from slackwater.adapter.external.sinks import sink_config
 from slackwater.adapter.sessions import Context
 from slackwater.planner.parser import statements as st
@@ -30,6 +37,7 @@ from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.progress import ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
+from slackwater.storage.webhook import WebhookConfig
 
 DEFAULT_INTERVAL_MS = 1000
 DEFAULT_SCALE_FACTOR = 0.01
@@ -46,9 +54,11 @@ class Drafts:
     ) -> list[CatalogItem]:
         """The items of a new source in the order of their creation.
 
-        Its progress relation, the source itself, and one for each of its tables. Raises
-        SLACKWATER_SOURCE_FILES_NOT_FOUND and errors of the options.
+        Its progress relation, the source itself, and one for each of its tables; a webhook has the
+        source alone. Raises SLACKWATER_SOURCE_FILES_NOT_FOUND and errors of the options.
         """
+        if isinstance(statement.connector, st.WebhookSource):
+            return [self._webhook(schema, name, context, statement, statement.connector)]
         if isinstance(statement.connector, st.LoadGenerator):
             source, tables = self._generator(schema, name, context, statement, statement.connector)
         else:
@@ -254,6 +264,56 @@ class Drafts:
             "retain_history_ms": statement.retain_history_ms,
         }
         return self._item(schema, name, context, statement, desc, details)
+
+    def _webhook(
+        self,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSource,
+        connector: st.WebhookSource,
+    ) -> CatalogItem:
+        """Raises SLACKWATER_UNKNOWN_OBJECT for a secret, and what is wrong with the condition."""
+        config = WebhookConfig.of(connector)
+        details: dict[str, Any] = {
+            "connector": WEBHOOK,
+            "config": config.to_json(),
+            "retain_history_ms": statement.retain_history_ms,
+        }
+        secrets: list[GlobalId] = []
+        if connector.check is not None:
+            check = self._check(context, connector.check)
+            verify(self._env.engine, check)
+            secrets = check.secrets
+            details["check"] = check.to_json()
+        named = replace(statement, connector=self._named_secrets(context, connector))
+        item = self._item(schema, name, context, named, config.desc, details)
+        return replace(item, depends_on=tuple(secrets))
+
+    def _check(self, context: Context, check: st.WebhookCheck) -> CheckConfig:
+        inputs = []
+        for each in check.inputs:
+            secret = None if each.secret is None else self._secret(context, each.secret).id
+            inputs.append(CheckedInput(each.kind, each.name, secret, each.is_bytes))
+        settings = None if context.settings is None else dict(context.settings)
+        return CheckConfig(check.condition.text, tuple(inputs), settings)
+
+    def _secret(self, context: Context, name: QualifiedName) -> CatalogItem:
+        schema, own = resolve(name, context.catalog, context.namespace)
+        return self._env.state.get(schema, own, ItemKind.SECRET)
+
+    def _named_secrets(self, context: Context, connector: st.WebhookSource) -> st.WebhookSource:
+        """The connector with the full names of its secrets, which mean the same everywhere."""
+        if connector.check is None:
+            return connector
+        inputs = []
+        for each in connector.check.inputs:
+            if each.secret is not None:
+                item = self._secret(context, each.secret)
+                full = _full(item.schema_name, item.name)
+                each = replace(each, secret=full, alias=each.alias or each.secret.last)
+            inputs.append(each)
+        return replace(connector, check=replace(connector.check, inputs=tuple(inputs)))
 
     def _declared(self, columns: str, context: Context) -> RelationDesc:
         """The columns of a declaration, as Spark's parser understands them in that session."""

@@ -135,7 +135,7 @@ class SourceStates:
                 .where(source_states.c.source_id == source_id)
                 .values(step=after.steps, state=step.state)
             )
-            _write_statistics(conn, source_id, after.statistics)
+            write_statistics(conn, source_id, after.statistics)
 
         # Each attempt has an id of its own: another attempt's rows are not these rows.
         write = Write(
@@ -185,7 +185,7 @@ def _decode(counters: str) -> SourceStatistics:
     return SourceStatistics(**json.loads(counters))
 
 
-def _write_statistics(conn: Connection, source_id: GlobalId, statistics: SourceStatistics) -> None:
+def write_statistics(conn: Connection, source_id: GlobalId, statistics: SourceStatistics) -> None:
     counters = json.dumps(asdict(statistics))
     updated = conn.execute(
         sa.update(source_statistics)

@@ -47,7 +47,7 @@ _SYSTEM_SCHEMA_NAMES = ("mz_catalog", "mz_internal", "mz_introspection")
 _FIRST_SYSTEM_ITEM = 101
 _USER_OIDS = 1_000_000
 _SYSTEM_OIDS = 20_000
-_NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX)
+_NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _config_text(item: CatalogItem, key: str) -> str | None:
 
 
 def source_type(item: CatalogItem) -> str:
-    """``load-generator``, ``files``, ``progress``, or ``subsource`` for a table of a source."""
+    """Its connector: ``load-generator``, ``files``, ``webhook``, ``progress``, or ``subsource``."""
     return str(item.details.get("connector") or "subsource")
 
 
@@ -581,6 +581,17 @@ def _comments(snapshot: SystemSnapshot) -> Iterator[Row]:
                 yield item.id, _type_name(item), position, comment
 
 
+def _secrets(snapshot: SystemSnapshot) -> Iterator[Row]:
+    """Names alone."""
+    for item in _items(snapshot, ItemKind.SECRET):
+        yield (*_identity(snapshot, item), item.owner, _privileges(item))
+
+
+def _webhook_sources(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for object_id, url in snapshot.webhooks.items():
+        yield object_id, snapshot.catalog.items[object_id].name, url
+
+
 def _desc(spec: str) -> RelationDesc:
     """Columns from ``name``, ``name:type``; a trailing ``!`` means NOT NULL; text by default."""
     columns = []
@@ -770,6 +781,8 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         " rows_looked_up:long! elapsed_us:long!",
         _recent_tick_steps,
     ),
+    ("mz_catalog", "mz_secrets", f"{_HEAD} owner_id! privileges:texts!", _secrets),
+    ("mz_internal", "mz_webhook_sources", "id! name! url!", _webhook_sources),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

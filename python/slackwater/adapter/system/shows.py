@@ -32,6 +32,7 @@ _LISTED: dict[st.ShowKind, ItemKind | None] = {
     st.ShowKind.INDEXES: ItemKind.INDEX,
     st.ShowKind.MATERIALIZED_VIEWS: ItemKind.MATERIALIZED_VIEW,
     st.ShowKind.VIEWS: ItemKind.VIEW,
+    st.ShowKind.SECRETS: ItemKind.SECRET,
 }
 
 _COLUMNS: dict[st.ShowKind, RelationDesc] = {
@@ -43,6 +44,7 @@ _COLUMNS: dict[st.ShowKind, RelationDesc] = {
         "name", "cluster", "state", "maintenance", "error", "comment"
     ),
     st.ShowKind.VIEWS: strings("name", "comment"),
+    st.ShowKind.SECRETS: strings("name", "comment"),
     st.ShowKind.CLUSTERS: strings("name", "replicas", "comment"),
     st.ShowKind.CLUSTER_REPLICAS: strings("name", "cluster", "comment"),
     st.ShowKind.NOTICES: strings("name", "code", "message"),
@@ -140,7 +142,7 @@ class Shows:
                 return (item.name, item.kind.value, comment)
             case st.ShowKind.SOURCES:
                 owner = GlobalId(str(item.details.get("parent") or item.id))
-                change = self._env.ingestion.status(owner)
+                change = self._env.ingestion.status(owner) or self._env.webhooks.status(item)
                 status = "" if change is None else change.status.status
                 error = None if change is None else change.status.error
                 return (item.name, source_type(item), CLUSTER, status, error, comment)

@@ -129,3 +129,5 @@ class SystemSnapshot:
     source_history: tuple[tuple[GlobalId, ObjectStatus], ...] = ()
     usage: tuple[ShardUsage, ...] = ()
     ticks: tuple[TickRecord, ...] = ()
+    webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
+    """Where requests for a source go, by its id."""

@@ -84,7 +84,10 @@ class SystemTables:
                 offset_known=found.offset_known,
                 offset_committed=found.offset_committed,
             )
-            for source_id, found in env.ingestion.statistics().items()
+            for source_id, found in {
+                **env.ingestion.statistics(),
+                **env.webhooks.statistics(),
+            }.items()
         }
         return SystemSnapshot(
             catalog=catalog,
@@ -126,6 +129,7 @@ class SystemTables:
             ),
             usage=env.persist.query(usage) if with_usage else (),
             ticks=tuple(env.worker.records.all()),
+            webhooks=env.webhooks.urls(),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
@@ -139,6 +143,8 @@ class SystemTables:
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
         found = {}
         for change in self._env.ingestion.statuses():
+            found[change.source_id] = _shown(change)
+        for change in self._env.webhooks.statuses():
             found[change.source_id] = _shown(change)
         for running in self._sinks.statuses():
             name = "running" if running.error is None else "stalled"

@@ -8,14 +8,17 @@ from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.statements import (
     AlterRename,
+    AlterSecret,
     AlterSetRetainHistory,
     AlterSinkFrom,
     AsOf,
     Begin,
+    CheckInput,
     CloseCursor,
     CommentOn,
     Commit,
     CreateMaterializedView,
+    CreateSecret,
     CreateSink,
     CreateSource,
     CreateTable,
@@ -40,8 +43,11 @@ from slackwater.planner.parser.statements import (
     ShowVariable,
     Statement,
     Subscribe,
+    WebhookSource,
 )
 from slackwater.repr.relation import quote_identifier
+
+_HIDDEN = "AS '<redacted>'"
 
 
 def to_sql(statement: Statement) -> str:
@@ -64,6 +70,10 @@ def _render(statement: Statement) -> Iterable[str]:
             return _create_source(statement)
         case CreateSink():
             return _create_sink(statement)
+        case CreateSecret(name=name, if_not_exists=if_not_exists):
+            return ("CREATE SECRET", "IF NOT EXISTS" if if_not_exists else "", name.sql, _HIDDEN)
+        case AlterSecret(name=name, if_exists=if_exists):
+            return ("ALTER SECRET", "IF EXISTS" if if_exists else "", name.sql, _HIDDEN)
         case (
             DropObjects() | AlterRename() | AlterSetRetainHistory() | AlterSinkFrom() | CommentOn()
         ):
@@ -114,6 +124,8 @@ def _create_source(s: CreateSource) -> Iterable[str]:
             yield from _load_generator(generator)
         case FilesSource() as files:
             yield from ("FILES", _files_source(files))
+        case WebhookSource() as webhook:
+            yield f"WEBHOOK ({', '.join(_webhook(webhook))})"
     if s.expose_progress is not None:
         yield f"EXPOSE PROGRESS AS {s.expose_progress.sql}"
     interval = s.timestamp_interval_ms
@@ -161,6 +173,26 @@ def _files_source(f: FilesSource) -> str:
     options += [] if f.pattern is None else [f"PATTERN {quote_string(f.pattern)}"]
     options += [] if f.on_error == "STALL" else [f"ON ERROR {f.on_error}"]
     return f"({', '.join(options)})"
+
+
+def _webhook(w: WebhookSource) -> Iterable[str]:
+    yield f"BODY FORMAT {w.format}"
+    for each in w.columns:
+        name = quote_identifier(each.column)
+        kind = "BYTES" if each.is_bytes else ""
+        yield _join(("INCLUDE HEADER", quote_string(each.header), "AS", name, kind))
+    if w.rules is not None:
+        rules = (f"{'NOT ' if r.is_blocked else ''}{quote_string(r.header)}" for r in w.rules)
+        yield _join(("INCLUDE HEADERS", f"({', '.join(rules)})" if w.rules else ""))
+    if w.check is not None:
+        inputs = ", ".join(map(_check_input, w.check.inputs))
+        yield f"CHECK ({_join((f'WITH ({inputs})' if inputs else '', w.check.condition.text))})"
+
+
+def _check_input(i: CheckInput) -> str:
+    secret = "" if i.secret is None else i.secret.sql
+    alias = "" if i.alias is None else f"AS {quote_identifier(i.alias)}"
+    return _join((i.kind, secret, alias, "BYTES" if i.is_bytes else ""))
 
 
 def _create_sink(s: CreateSink) -> Iterable[str]:

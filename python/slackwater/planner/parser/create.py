@@ -19,8 +19,10 @@ from slackwater.planner.parser.options import (
     text,
 )
 from slackwater.planner.parser.query import read_key, read_timeless_query
+from slackwater.planner.parser.secrets import read_create_secret
 from slackwater.planner.parser.statements import (
     CreateMaterializedView,
+    CreateSecret,
     CreateSink,
     CreateSource,
     CreateTable,
@@ -30,17 +32,20 @@ from slackwater.planner.parser.statements import (
     FilesSource,
     LoadGenerator,
     TextSlice,
+    WebhookSource,
 )
 from slackwater.planner.parser.tokens import Cursor, Kind
 from slackwater.planner.parser.variables import CLUSTERS
+from slackwater.planner.parser.webhook import read_webhook
 
-Created = CreateTable | CreateView | CreateMaterializedView | CreateSource | CreateSink
+Created = (
+    CreateTable | CreateView | CreateMaterializedView | CreateSource | CreateSink | CreateSecret
+)
 
 _REFUSED = (
     "CLUSTER REPLICA",
     "CLUSTER",
     "CONNECTION",
-    "SECRET",
     "TYPE",
     "ROLE",
     "NETWORK POLICY",
@@ -50,8 +55,8 @@ _REFUSED = (
     "METRIC SINK",
 )
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
-_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, and FILES."
-_OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "WEBHOOK", "CHANGEFEED", "DELTA")
+_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, and WEBHOOK."
+_OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "CHANGEFEED", "DELTA")
 _OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
 _OTHER_GENERATORS = ("MARKETING",)
 _LARGEST_SCALE = 10.0
@@ -95,19 +100,19 @@ def read_create(cursor: Cursor) -> Created | None:
             "CREATE TEMPORARY FUNCTION f.",
             start,
         )
-    for kind in ("SOURCE", "SINK"):
+    for kind, read in (("SOURCE", _source), ("SINK", _sink), ("SECRET", read_create_secret)):
         if not cursor.accept(kind):
             continue
         if or_replace:
             raise cursor.unsupported(f"CREATE OR REPLACE {kind}", f"DROP {kind} first.", start)
-        return _source(cursor) if kind == "SOURCE" else _sink(cursor)
+        return read(cursor)
     return None
 
 
 def _advice(kind: str) -> str:
     if "CLUSTER" in kind:
         return "Everything runs on the cluster quickstart."
-    if kind in ("CONNECTION", "SECRET"):
+    if kind == "CONNECTION":
         return _CONNECTORS
     if "VIEW" in kind:
         return "Use CREATE OR REPLACE MATERIALIZED VIEW."
@@ -152,6 +157,10 @@ def _table(cursor: Cursor, or_replace: bool) -> CreateTable | None:
     body_start = cursor.mark
     if cursor.looking_at("FROM", "SOURCE"):
         raise cursor.unsupported("CREATE TABLE ... FROM SOURCE", _CONNECTORS)
+    if cursor.looking_at("FROM", "WEBHOOK"):
+        raise cursor.unsupported(
+            "CREATE TABLE ... FROM WEBHOOK", "Use CREATE SOURCE ... FROM WEBHOOK."
+        )
     cursor.groups(stop=lambda: cursor.looking_at("WITH"))
     body = cursor.slice(body_start)
     cursor.expect("WITH")
@@ -163,14 +172,14 @@ def _table(cursor: Cursor, or_replace: bool) -> CreateTable | None:
 
 
 def _has_options(cursor: Cursor) -> bool:
-    """Whether there is a ``WITH (`` before the query, or FROM SOURCE: what Spark has not.
+    """Whether there is a ``WITH (`` before the query, or FROM SOURCE or WEBHOOK: Spark has neither.
 
     A WITH that begins a query is followed by a name.
     """
     while not cursor.at_end and not cursor.looking_at("AS"):
         if cursor.looking_at("WITH"):
             return cursor.peek().is_symbol("(")
-        if cursor.looking_at("FROM", "SOURCE"):
+        if cursor.looking_at("FROM", "SOURCE") or cursor.looking_at("FROM", "WEBHOOK"):
             return True
         if cursor.token.kind is Kind.BROKEN or cursor.token.is_symbol(")"):
             return False
@@ -277,8 +286,12 @@ def _source(cursor: Cursor) -> CreateSource:
     cluster = read_cluster(cursor)
     cursor.expect("FROM")
     connector = _connector(cursor)
-    if columns is not None and isinstance(connector, LoadGenerator):
-        raise cursor.unsupported("Columns of a load generator", "Leave them out.")
+    if columns is not None and not isinstance(connector, FilesSource):
+        shown = "a load generator" if isinstance(connector, LoadGenerator) else "a webhook"
+        raise cursor.unsupported(f"Columns of {shown}", "Leave them out.")
+    is_webhook = isinstance(connector, WebhookSource)
+    if is_webhook and cursor.looking_at("EXPOSE"):
+        raise cursor.unsupported("EXPOSE PROGRESS of a webhook", "It has no positions to show.")
     progress: QualifiedName | None = None
     if cursor.accept("EXPOSE"):
         cursor.expect("PROGRESS", "AS")
@@ -286,7 +299,7 @@ def _source(cursor: Cursor) -> CreateSource:
     options: dict[str, OptionValue] = {}
     if cursor.accept("WITH"):
         known: Mapping[str, ReadValue] = {
-            "TIMESTAMP INTERVAL": positive_duration,
+            **({} if is_webhook else {"TIMESTAMP INTERVAL": positive_duration}),
             "RETAIN HISTORY": retain_history,
         }
         options = read_options(cursor, known)
@@ -312,16 +325,18 @@ def _declared_columns(cursor: Cursor) -> TextSlice | None:
     return cursor.slice(start + 1, cursor.mark - 1)
 
 
-def _connector(cursor: Cursor) -> LoadGenerator | FilesSource:
+def _connector(cursor: Cursor) -> LoadGenerator | FilesSource | WebhookSource:
     at = cursor.token
     if cursor.accept("LOAD", "GENERATOR"):
         return _load_generator(cursor)
     if cursor.accept("FILES"):
         return _files_source(cursor)
+    if cursor.accept("WEBHOOK"):
+        return read_webhook(cursor)
     for other in (*_OTHER_SOURCES, "ICEBERG"):
         if cursor.looking_at(*other.split()):
             raise cursor.unsupported(f"CREATE SOURCE ... FROM {other}", _CONNECTORS, at)
-    raise cursor.syntax_error("LOAD GENERATOR or FILES")
+    raise cursor.syntax_error("LOAD GENERATOR, FILES or WEBHOOK")
 
 
 def _load_generator(cursor: Cursor) -> LoadGenerator:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from slackwater.planner.parser.create import retain_history
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
+from slackwater.planner.parser.secrets import read_alter_secret
 from slackwater.planner.parser.session import read_variable_name
 from slackwater.planner.parser.statements import (
     AlterRename,
+    AlterSecret,
     AlterSetRetainHistory,
     AlterSinkFrom,
     CommentOn,
@@ -26,7 +28,6 @@ _REFUSED_KINDS = (
     "CLUSTER REPLICA",
     "CLUSTER",
     "CONNECTION",
-    "SECRET",
     "ROLE",
     "TYPE",
     "NETWORK POLICY",
@@ -35,7 +36,6 @@ _REFUSED_ALTERS = (*_REFUSED_KINDS, "SYSTEM", "DEFAULT PRIVILEGES")
 _REFUSED_SHOWS = (
     "SUBSOURCES",
     "CONNECTIONS",
-    "SECRETS",
     "TYPES",
     "ROLES",
     "NETWORK POLICIES",
@@ -43,7 +43,9 @@ _REFUSED_SHOWS = (
     "DEFAULT PRIVILEGES",
     "ROLE MEMBERSHIP",
 )
-_KINDS_TEXT = "The kinds are TABLE, VIEW, MATERIALIZED VIEW, SOURCE, SINK, INDEX and SCHEMA."
+_KINDS_TEXT = (
+    "The kinds are TABLE, VIEW, MATERIALIZED VIEW, SOURCE, SINK, INDEX, SECRET and SCHEMA."
+)
 _RETAINERS = frozenset(
     {ObjectKind.TABLE, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SOURCE, ObjectKind.INDEX}
 )
@@ -85,7 +87,9 @@ def read_drop(cursor: Cursor) -> DropObjects | None:
     return DropObjects(kind, tuple(names), if_exists, cascade if cascade or restrict else None)
 
 
-def read_alter(cursor: Cursor) -> AlterRename | AlterSetRetainHistory | AlterSinkFrom | None:
+def read_alter(
+    cursor: Cursor,
+) -> AlterRename | AlterSetRetainHistory | AlterSinkFrom | AlterSecret | None:
     """ALTER of an object; None for what only Spark has."""
     cursor.expect("ALTER")
     _refuse(cursor, "ALTER", _REFUSED_ALTERS, _KINDS_TEXT)
@@ -93,6 +97,8 @@ def read_alter(cursor: Cursor) -> AlterRename | AlterSetRetainHistory | AlterSin
     if kind is None:
         return None
     cursor.statement = f"ALTER {kind.value}"
+    if kind is ObjectKind.SECRET and (secret := read_alter_secret(cursor)) is not None:
+        return secret
     if_exists = cursor.accept("IF", "EXISTS")
     if kind in _SPARK_KINDS and cursor.token.kind not in (Kind.WORD, Kind.QUOTED):
         return None
@@ -129,6 +135,8 @@ def _no_value(cursor: Cursor, option: str) -> OptionValue:
 def _refuse_alter(cursor: Cursor, kind: ObjectKind) -> None:
     """What Spark does not have is refused by name; the rest of its own kinds is Spark's."""
     if cursor.at_end:
+        if kind is ObjectKind.SECRET:
+            raise cursor.syntax_error("AS or RENAME TO")
         if kind not in _SPARK_KINDS:
             raise cursor.syntax_error("RENAME TO, SET or RESET")
         return
@@ -211,6 +219,8 @@ def _show(cursor: Cursor, kind: ShowKind) -> Show | None:
 def _show_create(cursor: Cursor) -> ShowCreate | None:
     cursor.expect("CREATE")
     _refuse(cursor, "SHOW CREATE", _REFUSED_KINDS, _KINDS_TEXT)
+    if cursor.looking_at("SECRET"):
+        raise cursor.unsupported("SHOW CREATE SECRET", "Nothing shows the value of a secret.")
     kind = _accept_kind(cursor, ObjectKind.SCHEMA, ObjectKind.COLUMN)
     if kind is None:
         return None

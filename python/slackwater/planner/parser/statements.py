@@ -41,6 +41,7 @@ class ObjectKind(enum.Enum):
     SOURCE = "SOURCE"
     SINK = "SINK"
     INDEX = "INDEX"
+    SECRET = "SECRET"
     SCHEMA = "SCHEMA"
     COLUMN = "COLUMN"
 
@@ -54,6 +55,7 @@ class ShowKind(enum.Enum):
     INDEXES = "INDEXES"
     MATERIALIZED_VIEWS = "MATERIALIZED VIEWS"
     VIEWS = "VIEWS"
+    SECRETS = "SECRETS"
     CLUSTERS = "CLUSTERS"
     CLUSTER_REPLICAS = "CLUSTER REPLICAS"
     NOTICES = "NOTICES"
@@ -144,12 +146,84 @@ class FilesSource:
     on_error: Literal["STALL", "SKIP", "PROPAGATE"] = "STALL"
 
 
+WebhookFormat = Literal["TEXT", "JSON", "JSON ARRAY", "BYTES"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderColumn:
+    """INCLUDE HEADER: a column for one header, whose name is in lower case."""
+
+    header: str
+    column: str
+    is_bytes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRule:
+    """A header that INCLUDE HEADERS lets in, or keeps out; its name is in lower case."""
+
+    header: str
+    is_blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckInput:
+    """What the condition of CHECK may look at. `secret` is the name of one, else None."""
+
+    kind: Literal["BODY", "HEADERS", "SECRET"]
+    secret: QualifiedName | None = None
+    alias: str | None = None
+    is_bytes: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the condition calls it."""
+        own = self.kind.lower() if self.secret is None else self.secret.last
+        return self.alias or own
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookCheck:
+    """`condition` is an SQL expression over the names of `inputs`."""
+
+    inputs: tuple[CheckInput, ...]
+    condition: TextSlice
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSource:
+    """Requests over HTTP. `rules` None: there is no column with all headers."""
+
+    format: WebhookFormat
+    columns: tuple[HeaderColumn, ...] = ()
+    rules: tuple[HeaderRule, ...] | None = None
+    check: WebhookCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSecret:
+    """Its value is in no text: not in its representation, and not in its canonical form."""
+
+    name: QualifiedName
+    value: bytes = field(repr=False, compare=False)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSecret:
+    """ALTER SECRET ... AS: another value from now on."""
+
+    name: QualifiedName
+    value: bytes = field(repr=False, compare=False)
+    if_exists: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class CreateSource:
     """`columns` is the text between the parentheses of the declaration, for Spark's parser."""
 
     name: QualifiedName
-    connector: LoadGenerator | FilesSource
+    connector: LoadGenerator | FilesSource | WebhookSource
     columns: TextSlice | None = None
     if_not_exists: bool = False
     cluster: str | None = None
@@ -358,6 +432,8 @@ Statement = (
     | CreateMaterializedView
     | CreateSource
     | CreateSink
+    | CreateSecret
+    | AlterSecret
     | DropObjects
     | Show
     | ShowCreate

@@ -201,16 +201,18 @@ class Cursor:
     """Reads the tokens of one statement from left to right.
 
     `statement` names the statement in errors; the grammar sets it as soon as it knows. Every
-    error that a cursor makes carries the position of the token that it is about.
+    error that a cursor makes carries the position of the token that it is about. With `hides_text`
+    set, no error shows what the statement says, nor a position, with which clients would show it.
     """
 
-    __slots__ = ("_index", "_text", "_tokens", "statement")
+    __slots__ = ("_index", "_text", "_tokens", "hides_text", "statement")
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = tokenize(text)
         self._index = 0
         self.statement = "the statement"
+        self.hides_text = False
 
     @property
     def token(self) -> Token:
@@ -345,10 +347,10 @@ class Cursor:
 
     def syntax_error(self, expected: str, at: Token | None = None) -> SlackwaterError:
         token = at or self.token
-        shown = self._text[token.start : token.end]
+        shown = "" if self.hides_text else self._text[token.start : token.end]
         return user_error(
             "SLACKWATER_SYNTAX_ERROR",
-            position=self.position(token),
+            position=None if self.hides_text else self.position(token),
             statement=self.statement,
             found=_shorten(shown) if shown else token.kind.value,
             expected=expected,

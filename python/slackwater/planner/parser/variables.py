@@ -204,6 +204,11 @@ def milliseconds(value: str) -> int:
     return parse_duration(value)
 
 
+def parse_size(text: str) -> int:
+    """The size that users write as ``64MB``, in bytes. Raises ValueError with a reason."""
+    return size_bytes(_size(text).value)
+
+
 def size_bytes(value: str) -> int:
     """The canonical value of a size as a number."""
     return int(value.removesuffix(" B"))

@@ -87,6 +87,8 @@ class Changes:
                     self._env.persist.drop_shard(conn, shard_id)
                 if item.kind is ItemKind.SOURCE:
                     self._sources.forget(conn, item.id)
+                if item.kind is ItemKind.SECRET:
+                    self._env.secrets.forget(conn, item.id)
             return made
 
         return make

@@ -64,6 +64,10 @@ class Definitions:
                 self._external.create_source(session, context, statement, cancellation)
             case st.CreateSink():
                 self._external.create_sink(session, context, statement, cancellation)
+            case st.CreateSecret():
+                self._external.create_secret(session, context, statement, cancellation)
+            case st.AlterSecret():
+                self._external.alter_secret(session, context, statement, cancellation)
             case st.DropObjects():
                 self.objects.drop_objects(session, context, statement, cancellation)
             case st.AlterRename():

@@ -1,4 +1,4 @@
-"""Sources and sinks."""
+"""Sources, sinks and secrets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.catalog.ops import (
+    AlterItem,
     CatalogOp,
     CreateItem,
 )
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.drafts import Drafts
+from slackwater.adapter.external.secrets import version_of
 from slackwater.adapter.external.sinks import PROGRESS
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -31,7 +34,7 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 class ExternalDefinitions:
-    """Definitions of sources and sinks."""
+    """Definitions of sources, sinks and secrets."""
 
     def __init__(self, env: Environment, changes: Changes, sources: Sources) -> None:
         self._env = env
@@ -53,7 +56,58 @@ class ExternalDefinitions:
         with self._env.defining(cancellation):
             self._changes.commit(self._changes.with_grouped_shards(items), context.user)
         source = next(item for item in items if item.parent is None)
-        self._sources.wait_for_snapshot(session, source, cancellation)
+        if source.is_webhook:
+            session.notify(self._env.webhooks.invitation(source))
+        else:
+            self._sources.wait_for_snapshot(session, source, cancellation)
+
+    def create_secret(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateSecret,
+        cancellation: Cancellation,
+    ) -> None:
+        schema, name = resolve(statement.name, context.catalog, context.namespace)
+        if self._changes.skip(session, statement.if_not_exists, schema, name):
+            return
+        item = CatalogItem(
+            id=self._env.catalog.allocate_ids()[0],
+            kind=ItemKind.SECRET,
+            schema_name=schema,
+            name=name,
+            create_sql=to_sql(statement),
+            owner=context.user,
+            created_ms=self._env.now(),
+        )
+
+        def make(conn: Connection) -> Sequence[CatalogOp]:
+            self._env.secrets.put(conn, item.id, statement.value)
+            return [CreateItem(item)]
+
+        with self._env.defining(cancellation):
+            self._changes.commit(make, context.user)
+
+    def alter_secret(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.AlterSecret,
+        cancellation: Cancellation,
+    ) -> None:
+        schema, name = resolve(statement.name, context.catalog, context.namespace)
+        if statement.if_exists and self._env.state.find(schema, name) is None:
+            session.notify(f"There is no secret {schema}.{name}.", code="42704")
+            return
+        with self._env.defining(cancellation):
+            item = self._env.state.get(schema, name, ItemKind.SECRET)
+            details = {**item.details, "version": version_of(item) + 1}
+
+            def make(conn: Connection) -> Sequence[CatalogOp]:
+                self._env.secrets.put(conn, item.id, statement.value)
+                return [AlterItem(item.id, details=details)]
+
+            self._changes.commit(make, context.user)
 
     def create_sink(
         self,

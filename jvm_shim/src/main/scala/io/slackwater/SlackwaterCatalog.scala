@@ -229,7 +229,7 @@ class SlackwaterCatalog
   }
 
   private val viewKind = "view"
-  private val unreadable = Set("sink", "index")
+  private val unreadable = Set("sink", "index", "secret")
 
   private def coordinator: Coordinator = Sessions.coordinator(Sessions.active)
 

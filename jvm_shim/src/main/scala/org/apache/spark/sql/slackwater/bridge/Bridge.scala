@@ -111,6 +111,21 @@ final class Bridge private[bridge] (opened: Opened) {
     )
   }
 
+  private lazy val requests = new Checks(opened.openFew())
+
+  /** A condition over requests with these columns, as `{"check": id}`; errors as `analyze` has them.
+    */
+  def openCheck(text: String, schemaJson: String): String =
+    try {
+      val id = requests.open(text, Json.schema(Json.mapper.readTree(schemaJson)))
+      Json.mapper.writeValueAsString(Json.obj().put("check", id))
+    } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** For each row of an Arrow IPC stream whether the condition holds: 1, or 0. */
+  def check(id: String, rows: Array[Byte]): Array[Byte] = requests.holds(id, rows)
+
+  def closeCheck(id: String): Unit = requests.close(id)
+
   /** The programs of dataflows whose views have these settings. */
   def dataflows(): Dataflows = flows
 

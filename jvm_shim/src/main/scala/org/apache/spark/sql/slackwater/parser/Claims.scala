@@ -102,7 +102,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   }
 
   private def showCreate(words: Words): Boolean = words.first match {
-    case "SOURCE" | "SINK" | "INDEX" | "CLUSTER" | "CONNECTION" => words.size > 1
+    case "SOURCE" | "SINK" | "INDEX" | "CLUSTER" | "CONNECTION" | "SECRET" => words.size > 1
     case "MATERIALIZED" => words.at(1) == "VIEW" && isOurs(words.drop(2))
     case "VIEW"         => isOurs(words.drop(1))
     case "TABLE"        => isOurs(words.drop(1)) && !words.hasPair("AS", "SERDE")

@@ -42,6 +42,7 @@ final class CoordinatorHandle private (
     secrets: Map[String, String],
     python: Option[String],
     lease: Option[String],
+    ingress: Map[String, String],
     context: SparkContext
 ) extends Coordinator
     with Logging {
@@ -97,6 +98,9 @@ final class CoordinatorHandle private (
     }
     response.body
   }
+
+  /** Whether the coordinator runs beside this driver, and not beside another one's. */
+  def leads: Boolean = endpoint.exists(at => at.process.isDefined && at.isAlive)
 
   /** Whether the session has called this coordinator, or is just about to. */
   private def knows(id: String): Boolean = sessions.contains(id)
@@ -335,6 +339,7 @@ final class CoordinatorHandle private (
     ObjectStore.prepare(context, location) ++ secrets,
     python,
     lease,
+    ingress,
     applicationId,
     gateway.getListeningPort,
     gateway.secret,
@@ -468,6 +473,7 @@ object CoordinatorHandle extends Logging {
           metastorePassword(setting),
           setting("spark.slackwater.python"),
           setting("spark.slackwater.lease"),
+          context.getConf.getAllWithPrefix("spark.slackwater.ingress.").toMap,
           context
         )
       }

@@ -38,6 +38,8 @@ final case class Endpoint(
   *   `spark.slackwater.python`; without it, the usual places are searched
   * @param lease
   *   `spark.slackwater.lease`: for how long the leader may be silent
+  * @param ingress
+  *   the settings below `spark.slackwater.ingress.`, without that
   */
 final case class Launch(
     location: String,
@@ -45,6 +47,7 @@ final case class Launch(
     store: Map[String, String],
     python: Option[String],
     lease: Option[String],
+    ingress: Map[String, String],
     applicationId: String,
     gatewayPort: Int,
     gatewaySecret: String,
@@ -108,6 +111,9 @@ final case class Launch(
     metastore.foreach(environment.put("SLACKWATER_METASTORE", _))
     store.foreach { case (name, value) => environment.put(name, value) }
     lease.foreach(environment.put("SLACKWATER_LEASE", _))
+    if (ingress.nonEmpty) {
+      environment.put("SLACKWATER_INGRESS", Json.textMap(ingress).toString)
+    }
     environment.put("SLACKWATER_APPLICATION", applicationId)
     environment.put("PYSPARK_GATEWAY_PORT", gatewayPort.toString)
     environment.put("PYSPARK_GATEWAY_SECRET", gatewaySecret)

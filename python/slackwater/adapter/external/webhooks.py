@@ -1,0 +1,396 @@
+"""Sources FROM WEBHOOK: requests are checked, become rows, and share commits.
+
+The requests of a source that wait at the same moment are checked together, and those of all sources
+are written together: a request is answered when the commit that has its rows is durable and
+readable. Who hands a request over is called back, in another thread, and never waits.
+
+Source: spec coordinator 6.4.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from urllib.parse import quote
+
+import structlog
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.external.checks import CheckConfig, Checks
+from slackwater.adapter.external.source_states import SourceStates, write_statistics
+from slackwater.adapter.writing.group_commit import GroupCommitter, Write
+from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.persist.client import PersistClient
+from slackwater.persist.rows import WriteResult
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
+from slackwater.storage.webhook import (
+    BadRequest,
+    Rows,
+    TooManyRows,
+    WebhookConfig,
+    rows_of,
+    table,
+)
+
+PATH = "/api/webhook/"
+AT_ONCE_BYTES = 64 * 1024
+"""A larger body is taken apart in a thread of its own, not in that of the caller."""
+CHECKING_THREADS = 4
+
+_log = structlog.get_logger("webhooks")
+
+
+class Verdict(Enum):
+    """What became of a request.
+
+    COMMITTED: its rows are durable. REFUSED: the condition of CHECK does not hold. MALFORMED,
+    TOO_LARGE: the body is not what the source takes. GONE: the source, or a secret that its
+    condition needs, is not there any more. FULL: too much waits, or there is no space. UNAVAILABLE:
+    it may be sent again later; whether it was committed is not certain. FAILED: a defect.
+    """
+
+    COMMITTED = "committed"
+    REFUSED = "the condition of the source does not hold"
+    MALFORMED = "the body is not what the source takes"
+    TOO_LARGE = "the body has too many rows"
+    GONE = "no such source"
+    FULL = "too much waits"
+    UNAVAILABLE = "try again"
+    FAILED = "internal error"
+
+
+Done = Callable[[Verdict, str], None]
+"""Takes the verdict and what the sender may know of it. Quick: others wait meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A source as requests see it."""
+
+    item: CatalogItem
+    shard_id: int
+    config: WebhookConfig
+    check: CheckConfig | None
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A request. `received_us` counts from the epoch."""
+
+    webhook: Webhook
+    body: bytes
+    headers: Mapping[str, str]
+    received_us: int
+    done: Done
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The requests of one source that wait to be checked. `busy`: a thread looks after them."""
+
+    waiting: deque[Posted] = field(default_factory=deque)
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A write of one source's rows. `counted` are its counters with it, `news` what they add."""
+
+    source: GlobalId
+    posted: Sequence[Posted]
+    news: SourceStatistics
+    outcome: Future[WriteResult]
+    counted: SourceStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Whether requests can come. `url` begins all addresses; `error` says why none can."""
+
+    url: str
+    error: str | None
+    since_ms: int
+
+
+class Webhooks:
+    """Takes the requests of all sources. Thread-safe; `start` it once."""
+
+    def __init__(
+        self,
+        state: Callable[[], CatalogState],
+        *,
+        persist: PersistClient,
+        committer: GroupCommitter,
+        states: SourceStates,
+        checks: Checks,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._state = state
+        self._persist = persist
+        self._committer = committer
+        self._states = states
+        self._checks = checks
+        self._clock_ms = clock_ms
+        self._listening = Listening("", "spark.slackwater.ingress.address is not set", clock_ms())
+        self._known: dict[GlobalId, tuple[CatalogItem, Webhook]] = {}
+        self._lock = threading.Lock()
+        self._lanes: dict[GlobalId, _Lane] = {}
+        self._counted: dict[GlobalId, SourceStatistics] = {}
+        self._stored: dict[GlobalId, SourceStatistics] = {}
+        self._pool = ThreadPoolExecutor(CHECKING_THREADS, "webhook-check")
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[Posted, Rows]] = []
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="webhook-append", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the threads. What waits is written; what comes later is UNAVAILABLE."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._pool.shutdown(wait=False)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def find(self, schema: str, name: str) -> Webhook | None:
+        """The source of exactly that name, with the case that it was given."""
+        item = self._state().find(schema, name)
+        if item is None or item.kind is not ItemKind.SOURCE or not item.is_webhook:
+            return None
+        if (item.schema_name, item.name) != (schema, name) or item.shard_id is None:
+            return None
+        known = self._known.get(item.id)
+        if known is None or known[0] is not item:
+            check = item.details.get("check")
+            webhook = Webhook(
+                item,
+                item.shard_id,
+                WebhookConfig.from_json(item.details["config"]),
+                None if check is None else CheckConfig.from_json(check),
+            )
+            self._known[item.id] = known = (item, webhook)
+        return known[1]
+
+    def post(self, posted: Posted) -> None:
+        """Takes a request; its `done` is called once, here or in another thread."""
+        own = posted.webhook.item.id
+        received = SourceStatistics(messages_received=1, bytes_received=len(posted.body))
+        with self._lock:
+            self._counted[own] = self._counted.get(own, SourceStatistics()).after(received)
+        if posted.webhook.check is None and len(posted.body) <= AT_ONCE_BYTES:
+            self._stage([posted])
+            return
+        with self._lock:
+            lane = self._lanes.setdefault(own, _Lane())
+            lane.waiting.append(posted)
+            if lane.busy:
+                return
+            lane.busy = True
+        try:
+            self._pool.submit(self._work, own, lane)
+        except RuntimeError:
+            _tell(lane.waiting, Verdict.UNAVAILABLE)
+
+    # What a source's own thread does.
+
+    def _work(self, own: GlobalId, lane: _Lane) -> None:
+        while True:
+            with self._lock:
+                batch = tuple(lane.waiting)
+                lane.waiting.clear()
+                if not batch:
+                    lane.busy = False
+                    if self._lanes.get(own) is lane:
+                        del self._lanes[own]
+                    return
+            try:
+                self._stage(self._checked(batch))
+            except Exception as error:
+                _tell(batch, *_seen(error))
+
+    def _checked(self, batch: Sequence[Posted]) -> list[Posted]:
+        """Those that may pass; the others are told."""
+        webhook = batch[0].webhook
+        others = [each for each in batch if each.webhook is not webhook]
+        if others:
+            # The source was changed while they waited.
+            together = [each for each in batch if each.webhook is webhook]
+            return self._checked(together) + self._checked(others)
+        if webhook.check is None:
+            return list(batch)
+        held = self._checks.holds(webhook.item, webhook.check, batch)
+        _tell([each for each, ok in zip(batch, held, strict=True) if not ok], Verdict.REFUSED)
+        return [each for each, ok in zip(batch, held, strict=True) if ok]
+
+    def _stage(self, batch: Sequence[Posted]) -> None:
+        """Makes rows of requests and hands them to the thread that writes."""
+        staged: list[tuple[Posted, Rows]] = []
+        for each in batch:
+            try:
+                staged.append((each, rows_of(each.webhook.config, each.body, each.headers)))
+            except TooManyRows as error:
+                each.done(Verdict.TOO_LARGE, error.reason)
+            except BadRequest as error:
+                each.done(Verdict.MALFORMED, error.reason)
+        with self._changed:
+            if not self._stopping:
+                self._waiting += staged
+                self._changed.notify_all()
+                return
+        _tell([each for each, _ in staged], Verdict.UNAVAILABLE)
+
+    # The thread that writes.
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                batch, self._waiting = self._waiting, []
+                if not batch:
+                    return
+            by_source: dict[GlobalId, list[tuple[Posted, Rows]]] = {}
+            for posted, rows in batch:
+                by_source.setdefault(posted.webhook.item.id, []).append((posted, rows))
+            sent = [self._submit(each) for each in by_source.values()]
+            for each in sent:
+                self._settle(each)
+
+    def _submit(self, together: Sequence[tuple[Posted, Rows]]) -> _Sent:
+        """Queues the rows of one source as one write."""
+        webhook = together[-1][0].webhook
+        own = webhook.item.id
+        posted = [each for each, _ in together]
+        with self._lock:
+            news = self._counted.pop(own, SourceStatistics())
+        try:
+            rows = table(webhook.config, [rows for _, rows in together])
+            counted = self._stored_of(own).after(replace(news, updates_staged=rows.num_rows))
+
+            def record(conn: Connection) -> None:
+                write_statistics(conn, own, counted)
+
+            write = Write(
+                write_id=f"webhook-{uuid.uuid4().hex}",
+                appends={webhook.shard_id: written_ahead(self._persist, webhook.shard_id, rows)},
+                inserted=rows.num_rows,
+                steps=(record,),
+            )
+            return _Sent(own, posted, news, self._committer.submit(write), counted)
+        except Exception as error:
+            failed: Future[WriteResult] = Future()
+            failed.set_exception(error)
+            return _Sent(own, posted, news, failed, SourceStatistics())
+
+    def _stored_of(self, own: GlobalId) -> SourceStatistics:
+        """The counters of a source that are durable."""
+        known = self._stored.get(own)
+        # Meanwhile a commit may have told more than what is read here.
+        return known or self._stored.setdefault(own, self._states.reached(own).statistics)
+
+    def _settle(self, sent: _Sent) -> None:
+        try:
+            sent.outcome.result()
+        except Exception as error:
+            verdict, said = _seen(error)
+            self._stored.pop(sent.source, None)
+            with self._lock:
+                if verdict is Verdict.GONE:
+                    self._known.pop(sent.source, None)
+                else:
+                    later = self._counted.get(sent.source, SourceStatistics())
+                    self._counted[sent.source] = later.after(sent.news)
+            _tell(sent.posted, verdict, said)
+        else:
+            self._stored[sent.source] = sent.counted
+            _tell(sent.posted, Verdict.COMMITTED)
+
+    # What the system relations show.
+
+    def listens(self, url: str, error: str | None) -> None:
+        """Notes where requests come, or why none can."""
+        self._listening = Listening(url, error, self._clock_ms())
+
+    def url(self, item: CatalogItem) -> str:
+        """Where the requests of a source go; without an ingress, the path alone."""
+        parts = (CATALOG_NAME, item.schema_name, item.name)
+        path = "/".join(quote(part, safe="") for part in parts)
+        return f"{self._listening.url}{PATH}{path}"
+
+    def invitation(self, item: CatalogItem) -> str:
+        """What whoever creates a source is told."""
+        told = f"Requests for {item.full_name} go to POST {self.url(item)}."
+        error = self._listening.error
+        return told if error is None else f"{told} None can come yet: {error}."
+
+    def urls(self) -> dict[GlobalId, str]:
+        return {item.id: self.url(item) for item in self._items()}
+
+    def status(self, item: CatalogItem) -> StatusChange | None:
+        """How a source is; None for one of another kind."""
+        if not item.is_webhook:
+            return None
+        listening = self._listening
+        status = (
+            SourceStatus("running")
+            if listening.error is None
+            else SourceStatus("stalled", listening.error)
+        )
+        return StatusChange(max(listening.since_ms, item.created_ms), item.id, status)
+
+    def statuses(self) -> list[StatusChange]:
+        found = (self.status(item) for item in self._items())
+        return [each for each in found if each is not None]
+
+    def statistics(self) -> dict[GlobalId, SourceStatistics]:
+        """The counters of all sources, with what is not stored yet."""
+        found = {}
+        for item in self._items():
+            news = self._counted.get(item.id, SourceStatistics())
+            found[item.id] = self._stored_of(item.id).after(news)
+        return found
+
+    def _items(self) -> list[CatalogItem]:
+        return [item for item in self._state().items.values() if item.is_webhook]
+
+
+def _tell(batch: Sequence[Posted] | deque[Posted], verdict: Verdict, said: str = "") -> None:
+    for each in batch:
+        each.done(verdict, said or verdict.value)
+
+
+_VERDICTS: Mapping[str, Verdict] = {
+    "SLACKWATER_DEPENDENCY_DROPPED": Verdict.GONE,
+    "SLACKWATER_TOO_MANY_REQUESTS": Verdict.FULL,
+    "SLACKWATER_NO_SPACE": Verdict.FULL,
+    "SLACKWATER_METASTORE_UNAVAILABLE": Verdict.UNAVAILABLE,
+    "SLACKWATER_STORAGE_UNAVAILABLE": Verdict.UNAVAILABLE,
+    "SLACKWATER_STATEMENT_INTERRUPTED": Verdict.UNAVAILABLE,
+    "SLACKWATER_FENCED": Verdict.UNAVAILABLE,
+    "Fenced": Verdict.UNAVAILABLE,
+    "SLACKWATER_SECRET_NOT_TEXT": Verdict.REFUSED,
+}
+
+
+def _seen(error: Exception) -> tuple[Verdict, str]:
+    """What the sender gets to know of an error; the log has its kind, and never its text.
+
+    Texts of others may have something of the request, or of a secret.
+    """
+    condition = error.condition if isinstance(error, SlackwaterError) else type(error).__name__
+    verdict = _VERDICTS.get(condition, Verdict.FAILED)
+    if verdict is Verdict.FAILED:
+        _log.error("request failed", error=condition)
+    elif verdict is not Verdict.GONE:
+        _log.warning("request not taken", error=condition)
+    return verdict, verdict.value

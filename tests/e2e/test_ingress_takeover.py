@@ -1,0 +1,209 @@
+"""The ingress survives those who lead: what was answered with 200 is there, whoever led then."""
+
+import contextlib
+import http.client
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from tests.support.application import (
+    ROOT,
+    Application,
+    command_line,
+    coordinators,
+    descendants,
+    kill,
+    wait_until,
+)
+from tests.support.ingress import free_port, request
+
+pytestmark = pytest.mark.spark
+
+PATH = "/api/webhook/slackwater/default/w"
+
+
+class Served:
+    """`slackwater serve` in a process of its own."""
+
+    def __init__(self, folder, name, conf=()):
+        self.location = folder / "environment"
+        self.log = folder / f"{name}.log"
+        command = [sys.executable, "-m", "slackwater.cli", "serve"]
+        command += ["--location", str(self.location), "--master", "local[1]"]
+        for key, value in dict(conf).items():
+            command += ["--conf", f"{key}={value}"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        with open(self.log, "w") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+
+    def says(self, text):
+        wait_until(
+            lambda: text in self.log.read_text(),
+            within_s=90,
+            what=f"{text}, after {self.log.read_text()[-500:]}",
+        )
+        return self
+
+    def kill(self):
+        """Everything of it at once, with its coordinator."""
+        for pid in [*descendants(self._process.pid), self._process.pid]:
+            kill(pid)
+        self._process.wait()
+
+    def end(self):
+        """As a service manager does it; gives the exit status."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    @property
+    def coordinator(self):
+        (found,) = [
+            pid
+            for pid in descendants(self._process.pid)
+            if "slackwater.server" in command_line(pid)
+        ]
+        return found
+
+
+class Sender:
+    """Sends numbers, each again until it is answered with 200."""
+
+    def __init__(self, port):
+        self.url = f"http://127.0.0.1:{port}{PATH}"
+        self.answered = {}
+        self.statuses = []
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        for number in itertools.count(1):
+            if self._ending.is_set():
+                return
+            attempts = 0
+            status = None
+            while status != 200 and not self._ending.wait(0.02 if attempts else 0):
+                attempts += 1
+                status = self._send(number)
+                self.statuses.append(status)
+            if status == 200:
+                self.answered[str(number)] = attempts
+
+    def _send(self, number):
+        try:
+            return request(self.url, str(number).encode(), timeout_s=15).status
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def goes_on(self, within_s=60):
+        """Returns when some more have been answered."""
+        enough = len(self.answered) + 20
+        wait_until(lambda: len(self.answered) >= enough, within_s=within_s, what="requests pass")
+
+    def end(self):
+        self._ending.set()
+        self._thread.join()
+
+
+def conf(port):
+    return {
+        "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
+        "spark.slackwater.lease": "2s",
+    }
+
+
+@contextlib.contextmanager
+def served(*arguments):
+    made = Served(*arguments)
+    try:
+        yield made
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            made.kill()
+
+
+def check(sender, rows):
+    """Everything that was answered is there, once if it was sent once."""
+    found = dict(rows)
+    for number, attempts in sender.answered.items():
+        times = found.get(number, 0)
+        assert 1 <= times <= attempts, (number, attempts, times)
+    assert set(sender.statuses) <= {200, 503, None}
+
+
+def test_what_was_answered_survives_the_death_of_leaders(tmp_path):
+    port = free_port()
+    with (
+        served(tmp_path, "first", conf(port)) as first,
+        served(tmp_path, "second", conf(port)) as second,
+    ):
+        wait_until(
+            lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
+            within_s=90,
+            what="one of them leads",
+        )
+        leader, other = (first, second) if "leading" in first.log.read_text() else (second, first)
+        other.says("standing by")
+        with Application(first.location, folder=tmp_path / "user") as user:
+            user.sql(
+                "CREATE SOURCE slackwater.default.w FROM WEBHOOK (BODY FORMAT TEXT,"
+                " CHECK (WITH (BODY) CAST(body AS INT) > 0))"
+            )
+            sender = Sender(port)
+            sender.goes_on()
+            leader.kill()
+            other.says("leading")
+            sender.goes_on()
+            # The process of the coordinator alone: the same application starts it again.
+            for _ in range(2):
+                kill(other.coordinator)
+                sender.goes_on()
+            sender.end()
+            check(sender, user.rows("SELECT body, count(*) FROM slackwater.default.w GROUP BY 1"))
+        assert other.end() == 0
+    assert coordinators(first.location) == []
+
+
+def test_the_ingress_outlives_the_session_that_set_it_up(tmp_path):
+    port = free_port()
+    location = tmp_path / "environment"
+    with Application(location, conf=conf(port), folder=tmp_path / "user") as user:
+        user.sql("CREATE SOURCE slackwater.default.w FROM WEBHOOK (BODY FORMAT TEXT)")
+        with served(tmp_path, "service") as service:
+            service.says("standing by")
+            sender = Sender(port)
+            sender.goes_on()
+            user.close()
+            service.says("leading")
+            sender.goes_on()
+            sender.end()
+            with Application(location, folder=tmp_path / "reader") as reader:
+                check(
+                    sender,
+                    reader.rows("SELECT body, count(*) FROM slackwater.default.w GROUP BY 1"),
+                )
+            assert service.end() == 0
+
+
+def test_an_address_that_is_taken_is_told_and_tried_again(tmp_path):
+    location = tmp_path / "environment"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        user = Application(location, conf=conf(port))
+        user.sql("CREATE SOURCE slackwater.default.w FROM WEBHOOK (BODY FORMAT TEXT)")
+        ((_, _, _, status, error, _),) = user.rows("SHOW SOURCES FROM slackwater.default")
+        assert status == "stalled"
+        assert f"127.0.0.1:{port}" in error
+    with user:
+        wait_until(
+            lambda: user.rows("SHOW SOURCES FROM slackwater.default")[0][3] == "running",
+            what="it listens",
+        )
+        assert request(f"http://127.0.0.1:{port}{PATH}", b"1").status == 200
