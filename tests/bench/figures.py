@@ -20,6 +20,7 @@ from tests.bench import (
     collection_figures,
     persist_figures,
     tick_figures,
+    view_figures,
     webhook_figures,
 )
 from tests.bench.figure import Figure
@@ -279,6 +280,9 @@ FIGURES = {
     "collections": collection_figures.collections,
     "checkpoints": checkpoint_figures.refreshes,
     "webhooks": webhook_figures.webhooks,
+    "many_views": view_figures.many_views,
+    "hydration": view_figures.hydration,
+    "chains": view_figures.chains,
     "small_ticks": tick_figures.small_ticks,
     "ticks": tick_figures.ticks,
 }

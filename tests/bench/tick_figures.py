@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
 from importlib import resources
-from pathlib import Path
 
 from tests.bench.figure import Figure
+from tests.bench.tpch import LARGE_MEMORY, MASTER, load
 from tests.support.application import Application
 
-MASTER = "local[2]"
 CHANGED_ROWS = 1000
 ROUNDS = 7
 """The first two warm up."""
 
-TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 QUERIES = (1, 3, 4, 5, 6, 10, 12, 13, 14, 15, 17, 18, 21)
 OTHERS = {
     "max by supplier": "SELECT l_suppkey, max(l_extendedprice) AS m FROM lineitem"
@@ -79,19 +75,9 @@ def views():
 def measured(folder, scale):
     """Of each view and changed table: the tick and the query, p50 in milliseconds."""
     folder.mkdir(exist_ok=True)
-    data = folder / "data"
-    tool = Path(sys.executable).with_name("tpchgen-cli")
-    subprocess.run([tool, "parquet", "-s", scale, f"--output-dir={data}"], check=True)
-    settings = {"spark.driver.memory": "6g"}
     found = {}
-    with Application(folder / "environment", master=MASTER, conf=settings) as application:
-        application.sql("USE slackwater.default")
-        application.sql("SET statement_timeout = '20 minutes'")
-        for table in TABLES:
-            application.sql(
-                f"CREATE TABLE {table} AS SELECT * FROM parquet.`{data}/{table}.parquet`",
-                timeout_s=1200,
-            )
+    with Application(folder / "environment", master=MASTER, conf=LARGE_MEMORY) as application:
+        load(application, folder, scale)
         for view, query in views().items():
             for table, tick_ms, query_ms in _of_view(application, view, query):
                 found[view, table] = (tick_ms, query_ms)
