@@ -139,7 +139,7 @@ final class Bridge private[bridge] (opened: Opened) {
   def analyze(text: String, catalog: String, namespace: Array[String], group: String): String =
     try {
       running.within(own.sparkContext, group) {
-        val plan = analyzed(own, text, catalog, namespace).queryExecution.analyzed
+        val plan = analyzedQuery(text, catalog, namespace)
         Json.mapper.writeValueAsString(Analysis.describe(own, plan))
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
@@ -150,8 +150,7 @@ final class Bridge private[bridge] (opened: Opened) {
   def plan(text: String, catalog: String, namespace: Array[String], group: String): String =
     try {
       running.within(own.sparkContext, group) {
-        val analyzedPlan = analyzed(own, text, catalog, namespace).queryExecution.analyzed
-        val view = AnalyzedView.of(own, analyzedPlan)
+        val view = AnalyzedView.of(own, analyzedQuery(text, catalog, namespace))
         s"""{"plan":"${views.keep(view)}",${view.json.substring(1)}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
@@ -297,18 +296,31 @@ final class Bridge private[bridge] (opened: Opened) {
     Json.mapper.writeValueAsString(list)
   }
 
+  private def analyzedQuery(
+      text: String,
+      catalog: String,
+      namespace: Array[String]
+  ): LogicalPlan = {
+    def refuse(plan: LogicalPlan): Unit = if (plan.exists(isStatement)) throw DataErrors.noQuery()
+    analyzed(own, text, catalog, namespace, refuse).queryExecution.analyzed
+  }
+
+  /** @param look
+    *   is shown what was parsed, before Spark does anything with it
+    */
   private def analyzed(
       session: SparkSession,
       text: String,
       catalog: String,
-      namespace: Array[String]
+      namespace: Array[String],
+      look: LogicalPlan => Unit = _ => ()
   ): Dataset[_] = session.synchronized {
     session.withActive {
       val manager = session.sessionState.catalogManager
       manager.setCurrentCatalog(catalog)
       manager.setCurrentNamespace(namespace)
       val plan = session.sessionState.sqlParser.parsePlan(text)
-      if (plan.exists(isStatement)) throw DataErrors.noQuery()
+      look(plan)
       Dataset.ofRows(session, plan)
     }
   }
