@@ -68,6 +68,9 @@ def _run(session: SparkSession, statement: str) -> None:
 
 def _forget_tables(session: SparkSession) -> None:
     _run(session, "USE spark_catalog.default")
+    for row in session.sql("SHOW USER FUNCTIONS").collect():
+        if "." in row[0]:
+            _run(session, f"DROP FUNCTION IF EXISTS {row[0]}")
     for row in session.sql("SHOW TABLES").collect():
         if not row.isTemporary:
             for kind in ("TABLE", "VIEW"):
