@@ -62,6 +62,9 @@ class SimulatedEngine:
     def ended_by(self, interruption):
         yield
 
+    def rows_read(self, interruption):
+        return 0
+
     def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis:
         self.hazards.boundary("analysis")
         query = AS_OF.sub("", text)
