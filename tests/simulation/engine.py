@@ -63,6 +63,9 @@ class SimulatedEngine:
     def ended_by(self, interruption):
         yield
 
+    def rows_read(self, interruption):
+        return 0
+
     def analyze(
         self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
     ) -> Analysis:

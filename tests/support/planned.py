@@ -36,6 +36,7 @@ class Answers:
     """Spark that says at once of each query that it is of the keys of the table `t`, and empty."""
 
     ended_by = NoSpark.ended_by
+    rows_read = NoSpark.rows_read
     under = NoSpark.under
 
     def __init__(self, place=None):

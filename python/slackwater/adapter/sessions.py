@@ -113,7 +113,7 @@ class Session:
     cursors: dict[str, Cursor] = field(default_factory=dict)
     block_cursors: set[str] = field(default_factory=set)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
-    pending: list[Notice] = field(default_factory=list)
+    pending: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     block_hold: ReadHold | None = None
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
@@ -145,7 +145,8 @@ class Session:
     def take_notices(self) -> list[dict[str, str]]:
         """The notices since the last answer."""
         with self.lock:
-            taken, self.pending = self.pending, []
+            taken = list(self.pending)
+            self.pending.clear()
         return [notice.to_json() for notice in taken]
 
     # The transaction
@@ -287,3 +288,8 @@ class Sessions:
     def all(self) -> tuple[Session, ...]:
         with self._lock:
             return tuple(self._sessions.values())
+
+    def notify(self, message: str, severity: str, code: str) -> None:
+        """A notice for each session, which is told with its next answer."""
+        for session in self.all():
+            session.notify(message, severity, code)

@@ -197,6 +197,12 @@ class Engine(Protocol):
     def ended_by(self, interruption: Interruption) -> AbstractContextManager[None]:
         """While the block runs, what this thread asks of Spark ends when `interruption` says so."""
 
+    def rows_read(self, interruption: Interruption) -> int:
+        """How many rows the jobs have read that would end with `interruption`, in any thread.
+
+        A collection counts as often as the jobs read it. 0: none of them runs.
+        """
+
     def analyze(
         self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
     ) -> Analysis:

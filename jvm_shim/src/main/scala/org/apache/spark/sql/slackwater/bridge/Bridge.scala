@@ -1,5 +1,6 @@
 package org.apache.spark.sql.slackwater.bridge
 
+import java.nio.file.Path
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
@@ -9,7 +10,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
 import org.apache.spark.sql.slackwater.binding.AsOf
-import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
+import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
 import org.apache.spark.sql.slackwater.process.ResultSettings
@@ -28,6 +29,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
+import org.apache.spark.util.Utils
 
 /** What the coordinator calls in the driver, over py4j. */
 object Bridge {
@@ -44,6 +46,9 @@ object Bridge {
 
   /** Ends the call of a group, now or when it comes. */
   def cancel(group: String): Unit = running.cancel(context, group)
+
+  /** How many rows the jobs of a group have read of files and inline parts so far. */
+  def rowsRead(group: String): Long = Running.rowsRead(context, group)
 
   private def context: SparkContext = SparkContext.getActive.getOrElse(
     throw new IllegalStateException("the Spark application has ended")
@@ -70,12 +75,17 @@ private[bridge] final case class DriverMemory(rows: PartRows, arrangements: Arra
 
 private[bridge] object DriverMemory {
 
-  /** How much arrangements may take together, as Spark writes sizes. */
+  /** How much arrangements may take together, and how much of files beside it, as Spark writes sizes.
+    */
   val arrangementsKey = "spark.slackwater.arrangements.memory"
+  val spillKey = "spark.slackwater.arrangements.disk"
 
   def of(context: SparkContext): DriverMemory = {
-    val half = s"${Runtime.getRuntime.maxMemory / 2}b"
-    val budget = new MemoryBudget(context.getConf.getSizeAsBytes(arrangementsKey, half))
+    val conf = context.getConf
+    val memory = conf.getSizeAsBytes(arrangementsKey, s"${Runtime.getRuntime.maxMemory / 2}b")
+    val disk = conf.getSizeAsBytes(spillKey, s"${4 * memory}b")
+    val folder = Path.of(Utils.getLocalDir(conf), s"slackwater-arrangements-${UUID.randomUUID}")
+    val budget = new MemoryBudget(memory, Option.when(disk > 0)(Spill(disk, folder)))
     DriverMemory(PartRows.ofDriver, new Arrangements(budget))
   }
 }
