@@ -28,6 +28,7 @@ PROGRAMS = [
     "SELECT levenshtein(name, t) FROM texts",
     "SELECT * FROM maps x JOIN LATERAL"
     " (SELECT sum(score) OVER (ORDER BY name) FROM scores y WHERE y.score >= x.id)",
+    "SELECT CAST(array(1, 2) AS ARRAY<INT>), CAST(map('k', id) AS MAP<STRING, INT>) FROM maps",
     "SELECT size(map(score, name)), cardinality(array(score)) FROM scores",
     "SELECT x.id, (SELECT y.m['k'] FROM maps y WHERE y.id = x.id AND y.id < 2) FROM maps x",
     "SELECT s.score, (SELECT o.next FROM ones o WHERE o.next < s.score) FROM scores s",
