@@ -66,7 +66,7 @@ chaos: setup ## Run the crash tests alone, and the one with two networks
 simulation: setup ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats a run, SEEDS=500 runs many
 	$(VENV_PYTHON) -m tests.simulation $(or $(SEED),$(if $(KILL),--kill $(KILL),--kill-step 1 --count $(SEEDS)))
 
-inputs: setup .spark-inputs/fetched ## Make views of what Spark tests itself with; FILES='cte.sql': of some files, WRITE=1: count anew
+inputs: setup .spark-inputs/fetched ## Make views of what Spark tests itself with; FILES='cte.sql group*': of some files, WRITE=1: count anew
 	$(VENV_PYTHON) -m tests.inputs $(FILES) $(if $(WRITE),--write)
 
 revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'

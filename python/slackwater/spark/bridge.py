@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from slackwater.compute.engine import (
     Analysis,
     Contents,
+    Function,
     Interruption,
     KeptPlan,
     NamedUpdates,
@@ -145,9 +146,12 @@ class SparkBridge:
         """Attaches to the driver."""
         self._bridge()
 
-    def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis:
-        bridge = self._bridge()
-        answer = json.loads(self._run(bridge.analyze, text, catalog, self._names(namespace)))
+    def analyze(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> Analysis:
+        """As the seam says."""
+        analyze, kept = self._bridge().analyze, json.dumps(list(functions))
+        answer = json.loads(self._run(analyze, text, catalog, self._names(namespace), kept))
         if "error" in answer:
             self._refuse_late()
             raise error_from_json(answer["error"])
@@ -160,11 +164,15 @@ class SparkBridge:
             nondeterministic=tuple(answer["nondeterministic"]),
             uses_mz_now=bool(answer["uses_mz_now"]),
             streaming=bool(answer["streaming"]),
+            functions=tuple(answer["functions"]),
         )
 
-    def plan(self, text: str, catalog: str, namespace: Sequence[str]) -> KeptPlan:
-        bridge = self._bridge()
-        answer = self._run(bridge.plan, text, catalog, self._names(namespace))
+    def plan(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> KeptPlan:
+        """As the seam says."""
+        plan, kept = self._bridge().plan, json.dumps(list(functions))
+        answer = self._run(plan, text, catalog, self._names(namespace), kept)
         described = json.loads(answer)
         if "error" in described:
             self._refuse_late()

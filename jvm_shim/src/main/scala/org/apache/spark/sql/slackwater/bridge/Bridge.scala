@@ -6,6 +6,9 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
+
 import org.apache.spark.sql.slackwater.binding.AsOf
 import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
 import org.apache.spark.sql.slackwater.hold.BindScope
@@ -16,6 +19,7 @@ import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
 import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.plans.logical.{
   Command,
@@ -107,6 +111,7 @@ final class Bridge private[bridge] (opened: Opened) {
   private val own = opened.session
 
   private val views = new AnalyzedViews
+  private val functions = new KeptFunctions(own)
 
   private lazy val flows: Dataflows = {
     val reader = new PartReader(own, opened.memory.rows)
@@ -145,22 +150,42 @@ final class Bridge private[bridge] (opened: Opened) {
       inPool(own)(flows.load(programId, planId, inputsJson))
     }
 
-  /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
-  def analyze(text: String, catalog: String, namespace: Array[String], group: String): String =
+  /** What a query reads, which functions it calls that are not Spark's own, and how it behaves, as
+    * JSON; a user's error as `{"error": ..}`.
+    *
+    * @param kept
+    *   functions that the query may call, as JSON
+    */
+  def analyze(
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      kept: String,
+      group: String
+  ): String =
     try {
       running.within(own.sparkContext, group) {
-        val plan = analyzedQuery(text, catalog, namespace)
-        Json.mapper.writeValueAsString(Analysis.describe(own, plan))
+        val (plan, called) = analyzedQuery(text, catalog, namespace, kept)
+        val answer = Analysis.describe(own, plan)
+        answer.set[ObjectNode]("functions", called)
+        Json.mapper.writeValueAsString(answer)
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
   /** The plan of a query as JSON, which `docs/internals/analyzed_plans.md` describes, and under
     * `plan` the id by which this bridge keeps it until `forgetPlan`; errors as `analyze` has them.
     */
-  def plan(text: String, catalog: String, namespace: Array[String], group: String): String =
+  def plan(
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      kept: String,
+      group: String
+  ): String =
     try {
       running.within(own.sparkContext, group) {
-        val view = AnalyzedView.of(own, analyzedQuery(text, catalog, namespace))
+        val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
+        val view = AnalyzedView.of(own, analyzed)
         s"""{"plan":"${views.keep(view)}",${view.json.substring(1)}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
@@ -214,7 +239,7 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): Array[Byte] =
     running.within(own.sparkContext, group) {
-      collected(analyzed(own, text, catalog, namespace))
+      collected(analyzed(text, catalog, namespace)._1)
     }
 
   private def collected(rows: Dataset[_]): Array[Byte] =
@@ -232,7 +257,7 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): String =
     running.within(own.sparkContext, group) {
-      written(analyzed(own, text, catalog, namespace), directory)
+      written(analyzed(text, catalog, namespace)._1, directory)
     }
 
   private def written(rows: Dataset[_], directory: String): String = {
@@ -309,29 +334,31 @@ final class Bridge private[bridge] (opened: Opened) {
   private def analyzedQuery(
       text: String,
       catalog: String,
-      namespace: Array[String]
-  ): LogicalPlan = {
+      namespace: Array[String],
+      kept: String
+  ): (LogicalPlan, ArrayNode) = {
     def refuse(plan: LogicalPlan): Unit = if (plan.exists(isStatement)) throw DataErrors.noQuery()
-    analyzed(own, text, catalog, namespace, refuse).queryExecution.analyzed
+    val (rows, called) = analyzed(text, catalog, namespace, KeptFunctions.read(kept), refuse)
+    (rows.queryExecution.analyzed, called)
   }
 
   /** @param look
     *   is shown what was parsed, before Spark does anything with it
     */
   private def analyzed(
-      session: SparkSession,
       text: String,
       catalog: String,
       namespace: Array[String],
+      kept: Seq[JsonNode] = Nil,
       look: LogicalPlan => Unit = _ => ()
-  ): Dataset[_] = session.synchronized {
-    session.withActive {
-      val manager = session.sessionState.catalogManager
+  ): (Dataset[Row], ArrayNode) = own.synchronized {
+    own.withActive {
+      val manager = own.sessionState.catalogManager
       manager.setCurrentCatalog(catalog)
       manager.setCurrentNamespace(namespace)
-      val plan = session.sessionState.sqlParser.parsePlan(text)
+      val plan = own.sessionState.sqlParser.parsePlan(text)
       look(plan)
-      Dataset.ofRows(session, plan)
+      functions.within(kept)(Dataset.ofRows(own, plan))
     }
   }
 
