@@ -122,8 +122,8 @@ _HEAP = """
 jvm = spark._jvm
 for _ in range(3):
     jvm.System.gc()
-runtime = jvm.Runtime.getRuntime()
-result = runtime.totalMemory() - runtime.freeMemory()
+bean = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
+result = bean.getHeapMemoryUsage().getUsed()
 """
 
 
