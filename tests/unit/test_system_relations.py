@@ -149,7 +149,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_webhook_sources"""
+        mz_secrets mz_webhook_sources mz_changefeed_partitions"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]

@@ -592,6 +592,26 @@ def _webhook_sources(snapshot: SystemSnapshot) -> Iterator[Row]:
         yield object_id, snapshot.catalog.items[object_id].name, url
 
 
+def _changefeed_partitions(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for each in snapshot.partitions:
+        resolved, counted = each.resolved, each.counted
+        yield (
+            each.source_id,
+            each.partition,
+            each.status,
+            *(
+                None if time is None else str(time)
+                for time in (resolved, each.committed, each.proposed)
+            ),
+            None if resolved is None else max(0, snapshot.now_ms - resolved.nanos // 1_000_000),
+            each.waiting,
+            counted.rows,
+            counted.late,
+            counted.repeated,
+            counted.dead,
+        )
+
+
 def _desc(spec: str) -> RelationDesc:
     """Columns from ``name``, ``name:type``; a trailing ``!`` means NOT NULL; text by default."""
     columns = []
@@ -783,6 +803,13 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
     ),
     ("mz_catalog", "mz_secrets", f"{_HEAD} owner_id! privileges:texts!", _secrets),
     ("mz_internal", "mz_webhook_sources", "id! name! url!", _webhook_sources),
+    (
+        "mz_internal",
+        "mz_changefeed_partitions",
+        "id! partition! status! resolved committed proposed lag:long waiting:long!"
+        " rows_bound:long! rows_late:long! rows_repeated:long! dead_letters:long!",
+        _changefeed_partitions,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
+from slackwater.adapter.external.partitions import PartitionEntry
 from slackwater.compute.records import TickRecord
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
@@ -131,3 +132,4 @@ class SystemSnapshot:
     ticks: tuple[TickRecord, ...] = ()
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
     """Where requests for a source go, by its id."""
+    partitions: tuple[PartitionEntry, ...] = ()

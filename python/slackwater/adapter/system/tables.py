@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.changefeed_sources import partitions
 from slackwater.adapter.external.sinks import SinkRunner
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
@@ -35,6 +36,7 @@ CLUSTER = ClusterEntry(
 REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = frozenset({"mz_audit_events"})
 _WITH_HISTORY = frozenset({"mz_source_status_history"})
+_WITH_PARTITIONS = frozenset({"mz_changefeed_partitions"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
@@ -55,6 +57,7 @@ class SystemTables:
                 with_audit=relation.name in _WITH_AUDIT,
                 with_history=relation.name in _WITH_HISTORY,
                 with_usage=relation.name in _WITH_USAGE,
+                with_partitions=relation.name in _WITH_PARTITIONS,
             )
         )
         count = table.num_rows
@@ -67,7 +70,12 @@ class SystemTables:
         return bytes(sink.getvalue())
 
     def snapshot(
-        self, *, with_audit: bool = False, with_history: bool = False, with_usage: bool = False
+        self,
+        *,
+        with_audit: bool = False,
+        with_history: bool = False,
+        with_usage: bool = False,
+        with_partitions: bool = False,
     ) -> SystemSnapshot:
         """What the system relations show, now; what the metastore has to be asked if wanted."""
         env = self._env
@@ -130,6 +138,7 @@ class SystemTables:
             usage=env.persist.query(usage) if with_usage else (),
             ticks=tuple(env.worker.records.all()),
             webhooks=env.webhooks.urls(),
+            partitions=tuple(partitions(env)) if with_partitions else (),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
