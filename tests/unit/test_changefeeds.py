@@ -277,3 +277,24 @@ def check_whole(place, upstream, time):
         assert contents(place, table, time) == expected
         total += sum(each["balance"] for each in truth[table].values())
     assert total in (0, upstream.total)
+
+
+def test_what_a_large_binding_takes_back_is_in_a_file_too(place):
+    """So the thread of commits, in which all landings are, does not write it."""
+    create(place, ["a"])
+    many, long = range(9000), "o" * 300
+
+    def payload_of(nanos, balance):
+        changes = [row(number, balance, nanos) for number in many]
+        for change in changes:
+            change["after"]["owner"] = long
+        return payload(*changes)
+
+    for nanos in (5, 7):
+        assert send(place, payload_of(nanos, nanos))[0] is Verdict.COMMITTED
+        send(place, resolved(nanos))
+        bound(place, nanos * 10**10 + 1)
+    assert rows(place, "a") == dict.fromkeys(many, 7)
+    parts = place.env.persist.parts(place.item("a").shard_id)
+    assert [part.body.uniform.diff for part in parts] == [1, -1, 1]
+    assert len(place.rows("bank_landing")) == len(many)

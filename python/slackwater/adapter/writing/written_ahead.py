@@ -20,8 +20,8 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN
 
 _TIME_BYTES = 8
-_MOST_FILES = 2
-"""Rows of so many different diffs are written ahead: those that come and those that go."""
+_ONES = frozenset({1, -1})
+"""Rows of these diffs are written ahead: those that come and those that go."""
 
 
 def written_ahead(persist: PersistClient, shard_id: int, rows: pa.Table) -> Rows:
@@ -35,7 +35,7 @@ def written_ahead(persist: PersistClient, shard_id: int, rows: pa.Table) -> Rows
     if size_bytes <= INLINE_LIMIT_BYTES:
         return rows
     diffs = pc.unique(rows[DIFF_COLUMN]).to_pylist()
-    if len(diffs) > _MOST_FILES:
+    if not _ONES.issuperset(diffs):
         return rows
     # While the metastore is away, the attempts must not leave a file each.
     persist.confirm_leadership()
