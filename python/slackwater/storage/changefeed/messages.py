@@ -28,6 +28,7 @@ _DEEPEST = 3
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _RESOLVED = re.compile(r"(\d{14})(\d{9})(\d{10})\.RESOLVED", re.ASCII)
 _ROWS = re.compile(r"(?:[^-]+-){5}(.+)-[^-]+\.ndjson")
+_ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -229,7 +230,7 @@ def table_of(topic: str) -> str:
 def exact_text(value: Any) -> str:
     """Compact JSON of a decoded value, in ASCII. Numbers keep the digits that they came with."""
     try:
-        return json.dumps(value, separators=(",", ":"))
+        return _ENCODE(value)
     except TypeError:
         # There is a Decimal in it, which only the slow way writes.
         return _exact(value)
