@@ -8,6 +8,7 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+import sqlalchemy as sa
 from tests.support.application import wait_until
 from tests.support.changefeeds import Faults, Message, Upstream, columns, feeds_of
 from tests.support.coordination import NoSpark, Place
@@ -18,6 +19,7 @@ from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed.encoding import offset, place_of
 from slackwater.storage.changefeed.messages import target_of
+from slackwater.storage.checkpoint.tables import checkpoints
 
 _TYPES = {"BIGINT": "long", "STRING": "string", "DOUBLE": "double"}
 
@@ -167,6 +169,17 @@ def test_a_restart_goes_on_with_what_has_landed(place):
     # Of each key what it has now, and nothing else.
     (kept,) = contents(place, "bank_landing")
     assert '"bound": true' in kept
+
+
+def test_checkpoints_do_not_pile_up(place):
+    create(place, ["a"])
+    for nanos in range(2, 30):
+        send(place, resolved(nanos))
+        bound(place, nanos * 10**10 + 1)
+    count = sa.select(sa.func.count()).select_from(checkpoints)
+    assert place.env.persist.query(lambda conn: conn.scalar(count)) == 1
+    place.sql("DROP SOURCE bank")
+    assert place.env.persist.query(lambda conn: conn.scalar(count)) == 0
 
 
 def test_dead_letters_are_read_counted_and_tried_again(place):

@@ -69,12 +69,13 @@ class SourceSteps:
         self._states.commit(source_id, reached, step, appends, more)
 
     def _applied(self, source: CatalogItem, done: Range) -> Step:
-        """Marks the checkpoints of the source's group as applied."""
+        """Marks the checkpoints of the source's group as applied; those before them can go."""
         now_ms = self._clock_ms()
 
         def commit(conn: Connection) -> None:
             with self._metrics.timed("commit", source.full_name):
                 statements.commit(conn, source.id, done, now_ms)
+                statements.prune(conn, source.id)
 
         return commit
 
