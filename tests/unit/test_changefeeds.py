@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections import Counter
+from concurrent.futures import Future
 from random import Random
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from tests.support.coordination import NoSpark, Place
 
 from slackwater.adapter.external.changefeeds import Delivery
 from slackwater.adapter.external.webhooks import Verdict
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed.encoding import offset, place_of
 from slackwater.storage.changefeed.messages import target_of
@@ -311,3 +312,47 @@ def test_what_a_large_binding_takes_back_is_in_a_file_too(place):
     parts = place.env.persist.parts(place.item("a").shard_id)
     assert [part.body.uniform.diff for part in parts] == [1, -1, 1]
     assert len(place.rows("bank_landing")) == len(many)
+
+
+def test_a_change_whose_landing_was_not_certain_is_found_in_the_landing(place, monkeypatch):
+    create(place, ["a"])
+    change = payload(row(1, 10, 5))
+    feeds = place.coordinator.changefeeds
+    committer = feeds._committer
+
+    def loses_the_answer(write):
+        committer.submit(write).result()
+        lost = Future()
+        lost.set_exception(user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="1", reason="x"))
+        return lost
+
+    with monkeypatch.context() as patch:
+        patch.setattr(feeds, "_committer", SimpleNamespace(submit=loses_the_answer))
+        assert send(place, change)[0] is Verdict.UNAVAILABLE
+    assert send(place, change)[0] is Verdict.COMMITTED
+    assert contents(place, "bank_landing").total() == 2
+    send(place, resolved(5))
+    bound(place, 5 * 10**10 + 1)
+    assert rows(place, "a") == {1: 10}
+    assert contents(place, "bank_landing").total() == 1
+    assert partition(place)["rows_repeated"] == 1
+
+
+def test_feeds_do_not_wait_for_a_commit_that_is_slow_to_prepare(place, monkeypatch):
+    """What a step of another source computes holds up its own thread alone."""
+    create(place, ["a"])
+    begun, may_end = threading.Event(), threading.Event()
+    ingestion = place.env.changefeeds.inbox(place.item("bank").id)
+    take = ingestion.take
+
+    def slow():
+        begun.set()
+        assert may_end.wait(20)
+        return take()
+
+    monkeypatch.setattr(ingestion, "take", slow)
+    send(place, resolved(5))
+    assert begun.wait(20)
+    assert send(place, payload(row(1, 10, 7)))[0] is Verdict.COMMITTED
+    may_end.set()
+    bound(place, 5 * 10**10 + 1)
