@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from tests.bench import (
+    changefeed_figures,
     checkpoint_figures,
     collection_figures,
     persist_figures,
@@ -280,6 +281,7 @@ FIGURES = {
     "collections": collection_figures.collections,
     "checkpoints": checkpoint_figures.refreshes,
     "webhooks": webhook_figures.webhooks,
+    "changefeeds": changefeed_figures.changefeeds,
     "many_views": view_figures.many_views,
     "hydration": view_figures.hydration,
     "chains": view_figures.chains,

@@ -1,75 +1,23 @@
 """The ingress survives those who lead: what was answered with 200 is there, whoever led then."""
 
-import contextlib
 import http.client
 import itertools
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
 from tests.support.application import (
-    ROOT,
     Application,
-    command_line,
     coordinators,
-    descendants,
     kill,
     wait_until,
 )
 from tests.support.ingress import free_port, request
+from tests.support.served import conf, served
 
 pytestmark = pytest.mark.spark
 
 PATH = "/api/webhook/slackwater/default/w"
-
-
-class Served:
-    """`slackwater serve` in a process of its own."""
-
-    def __init__(self, folder, name, conf=()):
-        self.location = folder / "environment"
-        self.log = folder / f"{name}.log"
-        command = [sys.executable, "-m", "slackwater.cli", "serve"]
-        command += ["--location", str(self.location), "--master", "local[1]"]
-        for key, value in dict(conf).items():
-            command += ["--conf", f"{key}={value}"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-        with open(self.log, "w") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment, start_new_session=True
-            )
-
-    def says(self, text):
-        wait_until(
-            lambda: text in self.log.read_text(),
-            within_s=90,
-            what=f"{text}, after {self.log.read_text()[-500:]}",
-        )
-        return self
-
-    def kill(self):
-        """Everything of it at once, with its coordinator."""
-        for pid in [*descendants(self._process.pid), self._process.pid]:
-            kill(pid)
-        self._process.wait()
-
-    def end(self):
-        """As a service manager does it; gives the exit status."""
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(30)
-
-    @property
-    def coordinator(self):
-        (found,) = [
-            pid
-            for pid in descendants(self._process.pid)
-            if "slackwater.server" in command_line(pid)
-        ]
-        return found
 
 
 class Sender:
@@ -110,23 +58,6 @@ class Sender:
     def end(self):
         self._ending.set()
         self._thread.join()
-
-
-def conf(port):
-    return {
-        "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
-        "spark.slackwater.lease": "2s",
-    }
-
-
-@contextlib.contextmanager
-def served(*arguments):
-    made = Served(*arguments)
-    try:
-        yield made
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            made.kill()
 
 
 def check(sender, rows):

@@ -54,6 +54,10 @@ WITHOUT_CASE = {
         "needs a newer environment",
         "unit/test_persist_migrations.py::test_an_older_program_is_refused",
     ),
+    "SLACKWATER_LATE_CHANGE": (
+        "is the status of a source that stops",
+        "unit/test_changefeeds.py::test_on_late_fail_stops_the_source",
+    ),
     "SLACKWATER_SECRET_NOT_TEXT": (
         "is told to who sends a request, as a refusal, and to the log",
         "e2e/test_webhooks.py::test_a_secret_may_change",

@@ -53,6 +53,15 @@ class FakeWebhooks:
         self.said.append((url, error))
 
 
+class NoChangefeeds:
+    def find(self, schema, name):
+        return None
+
+
+def behind(webhooks, confirm=lambda: None):
+    return Behind(webhooks, NoChangefeeds(), confirm, lambda: b"metric 1.0\n")
+
+
 class Place:
     def __init__(self, webhooks, settings=None):
         port = free_port()
@@ -63,7 +72,7 @@ class Place:
         self.settings = chosen
         self.ingress = Ingress(chosen, self.gate)
         self.ingress.start()
-        self.gate.open(Behind(webhooks, lambda: None))
+        self.gate.open(behind(webhooks))
         wait_until(lambda: (self.url, None) in webhooks.said, what="the ingress listens")
 
     def post(self, body=b"x", headers=(), path=PATH, **options):
@@ -232,7 +241,7 @@ def test_nobody_leads_is_503(place):
     def lost():
         raise user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="1", reason="gone")
 
-    at.gate.open(Behind(at.webhooks, lost))
+    at.gate.open(behind(at.webhooks, lost))
     assert at.post().status == 503
     assert at.webhooks.posted == []
 
@@ -241,7 +250,7 @@ def test_the_next_leader_gets_the_port_when_the_one_before_gives_it_up():
     with socket.create_server(("127.0.0.1", 0)) as before:
         port = before.getsockname()[1]
         webhooks, gate = FakeWebhooks(), Gate()
-        gate.open(Behind(webhooks, lambda: None))
+        gate.open(behind(webhooks))
         ingress = Ingress(read({"address": f"127.0.0.1:{port}"}), gate)
         ingress.start()
         wait_until(lambda: webhooks.said, what="it says that it cannot listen")

@@ -233,6 +233,8 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
     place.sql("DROP SOURCE c")
     sources.record(changes(source, "late"))
     with pytest.raises(SlackwaterError, match="dropped"):
-        SourceSteps(place.env.persist, place.env.catalog, sources).commit(source, None, None)
+        SourceSteps(
+            place.env.persist, place.env.catalog, sources, place.env.clock, place.env.metrics
+        ).commit(source, None, None)
     for table in (source_states, source_status_history):
         assert place.env.persist.query(lambda conn, t=table: conn.execute(t.select()).all()) == []

@@ -10,6 +10,7 @@ from tests.support.coordination import Place
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.external.partitions import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
     ClusterEntry,
@@ -27,8 +28,10 @@ from slackwater.compute.records import Filling, StepRecord, TickRecord, TickTime
 from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
 from slackwater.repr.relation import Column, RelationDesc
+from slackwater.storage.changefeed.ingestion import Counted
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
@@ -97,6 +100,9 @@ def snapshot():
         ),
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
         webhooks={user_id(11): "http://host/api/webhook/slackwater/default/s"},
+        partitions=(
+            PartitionEntry(user_id(11), "x", "admitted", Time(7, 1), Time(5), None, 3, Counted(9)),
+        ),
         usage=(
             ShardUsage(1, True, True, 0, 0, 0, 0),
             ShardUsage(2, True, False, 1, 1, 10, 0),
@@ -150,7 +156,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_webhook_sources mz_hydration_progress"""
+        mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]

@@ -24,7 +24,10 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.upgrade import upgrade
 from slackwater.adapter.catalog.views import Views
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.changefeed_sources import metrics_text
+from slackwater.adapter.external.changefeeds import Changefeeds
 from slackwater.adapter.external.checks import Checks
+from slackwater.adapter.external.metrics import Metrics
 from slackwater.adapter.external.replica import Replica
 from slackwater.adapter.external.secrets import Secrets
 from slackwater.adapter.external.sinks import SinkRunner
@@ -62,6 +65,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
+from slackwater.storage.checkpoint import DatabaseStore
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
@@ -194,6 +198,19 @@ class Coordinator:
         )
         states = SourceStates(persist, committer)
         secrets = Secrets(persist)
+        metrics = Metrics()
+        checkpoints = DatabaseStore(persist, clock_ms=clock)
+        ingestion = IngestionRunner(
+            SourceSteps(persist, catalog, states, clock, metrics).commit, states.record, clock
+        )
+        webhooks = Webhooks(
+            lambda: catalog.state,
+            persist=persist,
+            committer=committer,
+            states=states,
+            checks=Checks(spark, secrets, lambda: catalog.state),
+            clock_ms=clock,
+        )
         env = Environment(
             location=location,
             log=log,
@@ -203,18 +220,20 @@ class Coordinator:
             committer=committer,
             worker=worker,
             source_states=states,
-            ingestion=IngestionRunner(
-                SourceSteps(persist, catalog, states).commit, states.record, clock
-            ),
+            ingestion=ingestion,
             secrets=secrets,
-            webhooks=Webhooks(
+            webhooks=webhooks,
+            changefeeds=Changefeeds(
                 lambda: catalog.state,
                 persist=persist,
                 committer=committer,
-                states=states,
-                checks=Checks(spark, secrets, lambda: catalog.state),
-                clock_ms=clock,
+                store=checkpoints,
+                wake=ingestion.wake,
+                listening=lambda: webhooks.listening,
+                metrics=metrics,
             ),
+            checkpoints=checkpoints,
+            metrics=metrics,
             told=told,
             engine=spark,
             watch=watch,
@@ -234,6 +253,7 @@ class Coordinator:
         self._env.committer.flush()
         self._env.worker.start()
         self._env.webhooks.start()
+        self._env.changefeeds.start()
         self._started.set()
         with self._env.ddl:
             self._implications.start_all()
@@ -245,6 +265,7 @@ class Coordinator:
         """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
         self._closing.set()
         self._env.webhooks.stop()
+        self._env.changefeeds.stop()
         self._maintenance.stop()
         self._env.ingestion.close()
         self._sinks.close()
@@ -255,6 +276,15 @@ class Coordinator:
     def webhooks(self) -> Webhooks:
         """What the ingress hands requests to."""
         return self._env.webhooks
+
+    @property
+    def changefeeds(self) -> Changefeeds:
+        """What the ingress hands requests of changefeeds to."""
+        return self._env.changefeeds
+
+    def metrics(self) -> bytes:
+        """The metrics now, as Prometheus reads them."""
+        return metrics_text(self._env)
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""

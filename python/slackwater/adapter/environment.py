@@ -12,6 +12,8 @@ import pyarrow as pa
 from slackwater.adapter.catalog.collections import Collections
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.external.changefeeds import Changefeeds
+from slackwater.adapter.external.metrics import Metrics
 from slackwater.adapter.external.secrets import Secrets
 from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.external.told import Told
@@ -28,6 +30,7 @@ from slackwater.persist.holds import SteadyClock
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.checkpoint import Store
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.holds import Holder, ReadHold
 from slackwater.storage.controller.shell import Storage
@@ -62,6 +65,9 @@ class Environment:
     ingestion: IngestionRunner
     secrets: Secrets
     webhooks: Webhooks
+    changefeeds: Changefeeds
+    checkpoints: Store
+    metrics: Metrics
     told: Told
     engine: Engine
     watch: FrontierWatch

@@ -367,7 +367,14 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
     os.close(answers)
     threading.Thread(target=_outlive, args=(serving, stop), name="watch-http", daemon=True).start()
     coordinator.start()
-    gate.open(Behind(coordinator.webhooks, lambda: tenure.confirm(wait_ms=0)))
+    gate.open(
+        Behind(
+            coordinator.webhooks,
+            coordinator.changefeeds,
+            lambda: tenure.confirm(wait_ms=0),
+            coordinator.metrics,
+        )
+    )
     threading.Thread(target=bridge.warm, name="attach", daemon=True).start()
     _wait_for_end_of_input()
     _log.info("driver is gone")

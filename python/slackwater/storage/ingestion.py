@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.source_time import SourceFrontier
 
@@ -73,7 +74,8 @@ class IngestionStep:
     not be made rows (see `slackwater.repr.dataflow_error`); exports without news are left out. Once
     they are committed, the source has been read up to `frontier`, and `state` (JSON) is what else
     the ingestion needs to go on. All of that belongs into one transaction: its time is the time to
-    which the messages before `frontier` are reclocked.
+    which the messages before `frontier` are reclocked. `checkpoints` are those of the source's
+    checkpoint group that are applied with it; None: it has no group, or nothing is.
     """
 
     updates: Mapping[str, pa.Table]
@@ -82,6 +84,7 @@ class IngestionStep:
     status: SourceStatus
     statistics: SourceStatistics = SourceStatistics()
     errors: Mapping[str, pa.Table] = field(default_factory=dict)
+    checkpoints: Range | None = None
 
 
 class Ingestion(Protocol):

@@ -1,24 +1,29 @@
 """The progress relation of a source: its remap as a collection that can be read.
 
 A source with one partition has the column ``offset``, any other ``partition`` and ``offset``: the
-positions of the frontier up to which the source has been read at each time.
+positions of the frontier up to which the source has been read at each time. A changefeed has the
+column ``frontier``, a time of the upstream (see `changefeed.encoding`).
 
 Source: spec controllers 5.1, 5.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage.changefeed import encoding
 from slackwater.storage.reclock import BindingUpdate, Remap, rebound
 from slackwater.storage.source_time import Position, SourceFrontier
 
 ONE_PARTITION = RelationDesc.of(offset="long")
 PARTITIONED = RelationDesc.of(partition="long", offset="long")
+HYBRID_TIME = RelationDesc.of(frontier=encoding.DECIMAL)
+"""Of a changefeed: the first time of the upstream that is not bound yet."""
 
 
 def binding_rows(
@@ -29,14 +34,15 @@ def binding_rows(
     Raises FatalError when that would be a step back.
     """
     changes = rebound(before, after)
-    columns: Mapping[str, Sequence[int]] = {
-        "partition": [position.partition for position, _ in changes],
-        "offset": [position.offset for position, _ in changes],
-        DIFF_COLUMN: [diff for _, diff in changes],
+    columns: Mapping[str, Callable[[], Sequence[int | Decimal]]] = {
+        "partition": lambda: [position.partition for position, _ in changes],
+        "offset": lambda: [position.offset for position, _ in changes],
+        "frontier": lambda: [encoding.decimal(position.offset) for position, _ in changes],
+        DIFF_COLUMN: lambda: [diff for _, diff in changes],
     }
     schema = desc.arrow_schema().append(pa.field(DIFF_COLUMN, pa.int64(), False))
     return pa.Table.from_arrays(
-        [pa.array(columns[name], pa.int64()) for name in schema.names], schema=schema
+        [pa.array(columns[field.name](), field.type) for field in schema], schema=schema
     )
 
 
@@ -46,6 +52,11 @@ def remap_at(rows: pa.Table, upper: Timestamp, minimum: SourceFrontier) -> Remap
     Raises FatalError when they are no frontier.
     """
     time = Timestamp(upper - 1)
+    offsets = (
+        [encoding.place_of(each) for each in rows.column("frontier").to_pylist()]
+        if "frontier" in rows.column_names
+        else rows.column("offset").to_pylist()
+    )
     partitions = (
         rows.column("partition").to_pylist()
         if "partition" in rows.column_names
@@ -53,6 +64,6 @@ def remap_at(rows: pa.Table, upper: Timestamp, minimum: SourceFrontier) -> Remap
     )
     updates = [
         BindingUpdate(Position(partition, offset), time, 1)
-        for partition, offset in zip(partitions, rows.column("offset").to_pylist(), strict=True)
+        for partition, offset in zip(partitions, offsets, strict=True)
     ]
     return Remap.of_updates(updates, minimum, Frontier(time), Frontier(upper))

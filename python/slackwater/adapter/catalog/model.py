@@ -67,6 +67,9 @@ PROGRESS = "progress"
 WEBHOOK = "webhook"
 """The connector of a source that takes requests: it has no progress relation."""
 
+CHANGEFEED = "changefeed"
+"""The connector of a source of changefeeds."""
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogItem:
@@ -76,8 +79,8 @@ class CatalogItem:
     hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`,
     `named` (see `direct_dependencies`), of a maintained one `functions` that it calls;
     of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`), of one
-    that takes requests `check`; of a secret `version`;
-    `retain_history_ms`. An object with a `parent` lives and dies with it.
+    that takes requests `check`, of one of changefeeds the exports `landing` and `dead_letters`; of
+    a secret `version`; `retain_history_ms`. An object with a `parent` lives and dies with it.
     """
 
     id: GlobalId
@@ -117,6 +120,11 @@ class CatalogItem:
     def is_webhook(self) -> bool:
         """Whether it is a source that takes requests."""
         return self.details.get("connector") == WEBHOOK
+
+    @property
+    def is_changefeed(self) -> bool:
+        """Whether it is a source of changefeeds, of which others are the tables."""
+        return self.details.get("connector") == CHANGEFEED
 
     @property
     def errors_shard(self) -> int | None:

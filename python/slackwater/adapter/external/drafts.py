@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
 from slackwater.adapter.catalog.model import (
+    CHANGEFEED,
     PROGRESS,
     WEBHOOK,
     CatalogItem,
@@ -25,9 +27,12 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import Column, RelationDesc
+from slackwater.storage.changefeed.files import FILES_FEED
+from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
+from slackwater.storage.checkpoint.names import canonical
 from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
@@ -35,7 +40,7 @@ from slackwater.storage.generators import GeneratorConfig, exports
 from slackwater.storage.infer import infer
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
-from slackwater.storage.progress import ONE_PARTITION, PARTITIONED
+from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 from slackwater.storage.webhook import WebhookConfig
 
@@ -59,7 +64,9 @@ class Drafts:
         """
         if isinstance(statement.connector, st.WebhookSource):
             return [self._webhook(schema, name, context, statement, statement.connector)]
-        if isinstance(statement.connector, st.LoadGenerator):
+        if isinstance(statement.connector, st.ChangefeedSource):
+            source, tables = self._changefeed(schema, name, context, statement, statement.connector)
+        elif isinstance(statement.connector, st.LoadGenerator):
             source, tables = self._generator(schema, name, context, statement, statement.connector)
         else:
             source, tables = self._files(schema, name, context, statement, statement.connector), []
@@ -290,6 +297,96 @@ class Drafts:
         item = self._item(schema, name, context, named, config.desc, details)
         return replace(item, depends_on=tuple(secrets))
 
+    def _changefeed(
+        self,
+        schema: str,
+        name: str,
+        context: Context,
+        statement: st.CreateSource,
+        connector: st.ChangefeedSource,
+    ) -> tuple[CatalogItem, list[CatalogItem]]:
+        """The source, its tables, its landing, and the collection of what no table takes.
+
+        Raises SLACKWATER_INVALID_OPTION, and what is wrong with columns.
+        """
+        tables = {each.name: self._feed_columns(each, context) for each in connector.tables}
+        taken = {each.casefold() for each in (name, *tables)}
+        landing, dead_letters = (
+            free_name(self._env.state, schema, f"{name}_{what}", taken)
+            for what in ("landing", "dead_letters")
+        )
+        path = None if connector.path is None else local_path(connector.path, os.getcwd())
+        for feed in connector.feeds:
+            _check_feed(feed)
+        details = {
+            "connector": CHANGEFEED,
+            "config": {
+                "format": "cockroach",
+                "tables": [_feed_settings(each) for each in connector.tables],
+                "feeds": list(connector.feeds or ([FILES_FEED] if path is not None else [])),
+                "lookahead": connector.lookahead,
+                "on_late": connector.on_late,
+                "path": path,
+            },
+            "landing": landing,
+            "dead_letters": dead_letters,
+            "interval_ms": statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
+            "retain_history_ms": statement.retain_history_ms,
+        }
+        source = self._item(schema, name, context, statement, None, details)
+        return source, [
+            *(
+                self._child(source, export, desc, statement.retain_history_ms)
+                for export, desc in tables.items()
+            ),
+            self._child(source, landing, LANDING, None),
+            self._child(source, dead_letters, DEAD_LETTERS, None),
+        ]
+
+    def feed_table(
+        self, source: CatalogItem, table: st.ChangefeedTable, context: Context
+    ) -> tuple[CatalogItem, AlterItem]:
+        """The item of one more table of a changefeed, and the change of its source.
+
+        Raises SLACKWATER_INVALID_OPTION, and what is wrong with columns.
+        """
+        exports: Mapping[str, str] = source.details["exports"]
+        if table.name.casefold() in {each.casefold() for each in exports}:
+            raise invalid_option("ADD TABLE", table.name, "the source has such a table")
+        statement = parse(source.create_sql)
+        if not isinstance(statement, st.CreateSource):
+            raise AssertionError(f"the statement of {source.id} is no CREATE SOURCE")
+        if not isinstance(statement.connector, st.ChangefeedSource):
+            raise AssertionError(f"{source.id} is no source of changefeeds")
+        tables = (*statement.connector.tables, table)
+        widened = replace(statement, connector=replace(statement.connector, tables=tables))
+        desc = self._feed_columns(table, context)
+        item = self._child(source, table.name, desc, source.details["retain_history_ms"])
+        config = source.details["config"]
+        details = {
+            **source.details,
+            "exports": {**exports, table.name: item.id},
+            "config": {**config, "tables": [*config["tables"], _feed_settings(table)]},
+        }
+        return item, AlterItem(source.id, details=details, create_sql=to_sql(widened))
+
+    def _feed_columns(self, table: st.ChangefeedTable, context: Context) -> RelationDesc:
+        declared = self._declared(table.columns.text, context)
+        names = {column.name.casefold(): column.name for column in declared.columns}
+        for wanted in table.key:
+            if wanted not in declared.names:
+                raise invalid_option("KEY", wanted, f"{table.name} has no such column")
+        if table.extras is not None and table.extras.casefold() in names:
+            raise invalid_option("EXTRAS", table.extras, f"{table.name} has such a column")
+        columns = [
+            replace(column, nullable=column.name not in table.key) for column in declared.columns
+        ]
+        if table.extras is not None:
+            columns.append(Column(table.extras, json.dumps("string")))
+        desc = RelationDesc(tuple(columns))
+        desc.arrow_schema()
+        return desc
+
     def _check(self, context: Context, check: st.WebhookCheck) -> CheckConfig:
         inputs = []
         for each in check.inputs:
@@ -367,7 +464,7 @@ def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str
         schema_name=schema,
         name=name,
         create_sql=source.create_sql,
-        desc=ONE_PARTITION if partitions(source) == 1 else PARTITIONED,
+        desc=_progress_columns(source),
         owner=source.owner,
         created_ms=source.created_ms,
         details={
@@ -378,10 +475,42 @@ def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str
     )
 
 
-def free_name(state: CatalogState, schema: str, wanted: str) -> str:
-    """`wanted`, or the first of ``wanted_1``, ``wanted_2``, ... that nothing has."""
+def _progress_columns(source: CatalogItem) -> RelationDesc:
+    if source.is_changefeed:
+        return HYBRID_TIME
+    return ONE_PARTITION if partitions(source) == 1 else PARTITIONED
+
+
+def free_name(state: CatalogState, schema: str, wanted: str, taken: Collection[str] = ()) -> str:
+    """`wanted`, or the first of ``wanted_1``, ``wanted_2``, ... that nothing has.
+
+    Names in `taken`, in folded case, are about to exist.
+    """
     names = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
-    return next(name for name in names if state.find(schema, name) is None)
+    return next(
+        name for name in names if state.find(schema, name) is None and name.casefold() not in taken
+    )
+
+
+def invalid_option(option: str, value: str, reason: str) -> SlackwaterError:
+    return user_error(
+        "SLACKWATER_INVALID_OPTION",
+        option=option,
+        statement="CREATE SOURCE",
+        value=value,
+        reason=reason,
+    )
+
+
+def _feed_settings(table: st.ChangefeedTable) -> dict[str, Any]:
+    return {"name": table.name, "key": list(table.key), "extras": table.extras}
+
+
+def _check_feed(feed: str) -> None:
+    try:
+        canonical(feed)
+    except ValueError:
+        raise invalid_option("FEEDS", feed[:50], "it is no name of a feed") from None
 
 
 def _interval_ms(connector: st.LoadGenerator) -> int | None:

@@ -24,9 +24,11 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.writing.group_commit import GroupCommitter, Rows, Write
+from slackwater.adapter.writing.table_log import Step
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.checkpoint import statements
 from slackwater.storage.ingestion import (
     IngestionStep,
     Reached,
@@ -93,6 +95,7 @@ class SourceStates:
         """Removes all that is kept of a source, in the transaction that drops it."""
         for table in _TABLES:
             conn.execute(sa.delete(table).where(table.c.source_id == source_id))
+        statements.forget(conn, source_id)
 
     def reached(self, source_id: GlobalId) -> Reached:
         """What is stored, without the frontier, which the remap has.
@@ -116,8 +119,11 @@ class SourceStates:
         reached: Reached,
         step: IngestionStep,
         appends: Mapping[int, Rows],
+        more: Sequence[Step] = (),
     ) -> None:
         """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.
+
+        `more` happens in the same transaction.
 
         Raises `StepSuperseded` unless `reached` is what is stored, SLACKWATER_DEPENDENCY_DROPPED,
         and what `GroupCommitter.submit` does.
@@ -142,7 +148,7 @@ class SourceStates:
             write_id=f"{source_id}-{uuid.uuid4().hex}",
             appends=appends,
             inserted=sum(rows.num_rows for rows in step.updates.values()),
-            steps=(advance,),
+            steps=(advance, *more),
         )
         self._committer.submit(write).result()
 

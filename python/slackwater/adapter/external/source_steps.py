@@ -5,14 +5,22 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from sqlalchemy import Connection
+
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.external.metrics import Metrics
 from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.writing.group_commit import Rows
+from slackwater.adapter.writing.table_log import Step
 from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.client import PersistClient
+from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.checkpoint import statements
 from slackwater.storage.ingestion import IngestionStep, Reached
 from slackwater.storage.progress import binding_rows
 
@@ -21,17 +29,25 @@ class SourceSteps:
     """Commits what ingestions have read."""
 
     def __init__(
-        self, persist: PersistClient, catalog: DurableCatalog, states: SourceStates
+        self,
+        persist: PersistClient,
+        catalog: DurableCatalog,
+        states: SourceStates,
+        clock_ms: Callable[[], int],
+        metrics: Metrics,
     ) -> None:
         self._persist = persist
         self._catalog = catalog
         self._states = states
+        self._clock_ms = clock_ms
+        self._metrics = metrics
 
     def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         """Commits the step of an ingestion that has `reached` so far, at one time.
 
-        In one transaction: the rows of all exports, the new binding of the remap, the state and
-        the statistics. Raises `StepSuperseded`, SLACKWATER_DEPENDENCY_DROPPED.
+        In one transaction: the rows of all exports, the new binding of the remap, the state, the
+        statistics, and the checkpoints that are applied with it. Raises `StepSuperseded`,
+        SLACKWATER_DEPENDENCY_DROPPED.
         """
         current = self._catalog.state
         item = current.item(source_id)
@@ -49,7 +65,19 @@ class SourceSteps:
         if step.frontier != reached.frontier:
             remap_shard, desc = _remap(current, item)
             appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
-        self._states.commit(source_id, reached, step, appends)
+        more = [] if step.checkpoints is None else [self._applied(item, step.checkpoints)]
+        self._states.commit(source_id, reached, step, appends, more)
+
+    def _applied(self, source: CatalogItem, done: Range) -> Step:
+        """Marks the checkpoints of the source's group as applied; those before them can go."""
+        now_ms = self._clock_ms()
+
+        def commit(conn: Connection) -> None:
+            with self._metrics.timed("commit", source.full_name):
+                statements.commit(conn, source.id, done, now_ms)
+                statements.prune(conn, source.id)
+
+        return commit
 
 
 def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.catalog.upgrade import frontier_of_state
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.changefeed_sources import resumed
 from slackwater.adapter.external.drafts import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
@@ -52,7 +53,9 @@ class Sources:
             raise AssertionError(f"{ingestion} is no progress relation")
         source = self._env.item(source_id)
         interval = int(source.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
-        self._env.ingestion.add(source_id, lambda: self._resume(source), interval)
+        self._env.ingestion.add(
+            source_id, lambda: self._resume(self._env.item(source_id)), interval
+        )
         self._running[ingestion] = source_id
 
     def stop(self, ingestion: GlobalId) -> None:
@@ -60,6 +63,7 @@ class Sources:
         source_id = self._running.pop(ingestion, None)
         if source_id is not None:
             self._env.ingestion.remove(source_id)
+            self._env.changefeeds.forget(source_id)
 
     def wait_for_snapshot(
         self, session: Session, item: CatalogItem, cancellation: Cancellation
@@ -114,6 +118,8 @@ class Sources:
         return remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None
 
     def _ingestion(self, item: CatalogItem, reached: Reached) -> Ingestion:
+        if item.is_changefeed:
+            return resumed(self._env, item, reached)
         config: Mapping[str, Any] = item.details["config"]
         if config.get("kind") == "KEY VALUE":
             given = {key: value for key, value in config.items() if key != "kind"}

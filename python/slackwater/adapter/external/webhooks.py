@@ -52,7 +52,8 @@ class Verdict(Enum):
     """What became of a request.
 
     COMMITTED: its rows are durable. REFUSED: the condition of CHECK does not hold. MALFORMED,
-    TOO_LARGE: the body is not what the source takes. GONE: the source, or a secret that its
+    TOO_LARGE: the body is not what the source takes. BACKWARDS: a feed takes back what it has
+    resolved. GONE: the source, or a secret that its
     condition needs, is not there any more. FULL: too much waits, or there is no space. UNAVAILABLE:
     it may be sent again later; whether it was committed is not certain. FAILED: a defect.
     """
@@ -61,6 +62,7 @@ class Verdict(Enum):
     REFUSED = "the condition of the source does not hold"
     MALFORMED = "the body is not what the source takes"
     TOO_LARGE = "the body has too many rows"
+    BACKWARDS = "a resolved timestamp goes back"
     GONE = "no such source"
     FULL = "too much waits"
     UNAVAILABLE = "try again"
@@ -217,7 +219,7 @@ class Webhooks:
             try:
                 self._stage(self._checked(batch))
             except Exception as error:
-                _tell(batch, *_seen(error))
+                _tell(batch, *seen(error))
 
     def _checked(self, batch: Sequence[Posted]) -> list[Posted]:
         """Those that may pass; the others are told."""
@@ -302,7 +304,7 @@ class Webhooks:
         try:
             sent.outcome.result()
         except Exception as error:
-            verdict, said = _seen(error)
+            verdict, said = seen(error)
             self._stored.pop(sent.source, None)
             with self._lock:
                 if verdict is Verdict.GONE:
@@ -320,6 +322,11 @@ class Webhooks:
     def listens(self, url: str, error: str | None) -> None:
         """Notes where requests come, or why none can."""
         self._listening = Listening(url, error, self._clock_ms())
+
+    @property
+    def listening(self) -> Listening:
+        """Whether requests can come."""
+        return self._listening
 
     def url(self, item: CatalogItem) -> str:
         """Where the requests of a source go; without an ingress, the path alone."""
@@ -382,7 +389,7 @@ _VERDICTS: Mapping[str, Verdict] = {
 }
 
 
-def _seen(error: Exception) -> tuple[Verdict, str]:
+def seen(error: Exception) -> tuple[Verdict, str]:
     """What the sender gets to know of an error; the log has its kind, and never its text.
 
     Texts of others may have something of the request, or of a secret.

@@ -603,6 +603,26 @@ def _webhook_sources(snapshot: SystemSnapshot) -> Iterator[Row]:
         yield object_id, snapshot.catalog.items[object_id].name, url
 
 
+def _changefeed_partitions(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for each in snapshot.partitions:
+        resolved, counted = each.resolved, each.counted
+        yield (
+            each.source_id,
+            each.partition,
+            each.status,
+            *(
+                None if time is None else str(time)
+                for time in (resolved, each.committed, each.proposed)
+            ),
+            None if resolved is None else max(0, snapshot.now_ms - resolved.nanos // 1_000_000),
+            each.waiting,
+            counted.rows,
+            counted.late,
+            counted.repeated,
+            counted.dead,
+        )
+
+
 def _desc(spec: str) -> RelationDesc:
     """Columns from ``name``, ``name:type``; a trailing ``!`` means NOT NULL; text by default."""
     columns = []
@@ -799,6 +819,13 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_hydration_progress",
         "object_id! replica_id! rows_read:long! rows_known:long! elapsed_ms:long!",
         _hydration_progress,
+    ),
+    (
+        "mz_internal",
+        "mz_changefeed_partitions",
+        "id! partition! status! resolved committed proposed lag:long waiting:long!"
+        " rows_bound:long! rows_late:long! rows_repeated:long! dead_letters:long!",
+        _changefeed_partitions,
     ),
 )
 

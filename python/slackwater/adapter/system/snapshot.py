@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
+from slackwater.adapter.external.partitions import PartitionEntry
 from slackwater.compute.records import Filling, TickRecord
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
@@ -132,3 +133,4 @@ class SystemSnapshot:
     fillings: tuple[Filling, ...] = ()
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
     """Where requests for a source go, by its id."""
+    partitions: tuple[PartitionEntry, ...] = ()

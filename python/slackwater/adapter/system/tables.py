@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.external.changefeed_sources import partitions
 from slackwater.adapter.external.sinks import SinkRunner
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.system.notices import notices
@@ -36,6 +37,7 @@ REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = frozenset({"mz_audit_events"})
 _WITH_HISTORY = frozenset({"mz_source_status_history"})
 _WITH_PROGRESS = frozenset({"mz_hydration_progress"})
+_WITH_PARTITIONS = frozenset({"mz_changefeed_partitions"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
@@ -57,6 +59,7 @@ class SystemTables:
                 with_history=relation.name in _WITH_HISTORY,
                 with_usage=relation.name in _WITH_USAGE,
                 with_progress=relation.name in _WITH_PROGRESS,
+                with_partitions=relation.name in _WITH_PARTITIONS,
             )
         )
         count = table.num_rows
@@ -75,6 +78,7 @@ class SystemTables:
         with_history: bool = False,
         with_usage: bool = False,
         with_progress: bool = False,
+        with_partitions: bool = False,
     ) -> SystemSnapshot:
         """What the system relations show, now; what the metastore or Spark are asked, if wanted."""
         env = self._env
@@ -125,6 +129,7 @@ class SystemTables:
             ticks=tuple(env.worker.records.all()),
             fillings=tuple(env.worker.fillings()) if with_progress else (),
             webhooks=env.webhooks.urls(),
+            partitions=tuple(partitions(env)) if with_partitions else (),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:

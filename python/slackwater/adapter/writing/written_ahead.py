@@ -15,32 +15,41 @@ import pyarrow.compute as pc
 from slackwater.adapter.writing.group_commit import Rows
 from slackwater.persist.blobs import INLINE_LIMIT_BYTES, uniform_file
 from slackwater.persist.client import PersistClient
-from slackwater.persist.parts import NewPart, Uniform
+from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN
 
 _TIME_BYTES = 8
-_INSERTS = {"min": 1, "max": 1}
+_ONES = frozenset({1, -1})
+"""Rows of these diffs are written ahead: those that come and those that go."""
 
 
 def written_ahead(persist: PersistClient, shard_id: int, rows: pa.Table) -> Rows:
     """`rows`, which end with ``__diff``, for a write to the shard.
 
-    Inserts that are too many for an inline part are in a file when this returns; if the write then
-    fails, it is a file that no part names. Raises SLACKWATER_METASTORE_UNAVAILABLE and `Fenced`
-    before it writes one, SLACKWATER_NO_SPACE and what else a file may.
+    What is too much for an inline part is in files when this returns, one for each diff; if the
+    write then fails, they are files that no part names. Raises SLACKWATER_METASTORE_UNAVAILABLE and
+    `Fenced` before it writes one, SLACKWATER_NO_SPACE and what else a file may.
     """
     size_bytes = rows.nbytes + _TIME_BYTES * rows.num_rows
-    if size_bytes <= INLINE_LIMIT_BYTES or pc.min_max(rows[DIFF_COLUMN]).as_py() != _INSERTS:
+    if size_bytes <= INLINE_LIMIT_BYTES:
+        return rows
+    diffs = pc.unique(rows[DIFF_COLUMN]).to_pylist()
+    if not _ONES.issuperset(diffs):
         return rows
     # While the metastore is away, the attempts must not leave a file each.
     persist.confirm_leadership()
-    inserted = rows.drop_columns([DIFF_COLUMN])
     directory = persist.shard_directory(shard_id)
-    body = uniform_file(persist.blobs, inserted, directory, Uniform(Timestamp(0), 1))
+    files: list[tuple[FileBody, int, int]] = []
+    for diff in diffs:
+        chosen = rows.filter(pc.equal(rows[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
+        body = uniform_file(persist.blobs, chosen, directory, Uniform(Timestamp(0), diff))
+        files.append((body, diff, chosen.num_rows))
 
     def parts_at(time: Timestamp) -> tuple[NewPart, ...]:
-        stamped = replace(body, uniform=Uniform(time, 1))
-        return (NewPart(stamped, inserted.num_rows, time, time, False),)
+        return tuple(
+            NewPart(replace(body, uniform=Uniform(time, diff)), count, time, time, diff < 0)
+            for body, diff, count in files
+        )
 
     return parts_at

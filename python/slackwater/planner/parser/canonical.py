@@ -11,8 +11,11 @@ from slackwater.planner.parser.statements import (
     AlterSecret,
     AlterSetRetainHistory,
     AlterSinkFrom,
+    AlterSourceAddTable,
     AsOf,
     Begin,
+    ChangefeedSource,
+    ChangefeedTable,
     CheckInput,
     CloseCursor,
     CommentOn,
@@ -34,6 +37,7 @@ from slackwater.planner.parser.statements import (
     FilesSource,
     LoadGenerator,
     Query,
+    ReplayDeadLetters,
     ResetVariable,
     Rollback,
     SetVariable,
@@ -75,7 +79,13 @@ def _render(statement: Statement) -> Iterable[str]:
         case AlterSecret(name=name, if_exists=if_exists):
             return ("ALTER SECRET", "IF EXISTS" if if_exists else "", name.sql, _HIDDEN)
         case (
-            DropObjects() | AlterRename() | AlterSetRetainHistory() | AlterSinkFrom() | CommentOn()
+            DropObjects()
+            | AlterRename()
+            | AlterSetRetainHistory()
+            | AlterSinkFrom()
+            | AlterSourceAddTable()
+            | ReplayDeadLetters()
+            | CommentOn()
         ):
             return _change(statement)
         case Show() | ShowCreate() | ShowVariable() | ShowAll():
@@ -126,6 +136,8 @@ def _create_source(s: CreateSource) -> Iterable[str]:
             yield from ("FILES", _files_source(files))
         case WebhookSource() as webhook:
             yield f"WEBHOOK ({', '.join(_webhook(webhook))})"
+        case ChangefeedSource() as feed:
+            yield from _changefeed(feed)
     if s.expose_progress is not None:
         yield f"EXPOSE PROGRESS AS {s.expose_progress.sql}"
     interval = s.timestamp_interval_ms
@@ -189,6 +201,23 @@ def _webhook(w: WebhookSource) -> Iterable[str]:
         yield f"CHECK ({_join((f'WITH ({inputs})' if inputs else '', w.check.condition.text))})"
 
 
+def _changefeed(c: ChangefeedSource) -> Iterable[str]:
+    yield "CHANGEFEED" if c.path is None else "CHANGEFEED FILES"
+    options = ["FORMAT COCKROACH"]
+    options += [] if c.path is None else [f"PATH {quote_string(c.path)}"]
+    options += [f"FEEDS ({', '.join(map(quote_string, c.feeds))})"] if c.feeds else []
+    options += [] if c.lookahead is None else [f"LOOKAHEAD {c.lookahead}"]
+    options += [] if c.on_late == "DROP" else [f"ON LATE {c.on_late}"]
+    yield f"({', '.join(options)})"
+    yield f"FOR TABLES ({', '.join(map(_changefeed_table, c.tables))})"
+
+
+def _changefeed_table(t: ChangefeedTable) -> str:
+    extras = "" if t.extras is None else f"EXTRAS {quote_identifier(t.extras)}"
+    columns = f"({t.columns.text})"
+    return _join((quote_identifier(t.name), columns, f"KEY {_columns(t.key)}", extras))
+
+
 def _check_input(i: CheckInput) -> str:
     secret = "" if i.secret is None else i.secret.sql
     alias = "" if i.alias is None else f"AS {quote_identifier(i.alias)}"
@@ -211,7 +240,13 @@ def _envelope(e: Envelope) -> str:
 
 
 def _change(
-    s: DropObjects | AlterRename | AlterSetRetainHistory | AlterSinkFrom | CommentOn,
+    s: DropObjects
+    | AlterRename
+    | AlterSetRetainHistory
+    | AlterSinkFrom
+    | AlterSourceAddTable
+    | ReplayDeadLetters
+    | CommentOn,
 ) -> Iterable[str]:
     match s:
         case DropObjects(kind, names, if_exists, cascade):
@@ -229,6 +264,12 @@ def _change(
         case AlterSinkFrom(name, from_name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SINK", exists, name.sql, "SET FROM", from_name.sql)
+        case AlterSourceAddTable(name, table, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SOURCE", exists, name.sql, "ADD TABLE", _changefeed_table(table))
+        case ReplayDeadLetters(name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SOURCE", exists, name.sql, "REPLAY DEAD LETTERS")
         case CommentOn(kind, name, text):
             value = "NULL" if text is None else quote_string(text)
             return ("COMMENT ON", kind.value, name.sql, "IS", value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, cast
 
+from slackwater.planner.parser.changefeed import read_changefeed
 from slackwater.planner.parser.names import CATALOG, QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
@@ -21,6 +22,8 @@ from slackwater.planner.parser.options import (
 from slackwater.planner.parser.query import read_key, read_timeless_query
 from slackwater.planner.parser.secrets import read_create_secret
 from slackwater.planner.parser.statements import (
+    ChangefeedSource,
+    Connector,
     CreateMaterializedView,
     CreateSecret,
     CreateSink,
@@ -55,10 +58,15 @@ _REFUSED = (
     "METRIC SINK",
 )
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
-_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, and WEBHOOK."
-_OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "CHANGEFEED", "DELTA")
+_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK and CHANGEFEED."
+_OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "DELTA")
 _OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
 _OTHER_GENERATORS = ("MARKETING",)
+_COLUMNS: Mapping[type, tuple[str, str]] = {
+    LoadGenerator: ("a load generator", "Leave them out."),
+    WebhookSource: ("a webhook", "Leave them out."),
+    ChangefeedSource: ("a changefeed", "Say those of its tables in FOR TABLES."),
+}
 _LARGEST_SCALE = 10.0
 _ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
 
@@ -287,8 +295,8 @@ def _source(cursor: Cursor) -> CreateSource:
     cursor.expect("FROM")
     connector = _connector(cursor)
     if columns is not None and not isinstance(connector, FilesSource):
-        shown = "a load generator" if isinstance(connector, LoadGenerator) else "a webhook"
-        raise cursor.unsupported(f"Columns of {shown}", "Leave them out.")
+        shown, advice = _COLUMNS[type(connector)]
+        raise cursor.unsupported(f"Columns of {shown}", advice)
     is_webhook = isinstance(connector, WebhookSource)
     if is_webhook and cursor.looking_at("EXPOSE"):
         raise cursor.unsupported("EXPOSE PROGRESS of a webhook", "It has no positions to show.")
@@ -325,7 +333,7 @@ def _declared_columns(cursor: Cursor) -> TextSlice | None:
     return cursor.slice(start + 1, cursor.mark - 1)
 
 
-def _connector(cursor: Cursor) -> LoadGenerator | FilesSource | WebhookSource:
+def _connector(cursor: Cursor) -> Connector:
     at = cursor.token
     if cursor.accept("LOAD", "GENERATOR"):
         return _load_generator(cursor)
@@ -333,10 +341,12 @@ def _connector(cursor: Cursor) -> LoadGenerator | FilesSource | WebhookSource:
         return _files_source(cursor)
     if cursor.accept("WEBHOOK"):
         return read_webhook(cursor)
+    if cursor.accept("CHANGEFEED"):
+        return read_changefeed(cursor)
     for other in (*_OTHER_SOURCES, "ICEBERG"):
         if cursor.looking_at(*other.split()):
             raise cursor.unsupported(f"CREATE SOURCE ... FROM {other}", _CONNECTORS, at)
-    raise cursor.syntax_error("LOAD GENERATOR, FILES or WEBHOOK")
+    raise cursor.syntax_error("LOAD GENERATOR, FILES, WEBHOOK or CHANGEFEED")
 
 
 def _load_generator(cursor: Cursor) -> LoadGenerator:

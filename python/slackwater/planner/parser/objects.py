@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slackwater.planner.parser.changefeed import read_changefeed_table
 from slackwater.planner.parser.create import retain_history
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
@@ -12,9 +13,11 @@ from slackwater.planner.parser.statements import (
     AlterSecret,
     AlterSetRetainHistory,
     AlterSinkFrom,
+    AlterSourceAddTable,
     CommentOn,
     DropObjects,
     ObjectKind,
+    ReplayDeadLetters,
     Show,
     ShowAll,
     ShowCreate,
@@ -87,9 +90,19 @@ def read_drop(cursor: Cursor) -> DropObjects | None:
     return DropObjects(kind, tuple(names), if_exists, cascade if cascade or restrict else None)
 
 
+Altered = (
+    AlterRename
+    | AlterSetRetainHistory
+    | AlterSinkFrom
+    | AlterSourceAddTable
+    | ReplayDeadLetters
+    | AlterSecret
+)
+
+
 def read_alter(
     cursor: Cursor,
-) -> AlterRename | AlterSetRetainHistory | AlterSinkFrom | AlterSecret | None:
+) -> Altered | None:
     """ALTER of an object; None for what only Spark has."""
     cursor.expect("ALTER")
     _refuse(cursor, "ALTER", _REFUSED_ALTERS, _KINDS_TEXT)
@@ -109,6 +122,10 @@ def read_alter(
     if kind is ObjectKind.SINK and cursor.looking_at("SET", "FROM"):
         cursor.expect("SET", "FROM")
         return AlterSinkFrom(name, cursor.name("a relation"), if_exists)
+    if kind is ObjectKind.SOURCE and cursor.accept("ADD", "TABLE"):
+        return AlterSourceAddTable(name, read_changefeed_table(cursor), if_exists)
+    if kind is ObjectKind.SOURCE and cursor.accept("REPLAY", "DEAD", "LETTERS"):
+        return ReplayDeadLetters(name, if_exists)
     if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):
         cursor.advance()
         known: dict[str, ReadValue] = {"RETAIN HISTORY": retain_history}

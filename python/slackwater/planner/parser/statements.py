@@ -201,6 +201,27 @@ class WebhookSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangefeedTable:
+    """A table of a feed. `columns` is text for Spark's parser, `extras` the column for others."""
+
+    name: str
+    columns: TextSlice
+    key: tuple[str, ...]
+    extras: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangefeedSource:
+    """CockroachDB's changefeeds. `path` None: they come over HTTP; `feeds` are in lower case."""
+
+    tables: tuple[ChangefeedTable, ...]
+    feeds: tuple[str, ...] = ()
+    lookahead: int | None = None
+    on_late: Literal["DROP", "FAIL"] = "DROP"
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSecret:
     """Its value is in no text: not in its representation, and not in its canonical form."""
 
@@ -218,12 +239,15 @@ class AlterSecret:
     if_exists: bool = False
 
 
+Connector = LoadGenerator | FilesSource | WebhookSource | ChangefeedSource
+
+
 @dataclass(frozen=True, slots=True)
 class CreateSource:
     """`columns` is the text between the parentheses of the declaration, for Spark's parser."""
 
     name: QualifiedName
-    connector: LoadGenerator | FilesSource | WebhookSource
+    connector: Connector
     columns: TextSlice | None = None
     if_not_exists: bool = False
     cluster: str | None = None
@@ -418,6 +442,23 @@ class AlterSinkFrom:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterSourceAddTable:
+    """ALTER SOURCE ... ADD TABLE: a source of changefeeds takes one more table."""
+
+    name: QualifiedName
+    table: ChangefeedTable
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """ALTER SOURCE ... REPLAY DEAD LETTERS: what no table took is tried again."""
+
+    name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CommentOn:
     """`text` None: the comment goes away."""
 
@@ -454,6 +495,8 @@ Statement = (
     | AlterRename
     | AlterSetRetainHistory
     | AlterSinkFrom
+    | AlterSourceAddTable
+    | ReplayDeadLetters
     | CommentOn
 )
 

@@ -1,7 +1,7 @@
 """The ASGI application of the ingress: limits, paths, and which status says what.
 
 It runs in the loop of the ingress alone. No answer and no log has anything of a request, but for
-the name of the source. Source: spec coordinator 6.4.
+the name of the source. Source: spec coordinator 6.4, checkpoint 5.6.
 """
 
 from __future__ import annotations
@@ -10,23 +10,35 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qs, unquote_to_bytes
 
 import structlog
 
 from slackwater.adapter.catalog.model import CATALOG_NAME
-from slackwater.adapter.external.webhooks import PATH, Posted, Verdict, Webhook
+from slackwater.adapter.external import changefeeds
+from slackwater.adapter.external.changefeeds import Changefeed, Delivery
+from slackwater.adapter.external.metrics import CONTENT_TYPE
+from slackwater.adapter.external.webhooks import PATH, Done, Posted, Verdict, Webhook
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.server.ingress.gate import Behind, Gate
 from slackwater.server.ingress.settings import IngressSettings
 from slackwater.server.ingress.tokens import Tokens
+from slackwater.storage.changefeed.messages import DEFAULT_FEED, BadMessage, Target, target_of
 from slackwater.storage.webhook import RepeatedHeader, header_values
 
 HEALTH = "/_/healthz"
+METRICS = "/metrics"
 RETRY_AFTER_S = 1
 ATTEMPTS = 2
 """How often a request is handed over whose source was changed meanwhile."""
@@ -34,6 +46,9 @@ DRAINED = 4
 """So many times the limit is read of a body that is too large, so that its sender hears of it."""
 
 _WEBHOOK = PATH.encode()
+_CHANGEFEED = changefeeds.PATH.encode()
+_METRICS_SCHEMA = "mz_internal"
+"""The schema that a token has to count for, to read metrics with it."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -45,11 +60,12 @@ _log = structlog.get_logger("ingress")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status with a text for people."""
+    """A status with a text, for people unless `content_type` says otherwise."""
 
     status: int
     text: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    content_type: str = "text/plain; charset=utf-8"
 
 
 class Refused(Exception):
@@ -84,6 +100,8 @@ def answer_of(verdict: Verdict, said: str) -> Answer:
             return Answer(400, said)
         case Verdict.TOO_LARGE:
             return Answer(413, said)
+        case Verdict.BACKWARDS:
+            return Answer(409, said)
         case Verdict.GONE:
             return NOT_FOUND
         case Verdict.FULL:
@@ -149,12 +167,14 @@ class IngressApp:
     async def _limited(self, scope: Scope, receive: Receive) -> Answer:
         if scope["path"] == HEALTH:
             return self._health(scope)
+        if scope["path"] == METRICS:
+            return self._metrics(scope)
         if self._requests >= self._settings.requests:
             return FULL
         self._requests += 1
         try:
             return await asyncio.wait_for(
-                self._webhook(scope, receive), self._settings.timeout_ms / 1000
+                self._posted(scope, receive), self._settings.timeout_ms / 1000
             )
         except asyncio.TimeoutError:
             return LATE
@@ -165,6 +185,13 @@ class IngressApp:
         _only(scope, "GET", "HEAD")
         self._behind()
         return Answer(200, "OK")
+
+    def _metrics(self, scope: Scope) -> Answer:
+        _only(scope, "GET", "HEAD")
+        headers = _headers(scope)
+        if not self._may(headers.get("authorization"), _METRICS_SCHEMA):
+            return UNAUTHORIZED
+        return Answer(200, self._behind().metrics().decode(), content_type=CONTENT_TYPE)
 
     def _behind(self) -> Behind:
         """Who takes requests. Raises `Refused` while nobody does."""
@@ -177,24 +204,57 @@ class IngressApp:
             raise Refused(CLOSED) from None
         return behind
 
+    async def _posted(self, scope: Scope, receive: Receive) -> Answer:
+        if scope["raw_path"].startswith(_CHANGEFEED):
+            return await self._changefeed(scope, receive)
+        return await self._webhook(scope, receive)
+
     async def _webhook(self, scope: Scope, receive: Receive) -> Answer:
-        name = _source(scope)
+        parts = _parts(scope, _WEBHOOK)
+        if len(parts) != 3 or parts[0] != CATALOG_NAME:
+            return NOT_FOUND
+        name = parts[1], parts[2]
         _only(scope, "POST")
-        try:
-            headers = header_values(scope["headers"])
-        except RepeatedHeader as error:
-            return Answer(401, error.reason)
+        headers = _headers(scope)
         received_us = time.time_ns() // 1000
         webhook = self._find(*name)
-        if webhook.check is None and not self._may(headers, name):
+        if webhook.check is None and not self._may(headers.get("authorization"), name[0]):
             return UNAUTHORIZED
+        async with self._body(receive, headers) as body:
+            return await self._post(webhook, name, body, headers, received_us)
+
+    async def _changefeed(self, scope: Scope, receive: Receive) -> Answer:
+        parts = [part for part in _parts(scope, _CHANGEFEED) if part]
+        if len(parts) < 3 or parts[0] != CATALOG_NAME:
+            return NOT_FOUND
+        target = _target(parts[3:])
+        _only(scope, "POST", "PUT")
+        headers = _headers(scope)
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        source = self._behind().changefeeds.find(parts[1], parts[2])
+        if source is None:
+            return NOT_FOUND
+        if not self._may(_authorization(headers, query), parts[1]):
+            return UNAUTHORIZED
+        feed = query.get("feed", [DEFAULT_FEED])[0]
+        async with self._body(receive, headers) as body:
+            return await self._deliver(source, target, feed, body)
+
+    async def _deliver(self, source: Changefeed, target: Target, feed: str, body: bytes) -> Answer:
+        def hand_over(done: Done) -> None:
+            self._behind().changefeeds.post(Delivery(source, target, feed, body, done))
+
+        return answer_of(*await self._told(hand_over))
+
+    @contextlib.asynccontextmanager
+    async def _body(self, receive: Receive, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """The body of a request, which counts as long as it is under way. Raises `Refused`."""
         expected = _content_length(headers, self._settings.body_bytes)
         if self._bytes + expected > self._settings.memory_bytes:
-            return FULL
+            raise Refused(FULL)
         self._bytes += expected
         try:
-            body = await _body(receive, self._settings.body_bytes)
-            return await self._post(webhook, name, body, headers, received_us)
+            yield await _body(receive, self._settings.body_bytes)
         finally:
             self._bytes -= expected
 
@@ -204,11 +264,11 @@ class IngressApp:
             raise Refused(NOT_FOUND)
         return webhook
 
-    def _may(self, headers: Mapping[str, str], name: tuple[str, str]) -> bool:
+    def _may(self, authorization: str | None, schema: str) -> bool:
         """A source with a CHECK looks after itself; any other needs a token, if there are keys."""
         if self._tokens is None:
             return True
-        return self._tokens.allows(headers.get("authorization"), (CATALOG_NAME, name[0]))
+        return self._tokens.allows(authorization, (CATALOG_NAME, schema))
 
     async def _post(
         self,
@@ -223,15 +283,22 @@ class IngressApp:
         whether a request that failed otherwise was committed is not certain.
         """
         for attempt in range(ATTEMPTS):
-            verdict, said = await self._verdict(webhook, body, headers, received_us)
+            verdict, said = await self._told(self._posting(webhook, body, headers, received_us))
             if verdict is not Verdict.GONE or attempt + 1 == ATTEMPTS:
                 break
             webhook = self._find(*name)
         return answer_of(verdict, said)
 
-    async def _verdict(
+    def _posting(
         self, webhook: Webhook, body: bytes, headers: Mapping[str, str], received_us: int
-    ) -> tuple[Verdict, str]:
+    ) -> Callable[[Done], None]:
+        def hand_over(done: Done) -> None:
+            self._behind().webhooks.post(Posted(webhook, body, headers, received_us, done))
+
+        return hand_over
+
+    async def _told(self, hand_over: Callable[[Done], None]) -> tuple[Verdict, str]:
+        """What becomes of a request that `hand_over` passes on, with whom to tell."""
         loop = asyncio.get_running_loop()
         if self._verdicts is None or self._verdicts.loop is not loop:
             self._verdicts = _Verdicts(loop)
@@ -241,7 +308,7 @@ class IngressApp:
         def done(verdict: Verdict, said: str) -> None:
             verdicts.put(waiting, verdict, said)
 
-        self._behind().webhooks.post(Posted(webhook, body, headers, received_us, done))
+        hand_over(done)
         return await waiting
 
 
@@ -251,18 +318,42 @@ def _only(scope: Scope, *methods: str) -> None:
         raise Refused(Answer(405, f"use {methods[0]}", allowed))
 
 
-def _source(scope: Scope) -> tuple[str, str]:
-    """Schema and name of the source that a path names. Raises `Refused`."""
+def _headers(scope: Scope) -> dict[str, str]:
+    """Raises `Refused`."""
+    try:
+        return header_values(scope["headers"])
+    except RepeatedHeader as error:
+        raise Refused(Answer(401, error.reason)) from None
+
+
+def _parts(scope: Scope, prefix: bytes) -> list[str]:
+    """What a path has behind `prefix`. Raises `Refused`."""
     path: bytes = scope["raw_path"]
-    if not path.startswith(_WEBHOOK):
+    if not path.startswith(prefix):
         raise Refused(Answer(404, "nothing is here"))
     try:
-        parts = [unquote_to_bytes(p).decode() for p in path[len(_WEBHOOK) :].split(b"/")]
+        return [unquote_to_bytes(part).decode() for part in path[len(prefix) :].split(b"/")]
     except UnicodeDecodeError:
         raise Refused(NOT_FOUND) from None
-    if len(parts) != 3 or parts[0] != CATALOG_NAME:
+
+
+def _target(parts: Sequence[str]) -> Target:
+    """Raises `Refused`."""
+    try:
+        found = target_of(parts)
+    except BadMessage as error:
+        raise Refused(Answer(400, error.reason)) from None
+    if found is None:
         raise Refused(NOT_FOUND)
-    return parts[1], parts[2]
+    return found
+
+
+def _authorization(headers: Mapping[str, str], query: Mapping[str, Sequence[str]]) -> str | None:
+    """The header, or the token that a feed has in its address."""
+    given = headers.get("authorization")
+    if given is None and "access_token" in query:
+        return f"Bearer {query['access_token'][0]}"
+    return given
 
 
 def _content_length(headers: Mapping[str, str], limit: int) -> int:
@@ -296,7 +387,7 @@ async def _body(receive: Receive, limit: int) -> bytes:
 async def _send(send: Send, answer: Answer, *, is_head: bool) -> None:
     body = b"" if is_head else answer.text.encode()
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", answer.content_type.encode()),
         (b"content-length", str(len(answer.text.encode())).encode()),
         *answer.headers,
     ]

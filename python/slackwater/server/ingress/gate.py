@@ -6,15 +6,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slackwater.adapter.external.changefeeds import Changefeeds
 from slackwater.adapter.external.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Who takes requests. `confirm` raises unless the process may answer as the leader."""
+    """Who takes requests. `confirm` raises unless the process may answer as the leader.
+
+    `metrics` gives them in the format of Prometheus.
+    """
 
     webhooks: Webhooks
+    changefeeds: Changefeeds
     confirm: Callable[[], None]
+    metrics: Callable[[], bytes]
 
 
 class Gate:

@@ -107,6 +107,12 @@ def prune(conn: Connection, group: str) -> int:
     return pruned
 
 
+def forget(conn: Connection, group: str) -> None:
+    """Removes all that is kept of a group."""
+    for table in (checkpoints, checkpoint_groups):
+        conn.execute(delete(table).where(table.c.group_name == group))
+
+
 def state(conn: Connection, group: str, lookahead: int | None) -> GroupState:
     """See `Store.state`."""
     text = conn.execute(_committed(group)).scalar_one_or_none()

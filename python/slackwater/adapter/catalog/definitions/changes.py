@@ -131,7 +131,7 @@ class Changes:
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
                     create_state(conn, item.id)
-            return [CreateItem(self._with_grouped_shard(conn, item, since)) for item in items]
+            return [CreateItem(self.with_grouped_shard(conn, item, since)) for item in items]
 
         return make
 
@@ -153,9 +153,10 @@ class Changes:
         persist.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
         return replace(item, shard_id=shard_id)
 
-    def _with_grouped_shard(
+    def with_grouped_shard(
         self, conn: Connection, item: CatalogItem, since: Timestamp
     ) -> CatalogItem:
+        """The item with a shard that shares the tables upper, if it has columns."""
         if item.desc is None or not item.desc.columns:
             return item
 

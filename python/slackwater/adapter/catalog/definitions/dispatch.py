@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from slackwater.adapter.catalog.definitions.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.catalog.definitions.changes import Changes
 from slackwater.adapter.catalog.definitions.external import ExternalDefinitions
 from slackwater.adapter.catalog.definitions.objects import Objects
@@ -44,6 +45,7 @@ class Definitions:
         self.views = ViewDefinitions(env, changes, views)
         self.objects = Objects(env, changes)
         self._external = ExternalDefinitions(env, changes, sources)
+        self._changefeeds = ChangefeedDefinitions(env, changes)
 
     def execute(
         self,
@@ -76,6 +78,10 @@ class Definitions:
                 self.objects.set_retain_history(session, context, statement, cancellation)
             case st.AlterSinkFrom():
                 self._external.redirect_sink(session, context, statement, cancellation)
+            case st.AlterSourceAddTable():
+                self._changefeeds.add_table(session, context, statement, cancellation)
+            case st.ReplayDeadLetters():
+                self._changefeeds.replay(session, context, statement, cancellation)
             case st.CommentOn():
                 self.objects.comment(context, statement, cancellation)
             case _:

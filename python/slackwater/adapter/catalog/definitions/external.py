@@ -58,8 +58,10 @@ class ExternalDefinitions:
         source = next(item for item in items if item.parent is None)
         if source.is_webhook:
             session.notify(self._env.webhooks.invitation(source))
-        else:
-            self._sources.wait_for_snapshot(session, source, cancellation)
+            return
+        if source.is_changefeed and source.details["config"]["path"] is None:
+            session.notify(self._env.changefeeds.invitation(source))
+        self._sources.wait_for_snapshot(session, source, cancellation)
 
     def create_secret(
         self,

@@ -1,0 +1,88 @@
+"""What becomes of a source of changefeeds after its creation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.definitions.changes import Changes
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
+from slackwater.adapter.environment import LOOK_S, Environment
+from slackwater.adapter.external.drafts import Drafts
+from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.repr.errors import user_error
+
+
+class ChangefeedDefinitions:
+    """ALTER SOURCE of what changefeeds fill."""
+
+    def __init__(self, env: Environment, changes: Changes) -> None:
+        self._env = env
+        self._changes = changes
+        self._drafts = Drafts(env)
+
+    def add_table(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.AlterSourceAddTable,
+        cancellation: Cancellation,
+    ) -> None:
+        """One more table, from the next binding on; what has come of it is a dead letter."""
+        if self._is_missing(session, context, statement.name, statement.if_exists):
+            return
+        with self._env.defining(cancellation):
+            source = self._source(context, statement.name)
+            table, altered = self._drafts.feed_table(source, statement.table, context)
+
+            def make(conn: Connection) -> Sequence[CatalogOp]:
+                since = self._env.oracle.read_ts()
+                stored = self._changes.with_grouped_shard(conn, table, since)
+                return [CreateItem(stored), altered]
+
+            self._changes.commit(make, context.user)
+            self._env.changefeeds.inbox(source.id).doubt()
+        self._env.ingestion.wake(source.id)
+
+    def replay(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.ReplayDeadLetters,
+        cancellation: Cancellation,
+    ) -> None:
+        """Tries again what no table took; returns when that is done, with a notice."""
+        if self._is_missing(session, context, statement.name, statement.if_exists):
+            return
+        source = self._source(context, statement.name)
+        replay = self._env.changefeeds.inbox(source.id).replay()
+        self._env.ingestion.wake(source.id)
+        while not replay.done.wait(LOOK_S):
+            cancellation.refuse_late("the dead letters had been tried again")
+        session.notify(f"{replay.tried} dead letters were tried again, {replay.left} are left.")
+
+    def _is_missing(
+        self, session: Session, context: Context, name: QualifiedName, if_exists: bool
+    ) -> bool:
+        schema, own = resolve(name, context.catalog, context.namespace)
+        if not if_exists or self._env.state.find(schema, own) is not None:
+            return False
+        session.notify(f"There is no source {schema}.{own}.", code="42704")
+        return True
+
+    def _source(self, context: Context, name: QualifiedName) -> CatalogItem:
+        schema, own = resolve(name, context.catalog, context.namespace)
+        source = self._env.state.get(schema, own, ItemKind.SOURCE)
+        if not source.is_changefeed:
+            raise user_error(
+                "SLACKWATER_WRONG_KIND",
+                objectName=source.full_name,
+                actualKind="source of another kind",
+                expectedKind="source FROM CHANGEFEED",
+            )
+        return source

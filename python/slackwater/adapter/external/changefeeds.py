@@ -1,0 +1,334 @@
+"""Sources FROM CHANGEFEED: what feeds send lands, and a resolved time is a checkpoint.
+
+The changes of all requests that wait share a commit, and a request is answered when that is
+durable. It then lies in the arrivals of the source, for its ingestion, which need not read the
+landing while it runs. A resolved time is durable by a transaction of its own, before which the feed
+was told that all its changes are.
+
+Source: spec checkpoint 5.4, 5.6, docs/decisions 0027.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.external.metrics import Metrics
+from slackwater.adapter.external.webhooks import Done, Listening, Verdict, seen
+from slackwater.adapter.writing.group_commit import GroupCommitter, Write
+from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.persist.client import PersistClient
+from slackwater.persist.rows import WriteResult
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.hlc import Time
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.changefeed.ingestion import Standing
+from slackwater.storage.changefeed.landing import landed_rows
+from slackwater.storage.changefeed.messages import (
+    BadMessage,
+    Landed,
+    Resolved,
+    Target,
+    message_of,
+)
+from slackwater.storage.checkpoint import GoingBackwards, Store
+from slackwater.storage.checkpoint.names import canonical
+
+PATH = "/api/changefeed/"
+THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Changefeed:
+    """A source as requests see it. `keys` are the columns of the key of each table."""
+
+    item: CatalogItem
+    landing_shard: int
+    keys: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A request of a feed."""
+
+    source: Changefeed
+    target: Target
+    feed: str
+    body: bytes
+    done: Done
+
+
+@dataclass(slots=True)
+class Replay:
+    """A wish to try dead letters again. When it is `done`: how many were, and how many are left."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    tried: int = 0
+    left: int = 0
+
+
+class Inbox:
+    """What has landed in a source, with the times at which it did. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: list[tuple[Timestamp, Sequence[Landed]]] = []
+        self._read_before = Timestamp(0)
+        self._is_certain = True
+        self._replays: list[Replay] = []
+        self.standing: Callable[[], Standing] | None = None
+
+    def begin(self) -> None:
+        """The landing is about to be read: from now on it is certain again what has landed."""
+        with self._lock:
+            self._is_certain = True
+
+    def read_before(self, upper: Timestamp) -> None:
+        """The landing was read before `upper`: only what lands from then on is news."""
+        with self._lock:
+            self._read_before = upper
+
+    def put(self, landed_at: Timestamp, rows: Sequence[Landed]) -> None:
+        with self._lock:
+            self._entries.append((landed_at, rows))
+
+    def doubt(self) -> None:
+        """Something may have landed, or not."""
+        with self._lock:
+            self._is_certain = False
+
+    def replay(self) -> Replay:
+        """Asks for dead letters to be tried again."""
+        wish = Replay()
+        with self._lock:
+            self._replays.append(wish)
+        return wish
+
+    def wishes(self) -> int:
+        """See `Arrivals`."""
+        with self._lock:
+            return len(self._replays)
+
+    def replayed(self, wishes: int, tried: int, left: int) -> None:
+        """See `Arrivals`."""
+        with self._lock:
+            granted, self._replays = self._replays[:wishes], self._replays[wishes:]
+        for wish in granted:
+            wish.tried, wish.left = tried, left
+            wish.done.set()
+
+    def take(self) -> Sequence[Landed] | None:
+        """See `Arrivals`."""
+        with self._lock:
+            if not self._is_certain:
+                return None
+            entries, self._entries = self._entries, []
+        return [row for at, rows in entries if at >= self._read_before for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    source: Changefeed
+    deliveries: Sequence[tuple[Delivery, Sequence[Landed]]]
+    outcome: Future[WriteResult]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What waits for the thread that writes."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    waiting: list[tuple[Delivery, Sequence[Landed]]] = field(default_factory=list)
+    is_ending: bool = False
+
+
+class Changefeeds:
+    """Takes the requests of all feeds. Thread-safe; `start` it once.
+
+    `wake` lets the ingestion of a source look now. `listening` says where requests come.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], CatalogState],
+        *,
+        persist: PersistClient,
+        committer: GroupCommitter,
+        store: Store,
+        wake: Callable[[GlobalId], None],
+        listening: Callable[[], Listening],
+        metrics: Metrics,
+    ) -> None:
+        self._state = state
+        self._persist = persist
+        self._committer = committer
+        self._store = store
+        self._wake = wake
+        self._listening = listening
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._inboxes: dict[GlobalId, Inbox] = {}
+        self._known: dict[GlobalId, tuple[CatalogItem, Changefeed]] = {}
+        self._queue = _Queue()
+        self._pool = ThreadPoolExecutor(THREADS, "changefeed")
+        self._thread = threading.Thread(target=self._run, name="changefeed-landing", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the threads. What waits is written; what comes later is UNAVAILABLE."""
+        with self._queue.changed:
+            self._queue.is_ending = True
+            self._queue.changed.notify_all()
+        self._pool.shutdown(wait=False)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def find(self, schema: str, name: str) -> Changefeed | None:
+        """The source of exactly that name, if feeds may send to it."""
+        state = self._state()
+        item = state.find(schema, name)
+        if item is None or item.kind is not ItemKind.SOURCE or not item.is_changefeed:
+            return None
+        if (item.schema_name, item.name) != (schema, name) or item.details["config"]["path"]:
+            return None
+        known = self._known.get(item.id)
+        if known is None or known[0] is not item:
+            landing = state.items.get(GlobalId(item.details["exports"][item.details["landing"]]))
+            if landing is None or landing.shard_id is None:
+                return None
+            keys = {each["name"]: each["key"] for each in item.details["config"]["tables"]}
+            known = (item, Changefeed(item, landing.shard_id, keys))
+            self._known[item.id] = known
+        return known[1]
+
+    def inbox(self, source_id: GlobalId) -> Inbox:
+        """What lands in a source."""
+        with self._lock:
+            return self._inboxes.setdefault(source_id, Inbox())
+
+    def forget(self, source_id: GlobalId) -> None:
+        """The source does not run any more."""
+        with self._lock:
+            self._inboxes.pop(source_id, None)
+            self._known.pop(source_id, None)
+
+    def post(self, delivery: Delivery) -> None:
+        """Takes a request; its `done` is called once, in another thread."""
+        try:
+            self._pool.submit(self._take, delivery)
+        except RuntimeError:
+            delivery.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
+
+    def url(self, item: CatalogItem) -> str:
+        """Where feeds send to; without an ingress, the path alone."""
+        parts = (CATALOG_NAME, item.schema_name, item.name)
+        return f"{self._listening().url}{PATH}{'/'.join(quote(p, safe='') for p in parts)}"
+
+    def invitation(self, item: CatalogItem) -> str:
+        """What whoever creates a source is told."""
+        told = f"Changefeeds into {item.full_name} go to {self.url(item)}?feed=<name>."
+        error = self._listening().error
+        return told if error is None else f"{told} None can come yet: {error}."
+
+    def standings(self) -> dict[GlobalId, Standing]:
+        """How the sources stand that run."""
+        with self._lock:
+            found = [(each, inbox.standing) for each, inbox in self._inboxes.items()]
+        return {each: standing() for each, standing in found if standing is not None}
+
+    # What the threads of the pool do.
+
+    def _take(self, delivery: Delivery) -> None:
+        try:
+            feed = canonical(delivery.feed)
+            message = message_of(delivery.target, delivery.body, feed, delivery.source.keys)
+            if isinstance(message, Resolved):
+                self._advance(delivery, feed, message.time)
+            elif message.rows:
+                self._land(delivery, message.rows)
+            else:
+                delivery.done(Verdict.COMMITTED, "")
+        except BadMessage as error:
+            delivery.done(Verdict.MALFORMED, error.reason)
+        except GoingBackwards as error:
+            self._metrics.went_backwards(delivery.source.item.full_name)
+            said = f"{error.proposed} is behind {error.newest}, which the feed has resolved before"
+            delivery.done(Verdict.BACKWARDS, said)
+        except ValueError:
+            delivery.done(Verdict.MALFORMED, "the feed's name is none")
+        except Exception as error:
+            delivery.done(*seen(error))
+
+    def _advance(self, delivery: Delivery, feed: str, resolved: Time) -> None:
+        item = delivery.source.item
+        with self._metrics.timed("advance", item.full_name):
+            self._store.advance(item.id, feed, resolved)
+        self._wake(item.id)
+        delivery.done(Verdict.COMMITTED, "")
+
+    def _land(self, delivery: Delivery, rows: Sequence[Landed]) -> None:
+        queue = self._queue
+        with queue.changed:
+            if not queue.is_ending:
+                queue.waiting.append((delivery, rows))
+                queue.changed.notify_all()
+                return
+        delivery.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
+
+    # The thread that writes.
+
+    def _run(self) -> None:
+        queue = self._queue
+        while True:
+            with queue.changed:
+                queue.changed.wait_for(lambda: queue.waiting or queue.is_ending)
+                batch, queue.waiting = queue.waiting, []
+            if not batch:
+                return
+            by_source: dict[GlobalId, list[tuple[Delivery, Sequence[Landed]]]] = {}
+            for delivery, rows in batch:
+                by_source.setdefault(delivery.source.item.id, []).append((delivery, rows))
+            for sent in [self._submit(each) for each in by_source.values()]:
+                self._settle(sent)
+
+    def _submit(self, together: Sequence[tuple[Delivery, Sequence[Landed]]]) -> _Sent:
+        """Queues the changes of one source as one write."""
+        source = together[-1][0].source
+        try:
+            rows = landed_rows([row for _, rows in together for row in rows])
+            shard_id = source.landing_shard
+            write = Write(
+                write_id=f"changefeed-{uuid.uuid4().hex}",
+                appends={shard_id: written_ahead(self._persist, shard_id, rows)},
+                inserted=rows.num_rows,
+            )
+            return _Sent(source, together, self._committer.submit(write))
+        except Exception as error:
+            failed: Future[WriteResult] = Future()
+            failed.set_exception(error)
+            return _Sent(source, together, failed)
+
+    def _settle(self, sent: _Sent) -> None:
+        inbox = self.inbox(sent.source.item.id)
+        try:
+            landed_at = sent.outcome.result().timestamp
+        except Exception as error:
+            verdict, said = seen(error)
+            if verdict in (Verdict.UNAVAILABLE, Verdict.FAILED):
+                inbox.doubt()
+            for delivery, _ in sent.deliveries:
+                delivery.done(verdict, said)
+            return
+        inbox.put(landed_at, [row for _, rows in sent.deliveries for row in rows])
+        self._metrics.landed(
+            sent.source.item.full_name, sum(len(rows) for _, rows in sent.deliveries)
+        )
+        for delivery, _ in sent.deliveries:
+            delivery.done(Verdict.COMMITTED, "")

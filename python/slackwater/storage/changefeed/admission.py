@@ -1,0 +1,71 @@
+"""Which partitions of a source count, and up to where they allow it to be bound.
+
+A partition is one feed. The source can be bound up to what all admitted partitions have resolved.
+One that begins when the source already stands somewhere would hold it where that one is: it is
+pending, and nothing of it is bound, until it has resolved as much as is bound. Then it joins, and
+what it has delivered up to there is bound at that time, as a snapshot.
+
+Source: spec checkpoint 5.3, 5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slackwater.repr.hlc import Time
+from slackwater.storage.changefeed.encoding import offset
+from slackwater.storage.checkpoint.bounds import Progress, bounds
+from slackwater.storage.checkpoint.store import FIRST, GroupState
+
+MINIMUM = 0
+"""Where a source begins: nothing is bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The partitions that count from now on, those that are new among them, and how far they are.
+
+    `upper` is the first offset that cannot be bound yet.
+    """
+
+    admitted: frozenset[str]
+    joining: frozenset[str]
+    upper: int
+
+
+def admission(
+    whole: GroupState,
+    window: GroupState,
+    admitted: frozenset[str],
+    declared: Sequence[str],
+    lower: int,
+) -> Admission:
+    """Who counts, and up to where, when the source is bound up to `lower`.
+
+    `whole` has the checkpoints without a lookahead, `window` those that one binding may take.
+    """
+    tops = {each.partition: each.top for each in whole.partitions}
+    resolved = {name: top for name, top in tops.items() if top > FIRST}
+    if lower == MINIMUM:
+        # All that have begun count, and those that were declared, whether they have or not.
+        waited_for = set(resolved) | set(declared)
+    else:
+        waited_for = {*admitted, *(name for name, top in resolved.items() if _reaches(top, lower))}
+    now = frozenset(waited_for)
+    if not now or any(name not in resolved for name in now):
+        return Admission(admitted, frozenset(), lower)
+    upper = max(lower, _upper(window.partitions, now, whole.committed))
+    if upper == MINIMUM:
+        return Admission(admitted, frozenset(), lower)
+    return Admission(now, now - admitted, upper)
+
+
+def _reaches(top: Time, lower: int) -> bool:
+    """Whether everything before `lower` was delivered by a partition that has resolved `top`."""
+    return offset(top.next) >= lower
+
+
+def _upper(partitions: Sequence[Progress], counted: frozenset[str], committed: Time) -> int:
+    found = [each for each in partitions if each.partition in counted]
+    return offset(bounds(found, committed).max)

@@ -1,0 +1,173 @@
+"""What is bound at one time, and what that makes of the tables. A value of its input alone.
+
+A binding moves the frontier of the source from `lower` to `upper`. All changes between these, of
+all tables, get the one time of the binding: a transaction of the upstream has one time of its own,
+so it is there as a whole or not at all. Of the changes for a key only the newest that its table can
+take counts, so a change that was sent again adds nothing, in whatever order it came.
+
+Source: spec checkpoint 5.4, 5.5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from slackwater.storage.changefeed.messages import Landed
+from slackwater.storage.changefeed.tables import Drift, Row
+
+Slot = tuple[str, str]
+"""A topic and a key in it."""
+Decode = Callable[[Landed], Row | None]
+"""The row that a change leaves, None where it deletes it. Raises `Drift`."""
+
+
+class LateChange(Exception):
+    """A change came below what is bound, and it is not one that was bound."""
+
+    def __init__(self, landed: Landed) -> None:
+        super().__init__(f"{landed.topic} at {landed.updated}")
+        self.landed = landed
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a binding takes: changes before `upper` of the feeds that are in.
+
+    All of an `admitted` feed before `lower` is bound, so what still comes there is late. A feed
+    that is `joining` is complete up to `lower` only now: all of it before `upper` is taken.
+    """
+
+    lower: int
+    upper: int
+    admitted: frozenset[str]
+    joining: frozenset[str] = frozenset()
+
+    def takes(self, landed: Landed) -> bool:
+        """Whether the change leaves the landing with this binding."""
+        is_in = landed.feed in self.admitted or landed.feed in self.joining
+        return is_in and landed.updated < self.upper
+
+    def is_late(self, landed: Landed) -> bool:
+        """Whether a change that is taken should have come before."""
+        return landed.feed in self.admitted and landed.updated < self.lower
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a binding changes.
+
+    `changes` are rows with diffs by topic. `images` are what the keys have now, and `replaced` what
+    they had; `taken` are all changes that leave the landing, `left` those that stay. `dead` are
+    those that no table takes. `rows` counts what is bound by feed, `late` what came too late, and
+    `repeated` what a newer change, or the same one, made superfluous.
+    """
+
+    changes: Mapping[str, Sequence[tuple[Row, int]]]
+    images: Mapping[Slot, Landed]
+    replaced: Sequence[Landed]
+    taken: Sequence[Landed]
+    left: Sequence[Landed]
+    dead: Sequence[tuple[Landed, str]]
+    rows: Mapping[str, int]
+    late: Mapping[str, int]
+    repeated: Mapping[str, int]
+
+
+def bind(
+    images: Mapping[Slot, Landed],
+    waiting: Iterable[Landed],
+    window: Window,
+    decode: Decode,
+    *,
+    again: Iterable[Landed] = (),
+    is_strict: bool = False,
+) -> Bound:
+    """What of `waiting` is bound in `window`, after bindings that left `images`.
+
+    `again` are dead letters, which are taken whatever their times, where nothing newer is. With
+    `is_strict` it raises `LateChange` for a late change that is newer than what its key has.
+    """
+    taken: list[Landed] = []
+    left: list[Landed] = []
+    late: Counter[str] = Counter()
+    candidates: dict[Slot, list[Landed]] = {}
+    for landed in waiting:
+        if not window.takes(landed):
+            left.append(landed)
+            continue
+        taken.append(landed)
+        slot = (landed.topic, landed.key)
+        if not window.is_late(landed):
+            candidates.setdefault(slot, []).append(landed)
+            continue
+        late[landed.feed] += 1
+        image = images.get(slot)
+        if is_strict and (image is None or image.updated < landed.updated):
+            raise LateChange(landed)
+    for landed in again:
+        candidates.setdefault((landed.topic, landed.key), []).append(landed)
+    chosen: dict[Slot, Landed] = {}
+    dead: list[tuple[Landed, str]] = []
+    rows: Counter[str] = Counter()
+    repeated: Counter[str] = Counter()
+    changes: dict[str, list[tuple[Row, int]]] = {}
+    for slot, found in candidates.items():
+        newest, row, refused = _newest(images.get(slot), found, decode)
+        dead += refused
+        repeated.update(each.feed for each in found)
+        repeated.subtract(each.feed for each, _ in refused)
+        if newest is None:
+            continue
+        repeated[newest.feed] -= 1
+        rows[newest.feed] += 1
+        chosen[slot] = newest
+        _replace(changes.setdefault(newest.topic, []), _row(images.get(slot), decode), row)
+    return Bound(
+        changes={topic: found for topic, found in changes.items() if found},
+        images=chosen,
+        replaced=[images[slot] for slot in chosen if slot in images],
+        taken=taken,
+        left=left,
+        dead=dead,
+        rows=rows,
+        late=late,
+        repeated=+repeated,
+    )
+
+
+def _newest(
+    image: Landed | None, found: Sequence[Landed], decode: Decode
+) -> tuple[Landed | None, Row | None, list[tuple[Landed, str]]]:
+    """The newest change that its table takes, if it is newer than `image`, and its row.
+
+    Those that are newer still are refused, with the reasons.
+    """
+    refused: list[tuple[Landed, str]] = []
+    # Two that differ and have one time break the contract; the order of texts decides.
+    for landed in sorted(set(found), key=_age, reverse=True):
+        if image is not None and landed.updated <= image.updated:
+            break
+        try:
+            return landed, decode(landed), refused
+        except Drift as drift:
+            refused.append((landed, drift.reason))
+    return None, None, refused
+
+
+def _age(landed: Landed) -> tuple[int, str, str]:
+    return landed.updated, landed.after or "", landed.feed
+
+
+def _row(image: Landed | None, decode: Decode) -> Row | None:
+    return None if image is None else decode(image)
+
+
+def _replace(changes: list[tuple[Row, int]], before: Row | None, after: Row | None) -> None:
+    if before == after:
+        return
+    if before is not None:
+        changes.append((before, -1))
+    if after is not None:
+        changes.append((after, 1))

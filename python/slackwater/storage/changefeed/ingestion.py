@@ -1,0 +1,296 @@
+"""The ingestion of a changefeed: a step binds what has landed up to where all feeds have resolved.
+
+**State.** ``{"version": 1, "feeds": {name: [rows, late, repeated, dead letters]}, "read": ...}``:
+the partitions that are admitted with what was counted of them, and the last file that was read. The
+frontier is in the remap, and what waits and what keys have is in the landing.
+
+Source: spec checkpoint 5.4, 5.5.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from slackwater.repr.errors import user_error
+from slackwater.repr.hlc import ZERO, Range
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.changefeed.admission import MINIMUM, admission
+from slackwater.storage.changefeed.binding import Bound, LateChange, Slot, Window, bind
+from slackwater.storage.changefeed.encoding import time_at
+from slackwater.storage.changefeed.landing import dead_letter_rows, landing_rows
+from slackwater.storage.changefeed.messages import Landed
+from slackwater.storage.changefeed.tables import Drift, FeedTable, Reader, Row
+from slackwater.storage.checkpoint.store import GroupState
+from slackwater.storage.ingestion import (
+    IngestionStep,
+    SourceStatistics,
+    SourceStatus,
+    StepSuperseded,
+)
+from slackwater.storage.source_time import SourceFrontier
+
+
+@dataclass(frozen=True, slots=True)
+class ChangefeedConfig:
+    """What a source does. `landing` and `dead_letters` are the names of these exports."""
+
+    name: str
+    tables: Mapping[str, FeedTable]
+    landing: str
+    dead_letters: str
+    feeds: tuple[str, ...] = ()
+    lookahead: int | None = None
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was bound, came late, was superfluous, and what is a dead letter now."""
+
+    rows: int = 0
+    late: int = 0
+    repeated: int = 0
+    dead: int = 0
+
+    def after(self, rows: int, late: int, repeated: int, dead: int) -> Counted:
+        return Counted(
+            self.rows + rows, self.late + late, self.repeated + repeated, self.dead + dead
+        )
+
+
+class Arrivals(Protocol):
+    """What has landed since the ingestion began."""
+
+    def take(self) -> Sequence[Landed] | None:
+        """What has come since the last time; None: it is not certain, look at the landing."""
+
+    def wishes(self) -> int:
+        """How many wish that dead letters are tried again."""
+
+    def replayed(self, wishes: int, tried: int, left: int) -> None:
+        """So many wishes are granted: so many dead letters were tried, and some of them left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What was read of files: changes, the name of the last file, and how many bytes."""
+
+    rows: Sequence[Landed]
+    last: str | None
+    size_bytes: int = 0
+
+
+class FileReader(Protocol):
+    def read(self, last: str | None) -> Files:
+        """What is in the files behind `last`, up to the last that has resolved a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a source stands, for who looks at it. Offsets; `waiting` counts changes by feed."""
+
+    lower: int = MINIMUM
+    proposed: int = MINIMUM
+    admitted: Mapping[str, Counted] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Poll:
+    bound: Bound
+    feeds: Mapping[str, Counted]
+    read: str | None
+    fresh: Sequence[Landed]
+    wishes: int
+    again: Sequence[tuple[Landed, str]]
+
+
+class ChangefeedIngestion:
+    """See the module. `checkpoints` gives the group's state, for a lookahead or without one.
+
+    `waiting` and `images` are what the landing has, `arrivals` brings what lands later.
+    """
+
+    def __init__(
+        self,
+        source_id: GlobalId,
+        config: ChangefeedConfig,
+        checkpoints: Callable[[int | None], GroupState],
+        arrivals: Arrivals,
+        waiting: Sequence[Landed] = (),
+        images: Sequence[Landed] = (),
+        frontier: SourceFrontier | None = None,
+        state: str | None = None,
+        files: FileReader | None = None,
+        dead_letters: Callable[[], Sequence[tuple[Landed, str]]] = tuple,
+    ) -> None:
+        self._source_id = source_id
+        self._config = config
+        self._checkpoints = checkpoints
+        self._arrivals = arrivals
+        self._files = files
+        self._dead_letters = dead_letters
+        self._readers = {name: Reader(table) for name, table in config.tables.items()}
+        self._waiting = list(waiting)
+        self._waiting_of = Counter(each.feed for each in waiting)
+        self._images: dict[Slot, Landed] = {(each.topic, each.key): each for each in images}
+        self._lower = MINIMUM if frontier is None else frontier.positions[0].offset
+        self._state = state
+        found = {} if state is None else json.loads(state)
+        self._feeds = {name: Counted(*c) for name, c in found.get("feeds", {}).items()}
+        self._read: str | None = found.get("read")
+        self._last: _Poll | None = None
+        self._look(self._lower)
+
+    def poll(self, now_ms: int) -> IngestionStep | None:
+        read = None if self._files is None else self._files.read(self._read)
+        # First what was resolved, then what had landed before that.
+        whole = self._checkpoints(None)
+        lookahead = self._config.lookahead
+        window = whole if lookahead is None else self._checkpoints(lookahead)
+        arrived = self._arrivals.take()
+        if arrived is None:
+            raise StepSuperseded(self._source_id, 0, 0)
+        self._waiting += arrived
+        self._waiting_of.update(each.feed for each in arrived)
+        fresh = () if read is None else read.rows
+        admitted = frozenset(self._feeds)
+        found = admission(whole, window, admitted, self._config.feeds, self._lower)
+        self._look(found.upper)
+        is_new = found.upper > self._lower or bool(found.joining)
+        wishes = self._arrivals.wishes()
+        if not is_new and not fresh and not wishes and self._state is not None:
+            return None
+        again = self._dead_letters() if wishes else ()
+        bound = self._bound(
+            Window(self._lower, found.upper, admitted, found.joining),
+            [*self._waiting, *fresh],
+            [landed for landed, _ in again],
+        )
+        last = self._read if read is None else read.last
+        feeds = _counted(self._feeds, found.admitted, bound, again)
+        self._last = _Poll(bound, feeds, last, fresh, wishes, again)
+        return self._step(found.upper, self._last, 0 if read is None else read.size_bytes)
+
+    def committed(self, step: IngestionStep) -> None:
+        done = self._last
+        if done is None:
+            raise AssertionError("nothing was polled")
+        for slot, landed in done.bound.images.items():
+            if self._keeps(landed):
+                self._images[slot] = landed
+            else:
+                self._images.pop(slot, None)
+        self._waiting = list(done.bound.left)
+        self._waiting_of = Counter(each.feed for each in self._waiting)
+        self._feeds = dict(done.feeds)
+        self._read = done.read
+        self._lower = step.frontier.positions[0].offset
+        self._state = step.state
+        self._look(self._lower)
+        if done.wishes:
+            tried = {landed for landed, _ in done.again}
+            left = sum(landed in tried for landed, _ in done.bound.dead)
+            self._arrivals.replayed(done.wishes, len(done.again), left)
+
+    def _look(self, proposed: int) -> None:
+        """Shows how the source stands."""
+        waiting = dict(self._waiting_of)
+        self.standing = Standing(self._lower, proposed, dict(self._feeds), waiting)
+
+    def _bound(self, window: Window, waiting: Sequence[Landed], again: Sequence[Landed]) -> Bound:
+        try:
+            return bind(
+                self._images,
+                waiting,
+                window,
+                self._decode,
+                again=again,
+                is_strict=self._config.is_strict,
+            )
+        except LateChange as late:
+            raise user_error(
+                "SLACKWATER_LATE_CHANGE",
+                objectName=self._config.name,
+                table=late.landed.topic,
+                feed=late.landed.feed,
+                updated=str(time_at(late.landed.updated)),
+                bound=str(time_at(self._lower)),
+            ) from None
+
+    def _decode(self, landed: Landed) -> Row | None:
+        reader = self._readers.get(landed.topic)
+        if reader is None:
+            raise Drift("the source has no such table")
+        return reader.row(landed)
+
+    def _keeps(self, landed: Landed) -> bool:
+        """Whether the landing keeps what a key has: a deletion only to know late changes by it."""
+        return landed.after is not None or self._config.is_strict
+
+    def _step(self, upper: int, poll: _Poll, size_bytes: int) -> IngestionStep:
+        bound = poll.bound
+        updates: dict[str, pa.Table] = {
+            topic: self._readers[topic].updates(found) for topic, found in bound.changes.items()
+        }
+        landing = self._landing(bound, poll.fresh)
+        if landing:
+            updates[self._config.landing] = landing_rows(landing)
+        letters = [(landed, reason, -1) for landed, reason in poll.again]
+        letters += [(landed, reason, 1) for landed, reason in bound.dead]
+        if letters:
+            updates[self._config.dead_letters] = dead_letter_rows(letters)
+        staged = sum(len(found) for found in bound.changes.values())
+        counted = {name: [c.rows, c.late, c.repeated, c.dead] for name, c in poll.feeds.items()}
+        return IngestionStep(
+            updates=updates,
+            state=json.dumps({"version": 1, "feeds": counted, "read": poll.read}),
+            frontier=SourceFrontier.at(upper),
+            status=SourceStatus("running"),
+            statistics=SourceStatistics(
+                messages_received=len(bound.taken),
+                bytes_received=size_bytes + sum(_size(each) for each in bound.taken),
+                updates_staged=staged,
+                rows_skipped=len(bound.dead) + sum(bound.late.values()),
+                snapshot_committed=upper > MINIMUM,
+            ),
+            checkpoints=Range(ZERO, time_at(upper)) if upper > MINIMUM else None,
+        )
+
+    def _landing(self, bound: Bound, fresh: Sequence[Landed]) -> list[tuple[Landed, bool, int]]:
+        """What changes in the landing. What came from a file is there only if it has to wait."""
+        new = {id(each) for each in fresh}
+        changes = [(each, False, -1) for each in bound.taken if id(each) not in new]
+        changes += [(each, False, 1) for each in bound.left if id(each) in new]
+        changes += [(each, True, -1) for each in bound.replaced]
+        changes += [(each, True, 1) for each in bound.images.values() if self._keeps(each)]
+        return changes
+
+
+def _size(landed: Landed) -> int:
+    return len(landed.key) + len(landed.after or "")
+
+
+def _counted(
+    before: Mapping[str, Counted],
+    admitted: frozenset[str],
+    bound: Bound,
+    again: Sequence[tuple[Landed, str]],
+) -> dict[str, Counted]:
+    dead = Counter(landed.feed for landed, _ in bound.dead)
+    dead.subtract(landed.feed for landed, _ in again)
+    return {
+        feed: before.get(feed, Counted()).after(
+            bound.rows.get(feed, 0),
+            bound.late.get(feed, 0),
+            bound.repeated.get(feed, 0),
+            dead.get(feed, 0),
+        )
+        for feed in sorted(admitted)
+    }

@@ -1,0 +1,350 @@
+"""Changefeeds over HTTP, in applications of the whole product, whose leaders are killed."""
+
+import http.client
+import json
+import re
+import subprocess
+import threading
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.application import Application, kill, wait_until
+from tests.support.changefeeds import Faults, Upstream, columns, feeds_of
+from tests.support.fixtures import Workplace
+from tests.support.ingress import Signer, free_port, request
+from tests.support.served import conf, served
+
+from slackwater.storage.changefeed.encoding import offset, place_of
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("changefeeds")
+    address = {"spark.slackwater.ingress.address": f"127.0.0.1:{free_port()}"}
+    with Application(folder / "environment", conf=address, master="local[2]") as running:
+        yield running
+
+
+@pytest.fixture
+def place(application, request):
+    schema = request.node.originalname[:40]
+    made = Workplace(application, schema, None)
+    yield made
+    application.sql(f"DROP SCHEMA slackwater.{schema} CASCADE")
+
+
+def address(application):
+    return application.python(
+        "result = spark.sparkContext.getConf().get('spark.slackwater.ingress.address')"
+    )
+
+
+def url(place, name="bank"):
+    at = f"http://{address(place.application)}/api/changefeed/slackwater/{place.schema}/{name}"
+    return at
+
+
+def test_the_example_of_the_documentation(application):
+    """The statements and the calls of docs/user/changefeeds.md, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs/user/changefeeds.md").read_text()
+    blocks = re.findall(r"```(sql|sh)\n(.*?)```", page, re.DOTALL)
+    application.sql("USE slackwater.default")
+    seen = []
+    for kind, text in blocks:
+        if kind == "sql":
+            for statement in filter(None, map(str.strip, text.split(";"))):
+                if statement.startswith("SELECT"):
+                    wait_until(
+                        lambda: application.value("SELECT count(*) FROM transfers") == 1,
+                        what="what was resolved is bound",
+                    )
+                seen = application.rows(statement)
+        else:
+            ran = subprocess.run(
+                [
+                    "bash",
+                    "-euo",
+                    "pipefail",
+                    "-c",
+                    text.replace("127.0.0.1:8090", address(application)),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            assert ran.returncode == 0, ran.stderr
+    more = '{"note":"thanks"}'
+    assert [[number, Decimal(a), Decimal(b), m, Decimal(t)] for number, a, b, m, t in seen] == [
+        [1, Decimal("65.50"), Decimal("4.50"), more, Decimal(100)],
+        [2, Decimal("34.50"), Decimal("4.50"), more, Decimal(100)],
+    ]
+    application.sql("DROP SOURCE slackwater.default.bank CASCADE")
+
+
+def test_statuses_and_metrics(place):
+    place.sql(f"CREATE SOURCE bank FROM CHANGEFEED (FORMAT COCKROACH) FOR TABLES (a {columns()})")
+    at = url(place)
+    row = '{"after": {"id": 1}, "key": [1], "updated": "5.0"}'
+    of_table = row.replace('"key"', '"topic": "a", "key"')
+    of_query = row.replace('"key": [1], ', "")
+    for path, body, status in (
+        ("", "", 200),
+        ("", f'{{"payload": [{of_table}]}}', 200),
+        ("", f'{{"payload": [{row}]}}', 400),
+        ("", "{", 400),
+        ("/a", f'{{"payload": [{of_query}]}}', 200),
+        ("/b", '{"payload": []}', 400),
+        ("/a/b", "{}", 404),
+        ("/2026-01-31/1-2-3-4-5-a-6.ndjson", row, 200),
+        ("/2026-01-31/202699310000000000000000000000000.RESOLVED", "", 400),
+        ("/2026-01-31/202601310000000000000000000000000.RESOLVED?feed=files", "", 200),
+        ("?feed=one", '{"resolved": "7.0"}', 200),
+        ("?feed=ONE", '{"resolved": "6.0"}', 409),
+        ("?feed=two", '{"resolved": "6.0"}', 200),
+        (f"?feed={'x' * 300}", '{"resolved": "6.0"}', 400),
+    ):
+        assert request(at + path, body.encode()).status == status, (path, body)
+    assert request(at, b"", method="GET").status == 405
+    assert request(at, b"", method="PUT").status == 200
+    assert request(at.replace("/bank", "/nothing")).status == 404
+    metrics = request(f"http://{address(place.application)}/metrics", method="GET")
+    assert metrics.headers["content-type"].startswith("text/plain; version=")
+    schema = f'schema="slackwater.{place.schema}.bank"'
+    wanted = [
+        f"slackwater_checkpoint_advance_duration_seconds_count{{{schema}}}",
+        f"slackwater_checkpoint_refresh_duration_seconds_count{{{schema}}}",
+        f"slackwater_checkpoint_proposed_going_backwards_errors_total{{{schema}}} 1.0",
+        f"slackwater_changefeed_landed_rows_total{{{schema}}} 3.0",
+    ]
+    for each in wanted:
+        assert each in metrics.text
+    wait_until(
+        lambda: (
+            "slackwater_checkpoint_committed_age_seconds{" + schema
+            in request(f"http://{address(place.application)}/metrics", method="GET").text
+        ),
+        what="something is bound",
+    )
+
+
+def test_tokens(tmp_path):
+    signer = Signer(tmp_path)
+    port = free_port()
+    settings = {
+        "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
+        "spark.slackwater.ingress.jwt.keys": str(signer.file),
+    }
+    with Application(tmp_path / "environment", conf=settings) as application:
+        application.sql(
+            "CREATE SOURCE slackwater.default.bank FROM CHANGEFEED (FORMAT COCKROACH)"
+            f" FOR TABLES (a {columns()})"
+        )
+        at = f"http://127.0.0.1:{port}/api/changefeed/slackwater/default/bank"
+        good = signer.token(["slackwater", "default"])
+        other = signer.token(["slackwater", "other"])
+        assert request(at).status == 401
+        assert request(at, headers={"Authorization": f"Bearer {other}"}).status == 401
+        assert request(at, headers={"Authorization": f"Bearer {good}"}).status == 200
+        assert request(f"{at}?access_token={good}&feed=x").status == 200
+        metrics = f"http://127.0.0.1:{port}/metrics"
+        assert request(metrics, method="GET").status == 401
+        every = signer.token(["slackwater", "*"])
+        assert (
+            request(metrics, headers={"Authorization": f"Bearer {every}"}, method="GET").status
+            == 200
+        )
+
+
+class Sending:
+    """Lets an upstream go on and sends what its feeds say, each message until it is answered."""
+
+    def __init__(self, at, upstream, feeds, rounds):
+        self._at = at
+        self._upstream = upstream
+        self._feeds = feeds
+        self._random = Random("rounds")
+        self.statuses = set()
+        self.rounds = 0
+        self._wanted = rounds
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        while self.rounds < self._wanted:
+            for _ in range(self._random.randint(0, 4)):
+                self._upstream.transact()
+            for feed in self._random.sample(self._feeds, len(self._feeds)):
+                self._send(feed.round(self._upstream))
+            self.rounds += 1
+        for feed in self._feeds:
+            self._send(feed.round(self._upstream, is_last=True))
+
+    def _send(self, messages):
+        for message in messages:
+            status = None
+            while status != 200:
+                status = self._post(message)
+                self.statuses.add(status)
+
+    def _post(self, message):
+        try:
+            return request(f"{self._at}?feed={message.feed}", message.body, timeout_s=15).status
+        except (OSError, http.client.HTTPException):
+            return None
+
+    def goes_on(self, rounds=5):
+        enough = min(self.rounds + rounds, self._wanted)
+        wait_until(lambda: self.rounds >= enough, within_s=90, what="feeds go on")
+
+    def end(self):
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        assert self.statuses <= {200, 503, None}
+
+
+def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
+    port = free_port()
+    upstream = Upstream("killed", tables=3)
+    feeds = feeds_of(upstream, 2, Faults(), "killed")
+    declared = ", ".join(f"{table} {columns()}" for table in upstream.tables)
+    union = " UNION ALL ".join(f"SELECT balance FROM {table}" for table in upstream.tables)
+    with (
+        served(tmp_path, "first", conf(port)) as first,
+        served(tmp_path, "second", conf(port)) as second,
+    ):
+        wait_until(
+            lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
+            within_s=90,
+            what="one of them leads",
+        )
+        leader, other = (first, second) if "leading" in first.log.read_text() else (second, first)
+        other.says("standing by")
+        with Application(first.location, folder=tmp_path / "user") as user:
+            user.sql("USE slackwater.default")
+            user.sql(
+                "CREATE SOURCE bank FROM CHANGEFEED (FORMAT COCKROACH, FEEDS ('feed-0', 'feed-1'))"
+                f" FOR TABLES ({declared})"
+                " WITH (TIMESTAMP INTERVAL '100ms', RETAIN HISTORY FOR '1 hour')"
+            )
+            user.sql(
+                "CREATE MATERIALIZED VIEW total WITH (RETAIN HISTORY FOR '1 hour') AS"
+                f" SELECT sum(balance) AS total, count(*) AS n FROM ({union})"
+            )
+            sending = Sending(
+                f"http://127.0.0.1:{port}/api/changefeed/slackwater/default/bank",
+                upstream,
+                feeds,
+                rounds=40,
+            )
+            sending.goes_on()
+            leader.kill()
+            other.says("leading")
+            sending.goes_on()
+            for _ in range(2):
+                kill(other.coordinator)
+                sending.goes_on()
+            sending.end()
+            wait_until(
+                lambda: frontier(user) == offset(upstream.now.next), what="everything is bound"
+            )
+            check_at_every_time(user, upstream)
+        assert other.end() == 0
+
+
+def frontier(user, at=""):
+    return place_of(Decimal(user.value(f"SELECT frontier FROM bank_progress{at}")))
+
+
+def check_at_every_time(user, upstream):
+    """At each time at which something was bound, tables and view are those of the upstream."""
+    user.sql("DECLARE c CURSOR FOR SUBSCRIBE TO bank_progress AS OF AT LEAST 0")
+    changes = user.rows("FETCH ALL c WITH (timeout = '10s')")
+    user.sql("CLOSE c")
+    times = sorted({change[0] for change in changes})
+    assert len(times) > 5
+    for time in times:
+        at = f" AS OF {time}"
+        truth = upstream.contents(frontier(user, at))
+        held = 0
+        for table in upstream.tables:
+            found = user.rows(f"SELECT id, owner, balance FROM {table} ORDER BY id{at}")
+            expected = [list(truth[table][key].values()) for key in sorted(truth[table])]
+            assert found == expected, (time, table)
+            held += sum(row["balance"] for row in truth[table].values())
+        assert held in (0, upstream.total)
+        ((total, count),) = user.rows(f"SELECT total, n FROM total{at}")
+        assert (total or 0, count) == (held, sum(map(len, truth.values())))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "after": st.fixed_dictionaries({}, optional={"id": JSON, "owner": JSON, "x": JSON}) | JSON,
+        "before": JSON,
+        "key": st.lists(JSON, max_size=2) | JSON,
+        "topic": st.sampled_from(["a", "db.a", "b"]) | st.text(),
+        "updated": st.sampled_from(["5.0", "7.0000000001", "1e3"]) | JSON,
+        "more": st.just(1),
+    },
+)
+BODIES = st.one_of(
+    st.binary(max_size=60),
+    JSON.map(json.dumps).map(str.encode),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "payload": st.lists(CHANGES, max_size=3),
+            "resolved": st.sampled_from(["3.0", "8.0"]) | JSON,
+            "length": JSON,
+        },
+    )
+    .map(json.dumps)
+    .map(str.encode),
+)
+BEHIND = st.sampled_from(["", "/", "/a", "/b", "/2026-01-31/1-2-3-4-5-a-6.ndjson"]) | st.text(
+    max_size=20
+).map(lambda text: "/" + quote(text))
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(behind=BEHIND, feed=st.sampled_from(["", "x", "y"]) | st.text(max_size=9), body=BODIES)
+def test_no_message_finds_a_defect(fuzzed, behind, feed, body):
+    status = request(f"{fuzzed}{behind}?feed={quote(feed)}", body).status
+    assert status in (200, 400, 404, 409), (behind, feed, body)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(application):
+    """The address of a source that takes anything; at the end it still goes on."""
+    application.sql(
+        "CREATE SOURCE slackwater.default.fuzzed FROM CHANGEFEED (FORMAT COCKROACH)"
+        f" FOR TABLES (a {columns()})"
+    )
+    at = f"http://{address(application)}/api/changefeed/slackwater/default/fuzzed"
+    yield at
+    feeds = application.rows("SELECT partition FROM mz_internal.mz_changefeed_partitions")
+    for feed in {"default", *(feed for (feed,) in feeds)}:
+        body = b'{"resolved": "9000000000000000000.0"}'
+        assert request(f"{at}?feed={quote(feed)}", body).status == 200
+    wait_until(
+        lambda: (
+            str(application.value("SELECT frontier FROM slackwater.default.fuzzed_progress"))
+            == "9000000000000000000.0000000001"
+        ),
+        what="all is bound",
+    )
+    log = Path(application.location) / "log" / "coordinator.jsonl"
+    assert '"level": "error"' not in log.read_text()
+    application.sql("DROP SOURCE slackwater.default.fuzzed")

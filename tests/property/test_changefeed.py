@@ -1,0 +1,77 @@
+"""Whatever feeds repeat, hold back and begin again, transactions are there once and as a whole."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.property.histories import histories
+from tests.support.changefeed_world import World, config_of
+from tests.support.changefeeds import Faults, Upstream, feeds_of
+
+from slackwater.storage.changefeed.encoding import offset
+
+
+@st.composite
+def settings_of_a_source(draw):
+    tables = draw(st.integers(1, 3))
+    partitions = draw(st.integers(1, tables))
+    return {
+        "seed": draw(st.integers(0, 10**9)),
+        "tables": tables,
+        "partitions": partitions,
+        "rounds": draw(st.integers(1, 12)),
+        "lookahead": draw(st.none() | st.integers(1, 3)),
+        "is_strict": draw(st.booleans()),
+        "declared": draw(st.booleans()),
+    }
+
+
+def check(world, upstream, feeds):
+    """What is bound is what the upstream had at the frontier, of the feeds that are in."""
+    truth = upstream.contents(world.frontier)
+    admitted = world.ingestion.standing.admitted
+    for feed in feeds:
+        for table in feed.tables:
+            expected = truth[table] if feed.name in admitted else {}
+            assert world.rows(table) == expected
+    if len(admitted) == len(feeds) and world.frontier:
+        held = (row["balance"] for table in upstream.tables for row in world.rows(table).values())
+        assert sum(held) == upstream.total
+
+
+@histories()
+@given(settings_of_a_source())
+def test_every_transaction_is_there_once_and_as_a_whole(chosen):
+    random = Random(chosen["seed"])
+    upstream = Upstream(chosen["seed"], chosen["tables"], accounts=3)
+    feeds = feeds_of(upstream, chosen["partitions"], Faults(), chosen["seed"])
+    declared = tuple(feed.name for feed in feeds) if chosen["declared"] else ()
+    world = World(
+        config_of(
+            upstream.tables,
+            feeds=declared,
+            lookahead=chosen["lookahead"],
+            is_strict=chosen["is_strict"],
+        )
+    )
+    for _ in range(chosen["rounds"]):
+        for _ in range(random.randint(0, 4)):
+            upstream.transact()
+        for feed in random.sample(feeds, len(feeds)):
+            for message in feed.round(upstream):
+                world.send(message)
+                if random.random() < 0.3:
+                    world.step(dies_before=random.random() < 0.2, dies_after=random.random() < 0.2)
+                    check(world, upstream, feeds)
+    for feed in feeds:
+        for message in feed.round(upstream, is_last=True):
+            world.send(message)
+    while world.step():
+        check(world, upstream, feeds)
+    assert world.frontier == offset(upstream.now.next)
+    assert set(world.ingestion.standing.admitted) == {feed.name for feed in feeds}
+    check(world, upstream, feeds)
+    live = sum(len(rows) for rows in upstream.contents(world.frontier).values())
+    bound = [landed for landed, is_bound in world.landing if is_bound]
+    assert len([each for each in bound if each.after is not None]) == live
+    assert chosen["is_strict"] or len(bound) == live

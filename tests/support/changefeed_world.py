@@ -1,0 +1,134 @@
+"""A changefeed's ingestion over a world in memory that is durable, and crashes that spare it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.storage.changefeed.encoding import place_of
+from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion
+from slackwater.storage.changefeed.messages import Landed, Resolved, Target, message_of
+from slackwater.storage.changefeed.tables import FeedTable
+from slackwater.storage.checkpoint import MemoryStore
+from slackwater.storage.ingestion import Reached
+
+ACCOUNTS = RelationDesc.of(id="long", owner="string", balance="long")
+LANDING, DEAD_LETTERS = "landing", "dead_letters"
+
+
+def config_of(tables, **around):
+    found = {name: FeedTable(ACCOUNTS, ("id",)) for name in tables}
+    return ChangefeedConfig("slackwater.default.bank", found, LANDING, DEAD_LETTERS, **around)
+
+
+class World:
+    """What is durable of a source: landing, tables, state, frontier, checkpoints.
+
+    `send` lands a message; `step` lets the ingestion bind. It resumes whenever `crash` was called.
+    """
+
+    def __init__(self, config):
+        self.config = config
+        self.store = MemoryStore()
+        self.landing = Counter()
+        self.dead_letters = Counter()
+        self.tables = {name: Counter() for name in config.tables}
+        self.reached = Reached()
+        self.arrived = []
+        self.replays = 0
+        self.told = []
+        if config.feeds:
+            self.store.ensure("u1", config.feeds)
+        self.resume()
+
+    @property
+    def frontier(self):
+        frontier = self.reached.frontier
+        return 0 if frontier is None else frontier.positions[0].offset
+
+    def take(self):
+        arrived, self.arrived = self.arrived, []
+        return arrived
+
+    def wishes(self):
+        return self.replays
+
+    def replayed(self, wishes, tried, left):
+        self.replays -= wishes
+        self.told.append((tried, left))
+
+    def resume(self):
+        """The ingestion from what is durable."""
+        self.arrived = []
+        found = {True: [], False: []}
+        for (landed, bound), count in self.landing.items():
+            assert count > 0
+            found[bound] += [landed] * count
+        self.ingestion = ChangefeedIngestion(
+            "u1",
+            self.config,
+            lambda lookahead: self.store.state("u1", lookahead),
+            self,
+            found[False],
+            found[True],
+            self.reached.frontier,
+            self.reached.state,
+            dead_letters=lambda: list(self.dead_letters.elements()),
+        )
+
+    def send(self, message):
+        keys = {name: table.key for name, table in self.config.tables.items()}
+        found = message_of(Target(), message.body, message.feed, keys)
+        if isinstance(found, Resolved):
+            self.store.advance("u1", message.feed, found.time)
+        else:
+            self.land(*found.rows)
+
+    def land(self, *rows):
+        self.landing.update((row, False) for row in rows)
+        self.arrived += rows
+
+    def step(self, *, dies_before=False, dies_after=False):
+        """One poll; its step is durable unless it `dies_before`. Whether there was one."""
+        step = self.ingestion.poll(0)
+        if step is not None and not dies_before:
+            self._commit(step)
+            if not dies_after:
+                self.ingestion.committed(step)
+        if dies_before or dies_after:
+            self.resume()
+        return step is not None
+
+    def rows(self, table):
+        """The rows of a table by their ids, each of which is there once."""
+        assert all(count == 1 for count in self.tables[table].values())
+        found = {row[0]: dict(zip(ACCOUNTS.names, row, strict=True)) for row in self.tables[table]}
+        assert len(found) == len(self.tables[table])
+        return found
+
+    def _commit(self, step):
+        for export, updates in step.updates.items():
+            for row in updates.to_pylist():
+                diff = row.pop(DIFF_COLUMN)
+                if export == LANDING:
+                    bound = row.pop("bound")
+                    _add(self.landing, (_landed(row), bound), diff)
+                elif export == DEAD_LETTERS:
+                    reason = row.pop("reason")
+                    _add(self.dead_letters, (_landed(row), reason), diff)
+                else:
+                    _add(self.tables[export], tuple(row.values()), diff)
+        self.reached = self.reached.after(step)
+        if step.checkpoints is not None:
+            self.store.commit("u1", step.checkpoints)
+
+
+def _landed(row):
+    return Landed(**{**row, "updated": place_of(row["updated"])})
+
+
+def _add(counts, key, diff):
+    counts[key] += diff
+    assert counts[key] >= 0
+    if counts[key] == 0:
+        del counts[key]
