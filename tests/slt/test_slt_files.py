@@ -56,7 +56,7 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_LATE_CHANGE": (
         "is the status of a source that stops",
-        "unit/test_changefeeds.py::test_on_late_fail_stops_the_source",
+        "unit/test_changefeed_sources.py::test_on_late_fail_stops_the_source",
     ),
     "SLACKWATER_SECRET_NOT_TEXT": (
         "is told to who sends a request, as a refusal, and to the log",
