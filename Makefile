@@ -18,7 +18,7 @@ SHIM_SOURCES := build.sbt project/build.properties project/plugins.sbt \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jar wheel lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation inputs revision fuzz clean
+.PHONY: help setup jar wheel lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,8 +53,8 @@ demo: setup ## Run the demo on real data; fails when one of its own checks does
 bench: setup ## Run the benchmarks
 	$(VENV_PYTHON) -m tests.bench
 
-arrangements: setup ## Measure the index in memory; ROWS=24000000: with so many rows
-	$(SBT) "Test/runMain org.apache.spark.sql.slackwater.arrangements.Bench $(ROWS)"
+arrangements: setup ## Measure the index in memory; ROWS=24000000: with so many rows, FILES=/tmp/x: in files
+	$(SBT) "Test/runMain org.apache.spark.sql.slackwater.arrangements.Bench $(or $(ROWS),6000000) $(FILES)"
 
 property: setup ## Run the property tests alone; EXAMPLES=100000: that many histories, on all cores
 	$(VENV_PYTHON) -m pytest tests/property $(if $(EXAMPLES),--numprocesses auto --dist worksteal)
@@ -66,7 +66,7 @@ chaos: setup ## Run the crash tests alone, and the one with two networks
 simulation: setup ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats a run, SEEDS=500 runs many
 	$(VENV_PYTHON) -m tests.simulation $(or $(SEED),$(if $(KILL),--kill $(KILL),--kill-step 1 --count $(SEEDS)))
 
-inputs: setup .spark-inputs/fetched ## Make views of what Spark tests itself with; FILES='cte.sql': of some files, WRITE=1: count anew
+inputs: setup .spark-inputs/fetched ## Make views of what Spark tests itself with; FILES='cte.sql group*': of some files, WRITE=1: count anew
 	$(VENV_PYTHON) -m tests.inputs $(FILES) $(if $(WRITE),--write)
 
 revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'
@@ -75,6 +75,9 @@ revision: setup ## Write the metastore's next revision: make revision MESSAGE='w
 fuzz: setup ## Compare random views with DuckDB: SECONDS=3600 for so long, SEED=1234 repeats a case
 	$(if $(SEED),,$(VENV_PYTHON) -m pytest tests/fuzz)
 	$(VENV_PYTHON) -m tests.fuzz $(SEED) --seconds $(SECONDS)
+
+soak: setup ## Make very many ticks, and say what memory they leave taken: TICKS=100000
+	$(VENV_PYTHON) -m tests.soak --ticks $(or $(TICKS),100000)
 
 clean: ## Remove what the build made
 	rm -rf .build .sbt-launch .hadoop-aws .spark-inputs target project/target project/project dist build .venv

@@ -42,7 +42,7 @@ class Bridge:
 
     def analyze(self, text: str) -> Json:
         found: Json = json.loads(
-            self.scala.analyze(text, "slackwater", self.strings("default"), "g")
+            self.scala.analyze(text, "slackwater", self.strings("default"), "[]", "g")
         )
         return found
 

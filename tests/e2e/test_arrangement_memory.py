@@ -7,6 +7,9 @@ from tests.support.application import Application, wait_until
 
 pytestmark = pytest.mark.spark
 
+MEMORY = "spark.slackwater.arrangements.memory"
+DISK = "spark.slackwater.arrangements.disk"
+
 
 def steps(application, view):
     rows = application.rows(f"EXPLAIN ANALYZE FOR MATERIALIZED VIEW {view}")
@@ -15,7 +18,7 @@ def steps(application, view):
 
 def test_what_does_not_fit_is_recomputed_until_it_fits(tmp_path):
     location = tmp_path / "environment"
-    settings = {"spark.slackwater.arrangements.memory": "1m"}
+    settings = {MEMORY: "1m", DISK: "0"}
     with Application(location, master="local[2]", conf=settings) as application:
         application.sql("USE slackwater")
         for name in ("a", "b"):
@@ -40,9 +43,29 @@ def test_what_does_not_fit_is_recomputed_until_it_fits(tmp_path):
         assert "lookup" in steps(application, "j")
 
 
+def test_what_does_not_fit_into_memory_is_looked_up_in_files(tmp_path):
+    local = tmp_path / "local"
+    settings = {MEMORY: "1m", DISK: "256m", "spark.local.dir": str(local)}
+    with Application(tmp_path / "environment", master="local[2]", conf=settings) as application:
+        application.sql("USE slackwater")
+        for name in ("a", "b"):
+            application.sql(f"CREATE TABLE {name} AS SELECT id AS k, id * 3 AS v FROM range(60000)")
+        application.sql(
+            "CREATE MATERIALIZED VIEW j AS SELECT a.k, a.v + b.v AS v FROM a JOIN b ON a.k = b.k"
+        )
+        for value in range(3):
+            application.sql(f"UPDATE a SET v = {value} WHERE k % 1000 = 7")
+            assert application.value("SELECT count(*) FROM j WHERE k % 1000 = 7") == 60
+            assert application.rows("SELECT v FROM j WHERE k = 7") == [[21 + value]]
+        assert "lookup" in steps(application, "j")
+        assert "recompute" not in steps(application, "j")
+        (folder,) = local.rglob("slackwater-arrangements-*")
+        assert list(folder.iterdir()) == []
+
+
 def test_a_view_whose_rows_wait_goes_on_when_there_is_memory_for_them(tmp_path):
     location = tmp_path / "environment"
-    settings = {"spark.slackwater.arrangements.memory": "2m"}
+    settings = {MEMORY: "2m", DISK: "0"}
     with Application(location, master="local[2]", conf=settings) as application:
         application.sql("USE slackwater")
         application.sql(
@@ -61,9 +84,18 @@ def test_a_view_whose_rows_wait_goes_on_when_there_is_memory_for_them(tmp_path):
             return {row[0] for row in rows if "SLACKWATER_INDEX_MEMORY" in (row[-2] or "")}
 
         wait_until(lambda: troubles() == {"second"})
+        said = (
+            "SELECT n.message FROM mz_internal.mz_notices n JOIN mz_catalog.mz_materialized_views v"
+            " ON v.id = n.object_id WHERE n.notice_type = 'stalled view' AND v.name = 'second'"
+        )
+        (notice,) = application.rows(said)
+        assert notice[0].startswith("slackwater.default.second does not go on: [SLACKWATER_INDEX_")
+        history = "SHOW NOTICES"
+        wait_until(lambda: any(row[2] == notice[0] for row in application.rows(history)))
         assert application.value("SELECT count(*) FROM first") == 29998
         application.sql("DROP MATERIALIZED VIEW first")
         assert application.value("SELECT count(*) FROM second") == 29998
         application.sql("DELETE FROM a WHERE k < 10")
         assert application.value("SELECT count(*) FROM second") == 29988
         assert "temporal" in steps(application, "second")
+        assert application.rows(said) == []

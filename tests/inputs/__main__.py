@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections import Counter
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tests.inputs.counts import difference, read, write
@@ -48,16 +49,23 @@ def main() -> int:
 
 
 def _shares(names: list[str]) -> list[Share]:
-    """Those with these names; none: all."""
+    """Those whose names match one of these, each once, in their order; none: all."""
     shares: list[Share] = [FileShare(each) for each in input_files()]
     shares += [FunctionShare(number, FUNCTION_SHARES) for number in range(FUNCTION_SHARES)]
-    known = {each.name: each for each in shares}
-    return [known[name] for name in names] if names else shares
+    chosen = {each.name: each for name in names or ["*"] for each in _matching(shares, name)}
+    return list(chosen.values())
+
+
+def _matching(shares: list[Share], pattern: str) -> list[Share]:
+    found = [each for each in shares if fnmatchcase(each.name, pattern)]
+    if not found:
+        raise SystemExit(f"no file, and no share of the functions, is called {pattern}")
+    return found
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.inputs", description=__doc__)
-    parser.add_argument("files", nargs="*", help="which of the files, or functions-3-of-12")
+    parser.add_argument("files", nargs="*", help="which files: cte.sql, 'group*', 'functions-*'")
     parser.add_argument("--write", action="store_true", help="write the counts anew")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     return parser.parse_args()

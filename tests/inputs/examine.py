@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from pyspark.sql import SparkSession
 from tests.inputs.files import InputFile, common_tables, is_query
 from tests.inputs.twin import Found, Twin
 from tests.support.declared import Declared
+
+_TUNING = re.compile(r"\s*(re)?set\s+spark\.sql\.optimizer\.", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,9 @@ def _segments(statements: Sequence[str]) -> Iterator[tuple[list[str], list[str]]
 
 
 def _run(session: SparkSession, statement: str) -> None:
+    """What tunes plans stays as it is: a definition does not keep it."""
+    if _TUNING.match(statement):
+        return
     try:
         session.sql(statement)
     except Exception:
@@ -68,6 +74,9 @@ def _run(session: SparkSession, statement: str) -> None:
 
 def _forget_tables(session: SparkSession) -> None:
     _run(session, "USE spark_catalog.default")
+    for row in session.sql("SHOW USER FUNCTIONS").collect():
+        if "." in row[0]:
+            _run(session, f"DROP FUNCTION IF EXISTS {row[0]}")
     for row in session.sql("SHOW TABLES").collect():
         if not row.isTemporary:
             for kind in ("TABLE", "VIEW"):

@@ -28,6 +28,12 @@ PROGRAMS = [
     "SELECT levenshtein(name, t) FROM texts",
     "SELECT * FROM maps x JOIN LATERAL"
     " (SELECT sum(score) OVER (ORDER BY name) FROM scores y WHERE y.score >= x.id)",
+    "SELECT CAST(array(1, 2) AS ARRAY<INT>), CAST(map('k', id) AS MAP<STRING, INT>) FROM maps",
+    "SELECT size(map(score, name)), cardinality(array(score)) FROM scores",
+    "SELECT x.id, (SELECT y.m['k'] FROM maps y WHERE y.id = x.id AND y.id < 2) FROM maps x",
+    "SELECT s.score, (SELECT o.next FROM ones o WHERE o.next < s.score) FROM scores s",
+    "SELECT s.name, l.n FROM scores s LEFT JOIN LATERAL"
+    " (SELECT (SELECT o.next FROM ones o WHERE o.next = a) AS n FROM (SELECT s.score AS a)) l",
     "SELECT x.id FROM maps x WHERE EXISTS (SELECT * FROM maps y WHERE x.m['k'] = y.m['k'] LIMIT 1)",
 ]
 _UNMATERIALIZABLE = "SLACKWATER_UNMATERIALIZABLE_FUNCTION"
@@ -37,12 +43,20 @@ REFUSED = {
     "SELECT elt(1, name, t) FROM texts": "INDETERMINATE_COLLATION_IN_SCHEMA",
 }
 RECOMPUTED = {
+    "UnionLoop: no such operator is maintained": [
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r"
+        " WHERE n < (SELECT max(score) FROM scores)) SELECT * FROM r",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r"
+        " WHERE n < (SELECT max(score) FROM scores)) SELECT * FROM r JOIN r q ON r.n = q.n + 1",
+    ],
     "Aggregate: groups that merge": [
         "SELECT who, count(*), max(at) FROM events GROUP BY who, session_window(at, '5 minutes')"
     ],
     "LIMIT without ORDER BY": [
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT next FROM r CROSS JOIN ones)"
-        " SELECT * FROM r LIMIT 5"
+        " SELECT * FROM r LIMIT 5",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL"
+        " SELECT (SELECT n + next FROM r CROSS JOIN ones WHERE n < 5)) SELECT * FROM r LIMIT 5",
     ],
 }
 

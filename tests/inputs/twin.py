@@ -5,6 +5,8 @@ A plain session of Spark says what a query answers: over temporary views with th
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +22,7 @@ from tests.inputs.answers import rows_of
 from tests.support.declared import Declared
 from tests.support.incremental import Bench
 
-from slackwater.compute.engine import Analysis
+from slackwater.compute.engine import Analysis, ViewPlan
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -33,13 +35,17 @@ WAIT_S = 60
 AT_ONCE = 48
 """So many views are maintained together."""
 
+_OF_ROWS_IN_THE_PLAN = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 COMPILED = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
+    # Of a table Spark computes nothing before it has simplified the query.
+    "spark.sql.optimizer.excludedRules": _OF_ROWS_IN_THE_PLAN,
 }
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.optimizer.excludedRules": "",
 }
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
@@ -117,6 +123,7 @@ class Twin:
         self._bench = Bench(folder, declared)
         self._tables: dict[str, _Table] = {}
         self._permanent: set[str] = set()
+        self._own_functions: list[str] = []
         self._views = 0
 
     def close(self) -> None:
@@ -133,6 +140,8 @@ class Twin:
             rows = None if frame is None else _attempt(frame.toArrow)
             if rows is not None:
                 found[row.tableName] = _Table(rows, frame.schema)
+        named = _attempt(lambda: self.session.sql("SHOW USER FUNCTIONS").collect()) or ()
+        self._own_functions = [row[0].split(".")[-1] for row in named if "." in row[0]]
         temporary = {row.tableName for row in listed if row.isTemporary}
         self._permanent = {row.tableName for row in listed} - temporary
         for name in self._tables.keys() - found.keys():
@@ -239,11 +248,13 @@ class Twin:
         settings = self._settings()
         try:
             engine = self._bench.engine.under(settings)
-            analysis = engine.analyze(query, "slackwater", ("default",))
+            text, functions = self._by_full_names(query), self._functions(query)
+            analysis = engine.analyze(text, "slackwater", ("default",), functions)
             kind = self._unfit(analysis)
             if kind is None:
                 analysis.desc.arrow_schema()
-                return self._maintained(query, settings)
+                plan = self._bench.plan(text, settings, analysis.functions)
+                return self._maintained(query, settings, plan)
         except SlackwaterError as error:
             kind = error.condition
             if "INTERNAL" in kind:
@@ -254,8 +265,21 @@ class Twin:
         self.found.labels.append((query, kind))
         return None
 
-    def _maintained(self, query: str, settings: dict[str, str]) -> _View:
-        plan = self._bench.plan(query, settings)
+    def _by_full_names(self, query: str) -> str:
+        """The query where another schema is the current one: with whole names of functions."""
+        for name in self._own_functions:
+            call = re.compile(rf"(?<![.\w`]){re.escape(name)}(?=\s*\()", re.IGNORECASE)
+            query = call.sub(f"spark_catalog.default.{name}", query)
+        return query
+
+    def _functions(self, query: str) -> list[dict[str, Any]]:
+        """Temporary functions that the query may call, as a coordinator would be told of them."""
+        jvm: Any = self.session._jvm
+        scala = jvm.org.apache.spark.sql.slackwater.process.SessionFunctions
+        described = scala.namedIn(self.session._jsparkSession, query)
+        return list(json.loads(described.toString()))
+
+    def _maintained(self, query: str, settings: dict[str, str], plan: ViewPlan) -> _View:
         output = _numbered(plan.kept.plan.schema)
         kind = "program" if plan.program else f"recomputed: {plan.reason}"
         self._views += 1

@@ -26,6 +26,7 @@ from tests.support.planned import plan_over
 from slackwater.compute.engine import (
     Analysis,
     Contents,
+    Function,
     KeptPlan,
     NamedUpdates,
     Ticked,
@@ -62,7 +63,12 @@ class SimulatedEngine:
     def ended_by(self, interruption):
         yield
 
-    def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis:
+    def rows_read(self, interruption):
+        return 0
+
+    def analyze(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> Analysis:
         self.hazards.boundary("analysis")
         query = AS_OF.sub("", text)
         items = [self.place.item(name) for name in tables_of(query)]
@@ -92,7 +98,9 @@ class SimulatedEngine:
         self._register(found)
         return self._answer(query)
 
-    def plan(self, text: str, catalog: str, namespace: Sequence[str]) -> KeptPlan:
+    def plan(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> KeptPlan:
         found = self.analyze(text, catalog, namespace)
         items = [self.place.item(name) for name in tables_of(text)]
         plan = plan_over(items, found.desc, text)

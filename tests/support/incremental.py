@@ -13,7 +13,7 @@ from tests.support.declared import Declared
 from tests.support.persistence import new_environment
 
 from slackwater.compute.dataflow import Dataflow, Input, Shards
-from slackwater.compute.engine import Engine, ViewPlan
+from slackwater.compute.engine import Engine, Function, ViewPlan
 from slackwater.compute.tick import Limits
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient, TablesAppend
@@ -102,8 +102,11 @@ class Bench:
         self.client.commit((), tables=TablesAppend(lower, Timestamp(upper), parts))
         self.worker.wake()
 
-    def plan(self, query: str, settings: Mapping[str, str] = {}) -> ViewPlan:
-        kept = self.engine.under(settings).plan(query, "slackwater", ("default",))
+    def plan(
+        self, query: str, settings: Mapping[str, str] = {}, functions: Sequence[Function] = ()
+    ) -> ViewPlan:
+        engine = self.engine.under(settings)
+        kept = engine.plan(query, "slackwater", ("default",), functions)
         try:
             return ViewPlan(kept, program_of(kept.plan))
         except NotMaintained as missing:

@@ -251,7 +251,7 @@ class Busy:
     def under(self, settings):
         return self
 
-    def analyze(self, text, catalog, namespace):
+    def analyze(self, text, catalog, namespace, functions=()):
         with self.interruption.ending(self.ended.set):
             self.asked.set()
             assert self.ended.wait(WAIT_S)
@@ -307,7 +307,7 @@ class Analyzer:
     def under(self, settings):
         return self
 
-    def analyze(self, text, catalog, namespace):
+    def analyze(self, text, catalog, namespace, functions=()):
         if text == VIEW:
             self.calls += 1
             self.asked.release()

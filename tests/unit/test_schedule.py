@@ -19,11 +19,12 @@ from slackwater.persist.parts import InlineBody, Part
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX
 
+IPC = b"rows"
 ERROR = SlackwaterError("DIVIDE_BY_ZERO", "22012", "no", {})
 
 
 def part(min_time, max_time, rows=1):
-    return Part(1, 1, min_time, max_time + 1, InlineBody(b""), rows, min_time, max_time, False)
+    return Part(1, 1, min_time, max_time + 1, InlineBody(IPC), rows, min_time, max_time, False)
 
 
 def flow(name, *inputs, as_of=0):
@@ -93,6 +94,7 @@ def test_a_failure_that_may_pass_is_retried_after_growing_pauses():
     late = plan([flow("v", "t")], {"t": 9, "v": 4}, data, {"v": second}, second.retry_at_ms)
     assert late.ticks == (tick,)
     assert next_retry_ms([first, second]) == first.retry_at_ms
+    assert (first.began_ms, second.began_ms) == (1_000, 1_000)
     for _ in range(50):
         second = after_failure(ERROR, second, 0)
     assert second.retry_at_ms == LONGEST_BACKOFF_MS
@@ -105,7 +107,13 @@ def test_views_that_read_each_other_are_refused():
 
 def test_an_interval_is_cut_at_a_part():
     parts = [part(1, 1, 10), part(3, 4, 10), part(6, 6, 10)]
-    assert capped_upper(parts, 1, 9, 100, 9) == 9
-    assert capped_upper(parts, 1, 9, 15, 9) == 5
-    assert capped_upper(parts, 1, 9, 5, 9) == 2
-    assert capped_upper(parts, 1, 9, 100, 1) == 5
+
+    def capped(max_rows=100, max_bytes=100):
+        return capped_upper(parts, 1, 9, max_rows=max_rows, max_bytes=max_bytes)
+
+    assert capped() == 9
+    assert capped(max_rows=15) == 5
+    assert capped(max_rows=5) == 2
+    assert capped(max_bytes=2 * len(IPC)) == 7
+    assert capped(max_bytes=len(IPC)) == 5
+    assert capped(max_bytes=1) == 2

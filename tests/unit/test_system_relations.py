@@ -24,7 +24,7 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
-from slackwater.compute.records import StepRecord, TickRecord, TickTimes
+from slackwater.compute.records import Filling, StepRecord, TickRecord, TickTimes
 from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -110,6 +110,7 @@ def snapshot():
             ShardUsage(7, False, False, 1, 5, 50, 1),
             ShardUsage(8, False, False, 1, 1, 3, 2),
         ),
+        fillings=(Filling(user_id(13), 5, 10, 250),),
         ticks=(
             TickRecord(
                 user_id(13),
@@ -155,7 +156,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_webhook_sources mz_changefeed_partitions"""
+        mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]

@@ -49,13 +49,15 @@ class Context:
     """Where a statement runs: the Spark session's current catalog and namespace, and its user.
 
     `settings` are those of Spark's that can change the result of a query, where the statement is
-    one that needs them; a definition keeps them.
+    one that needs them; a definition keeps them. `functions` are temporary functions of the session
+    that the statement may call, as the shim describes them.
     """
 
     catalog: str
     namespace: tuple[str, ...]
     user: str
     settings: Mapping[str, str] | None = None
+    functions: tuple[Mapping[str, Any], ...] = ()
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Context:
@@ -65,6 +67,7 @@ class Context:
             namespace=tuple(given.get("namespace") or ("default",)),
             user=given.get("user") or "anonymous",
             settings=given.get("settings"),
+            functions=tuple(given.get("functions") or ()),
         )
 
 
@@ -110,7 +113,7 @@ class Session:
     cursors: dict[str, Cursor] = field(default_factory=dict)
     block_cursors: set[str] = field(default_factory=set)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
-    pending: list[Notice] = field(default_factory=list)
+    pending: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     block_hold: ReadHold | None = None
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
@@ -142,7 +145,8 @@ class Session:
     def take_notices(self) -> list[dict[str, str]]:
         """The notices since the last answer."""
         with self.lock:
-            taken, self.pending = self.pending, []
+            taken = list(self.pending)
+            self.pending.clear()
         return [notice.to_json() for notice in taken]
 
     # The transaction
@@ -284,3 +288,8 @@ class Sessions:
     def all(self) -> tuple[Session, ...]:
         with self._lock:
             return tuple(self._sessions.values())
+
+    def notify(self, message: str, severity: str, code: str) -> None:
+        """A notice for each session, which is told with its next answer."""
+        for session in self.all():
+            session.notify(message, severity, code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -16,13 +16,16 @@ from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
+Function: TypeAlias = Mapping[str, Any]
+"""A function that is not Spark's own, as the driver describes it, in JSON-able values."""
+
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
     """What Spark's analyzer says of a query.
 
     `relations` and `views` are ids of ours, also those below a view; `named` are the ids of both
-    that the query itself names.
+    that the query itself names. `functions` are those that it calls, without Spark's own.
     """
 
     desc: RelationDesc
@@ -33,6 +36,7 @@ class Analysis:
     nondeterministic: tuple[str, ...]
     uses_mz_now: bool
     streaming: bool
+    functions: tuple[Function, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +197,23 @@ class Engine(Protocol):
     def ended_by(self, interruption: Interruption) -> AbstractContextManager[None]:
         """While the block runs, what this thread asks of Spark ends when `interruption` says so."""
 
-    def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis: ...
+    def rows_read(self, interruption: Interruption) -> int:
+        """How many rows the jobs have read that would end with `interruption`, in any thread.
 
-    def plan(self, text: str, catalog: str, namespace: Sequence[str]) -> KeptPlan:
+        A collection counts as often as the jobs read it. 0: none of them runs.
+        """
+
+    def analyze(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> Analysis:
+        """`functions` are known to the query, whatever its names mean elsewhere.
+
+        Raises SLACKWATER_TEMPORARY_FUNCTION where one is called that cannot be kept.
+        """
+
+    def plan(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> KeptPlan:
         """The query's plan. Its id holds for this engine, until `forget_plan`."""
 
     def forget_plan(self, plan_id: str) -> None:

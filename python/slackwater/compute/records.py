@@ -67,6 +67,19 @@ class TickRecord:
         return sum(step.looked_up for step in self.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A dataflow that reads whole inputs, for `elapsed_ms` until now.
+
+    `rows_read` counts a row each time that it is read, `rows` once for each input that has it.
+    """
+
+    global_id: GlobalId
+    rows_read: int
+    rows: int
+    elapsed_ms: int
+
+
 @dataclass(slots=True)
 class TickRecords:
     """The last ticks of each dataflow. Thread-safe."""

@@ -17,6 +17,9 @@ from slackwater.repr.ids import GlobalId
 FIRST_BACKOFF_MS = 100
 LONGEST_BACKOFF_MS = 30_000
 
+TOLD_AFTER = 3
+"""So many attempts fail one after the other before people are told that did not ask."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flow:
@@ -47,11 +50,20 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A dataflow whose tick could not be made, for a reason that may pass. It is tried again."""
+    """A dataflow whose tick could not be made, for a reason that may pass. It is tried again.
+
+    `began_ms` and `retry_at_ms` are times of the clock that `plan_round` is told.
+    """
 
     error: SlackwaterError
     attempts: int
+    began_ms: int
     retry_at_ms: int
+
+    @property
+    def is_to_be_told(self) -> bool:
+        """Whether it just came to last longer than what passes by itself."""
+        return self.attempts == TOLD_AFTER
 
 
 HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
@@ -99,9 +111,11 @@ def plan_round(
 
 def after_failure(error: SlackwaterError, earlier: Trouble | None, now_ms: int) -> Trouble:
     """Something failed that may pass: try again later, each time after a longer pause."""
-    attempts = 1 if earlier is None else earlier.attempts + 1
+    attempts, began_ms = (
+        (1, now_ms) if earlier is None else (earlier.attempts + 1, earlier.began_ms)
+    )
     pause = min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** min(attempts - 1, 20))
-    return Trouble(error, attempts, now_ms + pause)
+    return Trouble(error, attempts, began_ms, now_ms + pause)
 
 
 def next_retry_ms(troubles: Iterable[Trouble]) -> int | None:
@@ -113,13 +127,18 @@ def capped_upper(
     parts: Sequence[Part],
     lower: Timestamp,
     upper: Timestamp,
+    *,
     max_rows: int,
-    max_parts: int,
+    max_bytes: int,
 ) -> Timestamp:
-    """The greatest upper of a tick from `lower` that reads about so much, or one part."""
-    rows = 0
-    for count, part in enumerate(sorted(parts, key=lambda p: p.max_time), start=1):
+    """The greatest upper of a tick from `lower` that reads about so much, or one time's changes.
+
+    `max_bytes` are those of the parts as they are stored.
+    """
+    rows = size_bytes = 0
+    for part in sorted(parts, key=lambda p: p.max_time):
         rows += part.rows
-        if rows > max_rows or count > max_parts:
+        size_bytes += part.body.size_bytes
+        if rows > max_rows or size_bytes > max_bytes:
             return Timestamp(min(upper, max(lower, part.max_time) + 1))
     return upper

@@ -43,13 +43,15 @@ _LOG = structlog.get_logger("slackwater.compute")
 class Limits:
     """From how many rows on a view is ticked or computed in another way.
 
-    A tick takes about `tick_rows` of input, to bound its memory; one that follows no more than
+    A tick takes about `tick_rows` of input and `tick_bytes` of stored parts, to bound its memory,
+    but at least what changes at its first time; one that follows no more than
     `quick_rows` takes milliseconds. Out of fewer than `few_rows` of input contents are computed as
     one task and collected; else by executors, and up to `inline_rows` that these wrote become an
     inline part. Fewer changes than `followed_rows` are always followed by a program.
     """
 
     tick_rows: int = 2_000_000
+    tick_bytes: int = 128 << 20
     quick_rows: int = 10_000
     few_rows: int = 50_000
     inline_rows: int = 10_000
@@ -79,7 +81,7 @@ class RunningView:
     engine: Engine
     limits: Limits = field(default_factory=Limits)
     scanned: int = field(default=0, init=False)
-    """How many rows the last tick read whole."""
+    """How many rows the last tick read whole, or the present one is to read so."""
     by_program: bool = field(default=False, init=False)
     """Whether the last tick was one of the program."""
     steps: tuple[StepRecord, ...] = field(default=(), init=False)
@@ -166,7 +168,7 @@ class RunningView:
 
     def fill(self) -> None:
         """Makes the program ready for the next tick. Raises what `appends` raises."""
-        self._tried = True
+        self._tried, self.scanned = True, 0
         upper = self.shards.state(self.flow.output_shard).upper
         if self.flow.plan.program is not None:
             self._filled(self.flow.plan.program, Timestamp(upper - 1))
@@ -340,7 +342,14 @@ class RunningView:
             changes = self._changes(begin, tick.upper)
         every = [part for parts in changes.values() for part in parts]
         rows = sum(part.rows for part in every)
-        upper = capped_upper(every, tick.lower, tick.upper, self.limits.tick_rows, len(every))
+        limits = self.limits
+        upper = capped_upper(
+            every,
+            tick.lower,
+            tick.upper,
+            max_rows=limits.tick_rows,
+            max_bytes=limits.tick_bytes,
+        )
         deltas: dict[str, NamedUpdates] = {
             g: NamedUpdates(g, flow.inputs[g].desc, parts, begin, upper)
             for g, parts in changes.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -13,7 +13,7 @@ import structlog
 from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine
-from slackwater.compute.records import TickRecord, TickRecords, TickTimes
+from slackwater.compute.records import Filling, TickRecord, TickRecords, TickTimes
 from slackwater.compute.removal import Removal
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
 from slackwater.compute.tick import Limits, RunningView
@@ -26,6 +26,7 @@ from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
+Stalled = Callable[[GlobalId, SlackwaterError], None]
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -36,10 +37,16 @@ def _monotonic_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Apart:
-    """A thread that works for one dataflow; `fills`: it reads whole inputs to keep them."""
+    """A thread that works for one dataflow; `fills`: it reads whole inputs to keep them.
+
+    `view` is the thread's own, but for numbers that anybody may look at.
+    """
 
     thread: threading.Thread
     fills: bool
+    view: RunningView
+    removal: Removal
+    began_ms: int
 
 
 @dataclass(slots=True)
@@ -85,13 +92,15 @@ class Worker:
         *,
         on_progress: Progress,
         on_fatal: Fatal,
+        on_stalled: Stalled = lambda global_id, error: None,
         name: str = "replica",
         limits: Limits | None = None,
         clock_ms: Callable[[], int] = _monotonic_ms,
     ) -> None:
         """`on_progress` is called in a worker's thread with uppers after they were committed.
 
-        `on_fatal` is called once, with what ended the worker: another leader, a broken invariant.
+        `on_fatal` is called once, with what ended the worker: another leader, a broken invariant;
+        `on_stalled` when a dataflow has failed several times running, once until it goes on again.
         `name` is part of the names of its temporary views; `limits` are those of its views, None:
         the usual ones; `clock_ms` only measures pauses.
         """
@@ -99,6 +108,7 @@ class Worker:
         self._engine = engine
         self._on_progress = on_progress
         self._on_fatal = on_fatal
+        self._on_stalled = on_stalled
         self._name = name
         self._limits = limits or Limits()
         self._clock_ms = clock_ms
@@ -179,6 +189,27 @@ class Worker:
         with self._shared.changed:
             trouble = self._shared.troubles.get(global_id)
             return None if trouble is None else trouble.error
+
+    def stalled(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
+        """What does not go on at the moment: why, and for how many milliseconds."""
+        now_ms = self._clock_ms()
+        with self._shared.changed:
+            return {g: (t.error, now_ms - t.began_ms) for g, t in self._shared.troubles.items()}
+
+    def fillings(self) -> Sequence[Filling]:
+        """How far those dataflows are that read whole inputs at the moment."""
+        with self._shared.changed:
+            filling = {g: each for g, each in self._shared.apart.items() if each.fills}
+        now_ms = self._clock_ms()
+        return [
+            Filling(
+                global_id,
+                self._engine.rows_read(each.removal),
+                each.view.scanned,
+                now_ms - each.began_ms,
+            )
+            for global_id, each in filling.items()
+        ]
 
     def busy_ms(self) -> int | None:
         """For how long the oldest running tick has been reading files of parts; None: none runs."""
@@ -339,7 +370,8 @@ class Worker:
                 name=f"slackwater-{self._name}-{global_id}",
                 daemon=True,
             )
-            self._shared.apart[global_id] = _Apart(thread, fills)
+            apart = _Apart(thread, fills, view, removal, self._clock_ms())
+            self._shared.apart[global_id] = apart
             thread.start()
 
     def _fill_ahead(self) -> None:
@@ -480,6 +512,8 @@ class Worker:
             self._shared.troubles[flow.global_id] = trouble
             self._shared.changed.notify_all()
         _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
+        if trouble.is_to_be_told:
+            self._on_stalled(flow.global_id, error)
         return False
 
     def _pause_all(self, flows: Mapping[GlobalId, Dataflow], error: SlackwaterError) -> None:

@@ -30,6 +30,10 @@ class InlineBody:
 
     ipc: bytes
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self.ipc)
+
 
 @dataclass(frozen=True, slots=True)
 class FileBody:

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from slackwater.compute.engine import (
     Analysis,
     Contents,
+    Function,
     Interruption,
     KeptPlan,
     NamedUpdates,
@@ -53,6 +54,8 @@ class Driver:
         self._bridges: dict[str, SparkBridge] = {}
         self.statement = threading.local()
         """What ends the calls of each thread, whatever their settings."""
+        self.groups: dict[Interruption, str] = {}
+        """The job group of the call that runs now, of each that may be ended."""
 
     def jvm(self) -> Any:
         """Attaches on first use."""
@@ -91,9 +94,11 @@ class SparkBridge:
 
     def _bridge(self) -> Any:
         if self._calls is None:
-            scala = self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
-            self._calls = _call(scala.under, self._settings)
+            self._calls = _call(self._scala().under, self._settings)
         return self._calls
+
+    def _scala(self) -> Any:
+        return self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
 
     def _names(self, names: Sequence[str] | None) -> Any:
         jvm = self._driver.jvm()
@@ -122,20 +127,31 @@ class SparkBridge:
             return _call(method, *arguments, group)
         interruption.refuse_late("Spark was asked")
         try:
+            self._driver.groups[interruption] = group
             with interruption.ending(lambda: self.cancel(group)):
                 return _call(method, *arguments, group)
         except SlackwaterError:
             # How Spark says that it was interrupted depends on where it was.
             self._refuse_late()
             raise
+        finally:
+            self._driver.groups.pop(interruption, None)
+
+    def rows_read(self, interruption: Interruption) -> int:
+        """As the seam says."""
+        group = self._driver.groups.get(interruption)
+        return 0 if group is None else int(_call(self._scala().rowsRead, group))
 
     def warm(self) -> None:
         """Attaches to the driver."""
         self._bridge()
 
-    def analyze(self, text: str, catalog: str, namespace: Sequence[str]) -> Analysis:
-        bridge = self._bridge()
-        answer = json.loads(self._run(bridge.analyze, text, catalog, self._names(namespace)))
+    def analyze(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> Analysis:
+        """As the seam says."""
+        analyze, kept = self._bridge().analyze, json.dumps(list(functions))
+        answer = json.loads(self._run(analyze, text, catalog, self._names(namespace), kept))
         if "error" in answer:
             self._refuse_late()
             raise error_from_json(answer["error"])
@@ -148,11 +164,15 @@ class SparkBridge:
             nondeterministic=tuple(answer["nondeterministic"]),
             uses_mz_now=bool(answer["uses_mz_now"]),
             streaming=bool(answer["streaming"]),
+            functions=tuple(answer["functions"]),
         )
 
-    def plan(self, text: str, catalog: str, namespace: Sequence[str]) -> KeptPlan:
-        bridge = self._bridge()
-        answer = self._run(bridge.plan, text, catalog, self._names(namespace))
+    def plan(
+        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+    ) -> KeptPlan:
+        """As the seam says."""
+        plan, kept = self._bridge().plan, json.dumps(list(functions))
+        answer = self._run(plan, text, catalog, self._names(namespace), kept)
         described = json.loads(answer)
         if "error" in described:
             self._refuse_late()
@@ -248,8 +268,7 @@ class SparkBridge:
     def cancel(self, group: str) -> None:
         """Ends the call of that group, if there is one, or there comes to be."""
         try:
-            scala = self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
-            _call(scala.cancel, group)
+            _call(self._scala().cancel, group)
         except SlackwaterError as error:
             # A driver that is gone runs nothing.
             _log.warning("cannot cancel", error=str(error))

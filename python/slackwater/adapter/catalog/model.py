@@ -77,7 +77,7 @@ class CatalogItem:
 
     `shard_id` is its durable collection; views, indexes and system relations have none. `details`
     hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`,
-    `named` (see `direct_dependencies`);
+    `named` (see `direct_dependencies`), of a maintained one `functions` that it calls;
     of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`), of one
     that takes requests `check`, of one of changefeeds the exports `landing` and `dead_letters`; of
     a secret `version`; `retain_history_ms`. An object with a `parent` lives and dies with it.

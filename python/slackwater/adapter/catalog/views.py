@@ -12,7 +12,7 @@ from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_oth
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context
 from slackwater.compute.dataflow import Dataflow, Input
-from slackwater.compute.engine import Analysis, ViewPlan
+from slackwater.compute.engine import Analysis, Function, ViewPlan
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
 from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
@@ -75,7 +75,7 @@ class Views:
         refuse_other_reading(full, context.settings)
         state = self._env.state
         engine = self._env.engine.under(context.settings)
-        analysis = engine.analyze(text, context.catalog, context.namespace)
+        analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
         self._refuse_other_settings(full, context.settings, analysis)
@@ -105,6 +105,7 @@ class Views:
                 "catalog": context.catalog,
                 "namespace": list(context.namespace),
                 "settings": None if context.settings is None else dict(context.settings),
+                "functions": [dict(each) for each in analysis.functions],
                 "named": self.named(analysis),
                 "retain_history_ms": statement.retain_history_ms,
                 "asserting": _asserting(text, desc, asserted, full),
@@ -205,7 +206,8 @@ class Views:
         details = item.details
         catalog, namespace = details["catalog"], tuple(details["namespace"])
         text = details.get("asserting") or details["query"]
-        return self._plan(text, catalog, namespace, details.get("settings"))
+        functions = details.get("functions") or ()
+        return self._plan(text, catalog, namespace, details.get("settings"), functions)
 
     def _plan(
         self,
@@ -213,8 +215,9 @@ class Views:
         catalog: str,
         namespace: tuple[str, ...],
         settings: Mapping[str, str] | None,
+        functions: Sequence[Function],
     ) -> ViewPlan:
-        kept = self._env.engine.under(settings).plan(text, catalog, namespace)
+        kept = self._env.engine.under(settings).plan(text, catalog, namespace, functions)
         try:
             return ViewPlan(kept, program_of(kept.plan))
         except NotMaintained as missing:
@@ -225,9 +228,10 @@ class Views:
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
         catalog, namespace, settings = context.catalog, context.namespace, context.settings
-        analysis = self._env.engine.under(settings).analyze(text, catalog, namespace)
+        engine = self._env.engine.under(settings)
+        analysis = engine.analyze(text, catalog, namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
-        plan = self._plan(text, catalog, namespace, settings)
+        plan = self._plan(text, catalog, namespace, settings, analysis.functions)
         self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)
 

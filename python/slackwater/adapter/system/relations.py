@@ -318,6 +318,17 @@ def _hydration_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
         yield each.object_id, each.replica_id, each.hydrated
 
 
+def _hydration_progress(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for each in snapshot.fillings:
+        yield (
+            each.global_id,
+            _only_replica(snapshot),
+            each.rows_read,
+            each.rows,
+            each.elapsed_ms,
+        )
+
+
 def _lag_ms(behind: Frontier, ahead: Frontier) -> int | None:
     """How far `behind` trails; None if it is not closed but `ahead` is: there is no measure."""
     if behind >= ahead:
@@ -803,6 +814,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
     ),
     ("mz_catalog", "mz_secrets", f"{_HEAD} owner_id! privileges:texts!", _secrets),
     ("mz_internal", "mz_webhook_sources", "id! name! url!", _webhook_sources),
+    (
+        "mz_internal",
+        "mz_hydration_progress",
+        "object_id! replica_id! rows_read:long! rows_known:long! elapsed_ms:long!",
+        _hydration_progress,
+    ),
     (
         "mz_internal",
         "mz_changefeed_partitions",

@@ -11,11 +11,11 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.changefeed_sources import partitions
 from slackwater.adapter.external.sinks import SinkRunner
 from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.system.notices import notices
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.system.snapshot import (
     ClusterEntry,
     Hydration,
-    NoticeEntry,
     ObjectFrontiers,
     ObjectStatus,
     ReplicaEntry,
@@ -36,6 +36,7 @@ CLUSTER = ClusterEntry(
 REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = frozenset({"mz_audit_events"})
 _WITH_HISTORY = frozenset({"mz_source_status_history"})
+_WITH_PROGRESS = frozenset({"mz_hydration_progress"})
 _WITH_PARTITIONS = frozenset({"mz_changefeed_partitions"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
@@ -57,6 +58,7 @@ class SystemTables:
                 with_audit=relation.name in _WITH_AUDIT,
                 with_history=relation.name in _WITH_HISTORY,
                 with_usage=relation.name in _WITH_USAGE,
+                with_progress=relation.name in _WITH_PROGRESS,
                 with_partitions=relation.name in _WITH_PARTITIONS,
             )
         )
@@ -75,9 +77,10 @@ class SystemTables:
         with_audit: bool = False,
         with_history: bool = False,
         with_usage: bool = False,
+        with_progress: bool = False,
         with_partitions: bool = False,
     ) -> SystemSnapshot:
-        """What the system relations show, now; what the metastore has to be asked if wanted."""
+        """What the system relations show, now; what the metastore or Spark are asked, if wanted."""
         env = self._env
         catalog = env.state
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
@@ -114,20 +117,7 @@ class SystemTables:
                 for n, s in enumerate(env.sessions.all(), start=1)
             ),
             subscriptions=self._subscriptions(),
-            notices=tuple(
-                NoticeEntry(
-                    f"{session.session_id}/{number}",
-                    notice.severity,
-                    notice.message,
-                    "",
-                    None,
-                    None,
-                    None,
-                    session.connected_ms,
-                )
-                for session in env.sessions.all()
-                for number, notice in enumerate(session.history)
-            ),
+            notices=tuple(notices(env)),
             read_holds=env.storage.holds(),
             audit_events=env.catalog.audit_events() if with_audit else (),
             source_history=(
@@ -137,6 +127,7 @@ class SystemTables:
             ),
             usage=env.persist.query(usage) if with_usage else (),
             ticks=tuple(env.worker.records.all()),
+            fillings=tuple(env.worker.fillings()) if with_progress else (),
             webhooks=env.webhooks.urls(),
             partitions=tuple(partitions(env)) if with_partitions else (),
         )

@@ -8,9 +8,11 @@ import org.apache.spark.sql.slackwater.binding.{
   Binding,
   DataStrategy,
   MzNow,
+  MzNowCompared,
   NotNullAsserted,
   NotNullColumns,
-  ResolveAsOf
+  ResolveAsOf,
+  ResolveKept
 }
 import org.apache.spark.sql.slackwater.scan.{ExpandScans, FoldInlineRows}
 
@@ -26,7 +28,9 @@ object DataHooks {
     if (installed.add(extensions)) {
       extensions.injectFunction(MzNow.description)
       extensions.injectFunction(NotNullAsserted.description)
+      extensions.injectHintResolutionRule(ResolveKept(_))
       extensions.injectResolutionRule(_ => ResolveAsOf)
+      extensions.injectResolutionRule(_ => MzNowCompared)
       extensions.injectPostHocResolutionRule(_ => NotNullColumns)
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.slackwater.arrangements
 
+import java.nio.file.Path
 import java.util.concurrent.atomic.AtomicLong
 
 /** `owner` wants more memory than is left to it. Whoever catches it decides what is said to whom. */
@@ -12,33 +13,37 @@ final class ArrangementTooLarge(
       s"$owner wants $wantedBytes bytes; of $limitBytes bytes $usedBytes are in use"
     )
 
-/** How much memory the arrangements of a replica may take together, and the memory itself.
+/** How much may be in files below `directory`, which is made when it is needed. */
+final case class Spill(limitBytes: Long, directory: Path)
+
+/** How much memory the arrangements of a replica may take together, and the memory itself. What no
+  * longer fits is in mapped files, as far as `spill` goes.
   *
   * Any number of threads may use it.
   */
-final class MemoryBudget(limitBytes: Long) {
-  private val reserved = new AtomicLong
+final class MemoryBudget(limitBytes: Long, spill: Option[Spill] = None) {
+  private val memory = new Slabs(SystemMemory, limitBytes)
+  private val files = spill.map(to => new Slabs(new MappedFiles(to.directory), to.limitBytes))
 
-  private[arrangements] val slabs = new Slabs
+  /** Throws [[ArrangementTooLarge]] and takes nothing. */
+  private[arrangements] def allocate(bytes: Long, owner: String): Block =
+    memory
+      .allocate(bytes)
+      .orElse(files.flatMap(_.allocate(bytes)))
+      .getOrElse(throw new ArrangementTooLarge(owner, bytes, used + spilled, limit))
 
-  /** Takes `bytes` of the budget, or throws [[ArrangementTooLarge]] and takes nothing. */
-  def reserve(bytes: Long, owner: String): Unit = {
-    var before = reserved.get
-    while (!fits(bytes, before, owner) || !reserved.compareAndSet(before, before + bytes))
-      before = reserved.get
-  }
+  private def limit: Long =
+    try Math.addExact(limitBytes, spill.fold(0L)(_.limitBytes))
+    catch { case _: ArithmeticException => Long.MaxValue }
 
-  private def fits(bytes: Long, before: Long, owner: String): Boolean =
-    if (bytes <= limitBytes - before) true
-    else throw new ArrangementTooLarge(owner, bytes, before, limitBytes)
+  /** Of memory, in bytes. */
+  def used: Long = memory.used
 
-  def release(bytes: Long): Unit = {
-    val left = reserved.addAndGet(-bytes)
-    if (left < 0) throw new IllegalStateException(s"released ${-left} bytes that nobody reserved")
-  }
+  /** Of files, in bytes. */
+  def spilled: Long = files.fold(0L)(_.used)
 
-  /** In bytes. */
-  def used: Long = reserved.get
+  /** What is reserved of the address space, in bytes. */
+  private[arrangements] def reserved: Long = memory.reserved + files.fold(0L)(_.reserved)
 }
 
 /** What one arrangement has of a budget. */
@@ -52,22 +57,13 @@ private[arrangements] final class Allotment(budget: MemoryBudget, val owner: Str
     * Throws [[ArrangementTooLarge]], and then holds what it held before.
     */
   def allocate(bytes: Long): Block = {
-    val whole = Slabs.wholePages(bytes)
-    budget.reserve(whole, owner)
-    val block =
-      try budget.slabs.allocate(whole)
-      catch {
-        case failure: Throwable =>
-          budget.release(whole)
-          throw failure
-      }
-    held.addAndGet(whole)
+    val block = budget.allocate(Slabs.wholePages(bytes), owner)
+    held.addAndGet(block.bytes)
     block
   }
 
   def free(block: Block): Unit = {
-    budget.slabs.free(block)
+    block.slab.slabs.free(block)
     held.addAndGet(-block.bytes)
-    budget.release(block.bytes)
   }
 }

@@ -4,8 +4,6 @@ import java.util.TreeMap
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.spark.unsafe.Platform
-
 /** Whole pages of memory outside the heap, one after the other. */
 private[arrangements] final class Block(
     val address: Long,
@@ -15,27 +13,39 @@ private[arrangements] final class Block(
   private[arrangements] var freed = false
 }
 
-/** Memory outside the heap, taken from the system in slabs and given out in pages.
+/** Memory outside the heap, taken in slabs and handed out in pages.
   *
   * malloc keeps what is freed in small pieces, and arrangements free and take segments all the time.
   * A slab is large enough that malloc maps it by itself and gives it back when it is freed; its pages
-  * cost nothing before they are written.
+  * cost nothing before they are written. One in a file has its place on the disk from the beginning.
   */
-private[arrangements] final class Slabs {
+private[arrangements] final class Slabs(regions: Regions, limitBytes: Long) {
   private val slabs = ArrayBuffer.empty[Slab]
+  private var taken = 0L
 
-  /** `bytes` is a multiple of the page. The lowest free place is taken, so that high slabs empty. */
-  def allocate(bytes: Long): Block = synchronized {
-    slabs.iterator.map(_.allocate(bytes)).find(_ != null).getOrElse {
-      val slab = new Slab(math.max(bytes, Slabs.SlabBytes))
+  /** `bytes` is a multiple of the page. The lowest free place is taken, so that high slabs empty.
+    *
+    * None: the limit is reached, or the system has no more.
+    */
+  def allocate(bytes: Long): Option[Block] = synchronized {
+    val found =
+      if (bytes > limitBytes - taken) None
+      else slabs.iterator.map(_.allocate(bytes)).find(_ != null).orElse(inNewSlab(bytes))
+    if (found.nonEmpty) taken += bytes
+    found
+  }
+
+  private def inNewSlab(bytes: Long): Option[Block] =
+    regions.take(math.max(bytes, Slabs.SlabBytes)).map { region =>
+      val slab = new Slab(region, this)
       slabs += slab
       slab.allocate(bytes)
     }
-  }
 
   def free(block: Block): Unit = synchronized {
     if (block.freed) throw new IllegalStateException("a block was freed twice")
     block.freed = true
+    taken -= block.bytes
     block.slab.free(block)
     if (block.slab.isEmpty) {
       slabs -= block.slab
@@ -43,8 +53,11 @@ private[arrangements] final class Slabs {
     }
   }
 
+  /** In bytes. */
+  def used: Long = synchronized(taken)
+
   /** What the slabs reserve of the address space, in bytes. */
-  def bytes: Long = synchronized(slabs.iterator.map(_.bytes).sum)
+  def reserved: Long = synchronized(slabs.iterator.map(_.bytes).sum)
 }
 
 private[arrangements] object Slabs {
@@ -54,13 +67,16 @@ private[arrangements] object Slabs {
   def wholePages(bytes: Long): Long = (math.max(bytes, 1) + PageBytes - 1) / PageBytes * PageBytes
 }
 
-private[arrangements] final class Slab(val bytes: Long) {
-  private val address = Platform.allocateMemory(bytes)
+private[arrangements] final class Slab(region: Region, val slabs: Slabs) {
+  import region.{address, bytes => size}
+
+  def bytes: Long = size
+
   // Offset to length. Neighbours are joined.
   private val gaps = new TreeMap[Long, Long]
-  gaps.put(0L, bytes)
+  gaps.put(0L, size)
 
-  def isEmpty: Boolean = gaps.size == 1 && gaps.firstEntry.getValue == bytes
+  def isEmpty: Boolean = gaps.size == 1 && gaps.firstEntry.getValue == size
 
   /** Null if there is no gap of that size. */
   def allocate(wanted: Long): Block = {
@@ -91,5 +107,5 @@ private[arrangements] final class Slab(val bytes: Long) {
     gaps.put(offset, length)
   }
 
-  def close(): Unit = Platform.freeMemory(address)
+  def close(): Unit = region.close()
 }

@@ -9,7 +9,8 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.AnalysisException
-import org.apache.spark.sql.catalyst.catalog.HiveTableRelation
+import org.apache.spark.sql.catalyst.analysis.{SQLFunctionNode, SQLScalarFunction}
+import org.apache.spark.sql.catalyst.catalog.{HiveTableRelation, SQLFunction}
 import org.apache.spark.sql.catalyst.expressions.{
   AesEncrypt,
   ArraySort,
@@ -170,13 +171,15 @@ private[slackwater] object Analysis {
       case rdd: LogicalRDD                    => foreign += Option(rdd.rdd.name).getOrElse("an RDD")
       case leaf: LeafNode if leaf.isStreaming => foreign += leaf.nodeName
       case _: Sample                          => nondeterministic += "TABLESAMPLE"
+      case SQLFunctionNode(function, _)       => declared(function)
       case _                                  =>
     }
 
     def expression(whole: Expression): Unit = whole.foreach {
-      case _: MzNow                                     => usesNow = true
-      case f: UserDefinedExpression if !f.deterministic => nondeterministic += f.name
-      case n: Nondeterministic                          => nondeterministic += n.prettyName
+      case _: MzNow                                              => usesNow = true
+      case SQLScalarFunction(function, _, _) if isLuck(function) => declared(function)
+      case f: UserDefinedExpression if !f.deterministic          => nondeterministic += f.name
+      case n: Nondeterministic                                   => nondeterministic += n.prettyName
       case c if c.children.isEmpty && c.containsPattern(CURRENT_LIKE) =>
         nondeterministic += c.prettyName
       case other if !other.deterministic && other.children.forall(_.deterministic) =>
@@ -188,6 +191,11 @@ private[slackwater] object Analysis {
         nondeterministic += version.prettyName
       case _ =>
     }
+
+    private def declared(function: SQLFunction): Unit =
+      if (isLuck(function)) nondeterministic += function.name.unquotedString
+
+    private def isLuck(function: SQLFunction): Boolean = function.deterministic.contains(false)
 
     /** Without a vector to begin with AES takes a random one, unless its mode has none. */
     private def hasOneResult(encrypted: AesEncrypt): Boolean = {

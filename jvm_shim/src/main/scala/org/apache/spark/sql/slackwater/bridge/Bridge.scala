@@ -1,12 +1,16 @@
 package org.apache.spark.sql.slackwater.bridge
 
+import java.nio.file.Path
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
+
 import org.apache.spark.sql.slackwater.binding.AsOf
-import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
+import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
 import org.apache.spark.sql.slackwater.process.ResultSettings
@@ -15,6 +19,7 @@ import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
 import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.plans.logical.{
   Command,
@@ -24,6 +29,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
+import org.apache.spark.util.Utils
 
 /** What the coordinator calls in the driver, over py4j. */
 object Bridge {
@@ -40,6 +46,9 @@ object Bridge {
 
   /** Ends the call of a group, now or when it comes. */
   def cancel(group: String): Unit = running.cancel(context, group)
+
+  /** How many rows the jobs of a group have read of files and inline parts so far. */
+  def rowsRead(group: String): Long = Running.rowsRead(context, group)
 
   private def context: SparkContext = SparkContext.getActive.getOrElse(
     throw new IllegalStateException("the Spark application has ended")
@@ -66,12 +75,17 @@ private[bridge] final case class DriverMemory(rows: PartRows, arrangements: Arra
 
 private[bridge] object DriverMemory {
 
-  /** How much arrangements may take together, as Spark writes sizes. */
+  /** How much arrangements may take together, and how much of files beside it, as Spark writes sizes.
+    */
   val arrangementsKey = "spark.slackwater.arrangements.memory"
+  val spillKey = "spark.slackwater.arrangements.disk"
 
   def of(context: SparkContext): DriverMemory = {
-    val half = s"${Runtime.getRuntime.maxMemory / 2}b"
-    val budget = new MemoryBudget(context.getConf.getSizeAsBytes(arrangementsKey, half))
+    val conf = context.getConf
+    val memory = conf.getSizeAsBytes(arrangementsKey, s"${Runtime.getRuntime.maxMemory / 2}b")
+    val disk = conf.getSizeAsBytes(spillKey, s"${4 * memory}b")
+    val folder = Path.of(Utils.getLocalDir(conf), s"slackwater-arrangements-${UUID.randomUUID}")
+    val budget = new MemoryBudget(memory, Option.when(disk > 0)(Spill(disk, folder)))
     DriverMemory(PartRows.ofDriver, new Arrangements(budget))
   }
 }
@@ -97,6 +111,7 @@ final class Bridge private[bridge] (opened: Opened) {
   private val own = opened.session
 
   private val views = new AnalyzedViews
+  private val functions = new KeptFunctions(own)
 
   private lazy val flows: Dataflows = {
     val reader = new PartReader(own, opened.memory.rows)
@@ -135,22 +150,42 @@ final class Bridge private[bridge] (opened: Opened) {
       inPool(own)(flows.load(programId, planId, inputsJson))
     }
 
-  /** What a query reads and how it behaves, as JSON; a user's error as `{"error": ..}`. */
-  def analyze(text: String, catalog: String, namespace: Array[String], group: String): String =
+  /** What a query reads, which functions it calls that are not Spark's own, and how it behaves, as
+    * JSON; a user's error as `{"error": ..}`.
+    *
+    * @param kept
+    *   functions that the query may call, as JSON
+    */
+  def analyze(
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      kept: String,
+      group: String
+  ): String =
     try {
       running.within(own.sparkContext, group) {
-        val plan = analyzedQuery(text, catalog, namespace)
-        Json.mapper.writeValueAsString(Analysis.describe(own, plan))
+        val (plan, called) = analyzedQuery(text, catalog, namespace, kept)
+        val answer = Analysis.describe(own, plan)
+        answer.set[ObjectNode]("functions", called)
+        Json.mapper.writeValueAsString(answer)
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
   /** The plan of a query as JSON, which `docs/internals/analyzed_plans.md` describes, and under
     * `plan` the id by which this bridge keeps it until `forgetPlan`; errors as `analyze` has them.
     */
-  def plan(text: String, catalog: String, namespace: Array[String], group: String): String =
+  def plan(
+      text: String,
+      catalog: String,
+      namespace: Array[String],
+      kept: String,
+      group: String
+  ): String =
     try {
       running.within(own.sparkContext, group) {
-        val view = AnalyzedView.of(own, analyzedQuery(text, catalog, namespace))
+        val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
+        val view = AnalyzedView.of(own, analyzed)
         s"""{"plan":"${views.keep(view)}",${view.json.substring(1)}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
@@ -204,7 +239,7 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): Array[Byte] =
     running.within(own.sparkContext, group) {
-      collected(analyzed(own, text, catalog, namespace))
+      collected(analyzed(text, catalog, namespace)._1)
     }
 
   private def collected(rows: Dataset[_]): Array[Byte] =
@@ -222,7 +257,7 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): String =
     running.within(own.sparkContext, group) {
-      written(analyzed(own, text, catalog, namespace), directory)
+      written(analyzed(text, catalog, namespace)._1, directory)
     }
 
   private def written(rows: Dataset[_], directory: String): String = {
@@ -299,29 +334,31 @@ final class Bridge private[bridge] (opened: Opened) {
   private def analyzedQuery(
       text: String,
       catalog: String,
-      namespace: Array[String]
-  ): LogicalPlan = {
+      namespace: Array[String],
+      kept: String
+  ): (LogicalPlan, ArrayNode) = {
     def refuse(plan: LogicalPlan): Unit = if (plan.exists(isStatement)) throw DataErrors.noQuery()
-    analyzed(own, text, catalog, namespace, refuse).queryExecution.analyzed
+    val (rows, called) = analyzed(text, catalog, namespace, KeptFunctions.read(kept), refuse)
+    (rows.queryExecution.analyzed, called)
   }
 
   /** @param look
     *   is shown what was parsed, before Spark does anything with it
     */
   private def analyzed(
-      session: SparkSession,
       text: String,
       catalog: String,
       namespace: Array[String],
+      kept: Seq[JsonNode] = Nil,
       look: LogicalPlan => Unit = _ => ()
-  ): Dataset[_] = session.synchronized {
-    session.withActive {
-      val manager = session.sessionState.catalogManager
+  ): (Dataset[Row], ArrayNode) = own.synchronized {
+    own.withActive {
+      val manager = own.sessionState.catalogManager
       manager.setCurrentCatalog(catalog)
       manager.setCurrentNamespace(namespace)
-      val plan = session.sessionState.sqlParser.parsePlan(text)
+      val plan = own.sessionState.sqlParser.parsePlan(text)
       look(plan)
-      Dataset.ofRows(session, plan)
+      functions.within(kept)(Dataset.ofRows(own, plan))
     }
   }
 

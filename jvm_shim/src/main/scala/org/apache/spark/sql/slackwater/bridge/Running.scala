@@ -50,4 +50,12 @@ private[bridge] final class Running {
 
 private object Running {
   val kept = 1000
+
+  /** Spark's own count: it follows the ends of tasks, and the heartbeats of those that run. */
+  def rowsRead(context: SparkContext, group: String): Long = {
+    val store = context.statusStore
+    val jobs = context.statusTracker.getJobIdsForGroup(group).toSeq
+    val stages = jobs.flatMap(job => store.asOption(store.job(job))).flatMap(_.stageIds).distinct
+    stages.flatMap(stage => store.asOption(store.lastStageAttempt(stage))).map(_.inputRecords).sum
+  }
 }

@@ -2,8 +2,10 @@ package org.apache.spark.sql.slackwater.parser
 
 import java.util.UUID
 
+import com.fasterxml.jackson.databind.node.ObjectNode
+
 import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
-import org.apache.spark.sql.slackwater.process.{Notices, Sessions}
+import org.apache.spark.sql.slackwater.process.{Notices, SessionFunctions, Sessions}
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.CatalystTypeConverters
 import org.apache.spark.sql.catalyst.expressions.Attribute
@@ -27,6 +29,10 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
 
   override def run(session: SparkSession): Seq[Row] = {
     val body = Sessions.statement(session)
+    val functions = SessionFunctions.namedIn(session, text)
+    if (!functions.isEmpty) {
+      body.withObject("/context").set[ObjectNode]("functions", functions)
+    }
     body.put("text", text)
     body.put("execution", UUID.randomUUID.toString)
     // By it a COMMIT whose answer was lost can be asked for again.

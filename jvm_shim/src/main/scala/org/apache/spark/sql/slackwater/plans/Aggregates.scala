@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.plans.Inner
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, Join, JoinHint, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.AGGREGATE
-import org.apache.spark.sql.slackwater.scan.{Comparable, Nested}
+import org.apache.spark.sql.slackwater.values.{Comparable, Keys, Nested}
 import org.apache.spark.sql.types.ArrayType
 
 /** Aggregates have one value for the same rows, in whichever order these come.
@@ -53,7 +53,7 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         case max: Max if isCollated(max)     => field(call, Max(whole(max.child)))
         case max: MaxBy if isCollated(max)   => field(call, MaxBy(whole(max.left), max.right))
         case min: MinBy if isCollated(min)   => field(call, MinBy(whole(min.left), min.right))
-        case count: Count if call.isDistinct => call.copy(Count(count.children.map(KeyForms.of)))
+        case count: Count if call.isDistinct => call.copy(Count(count.children.map(Keys.of)))
         case _                               => call
       }
     }
@@ -68,7 +68,7 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   /** The value and, where its collation has others for equal, its bytes. */
   private def whole(value: Expression): Expression =
     Nested.unlessNull(value)(
-      CreateNamedStruct(Seq(Literal("value"), value, Literal("bytes"), KeyForms.bytes(value)))
+      CreateNamedStruct(Seq(Literal("value"), value, Literal("bytes"), Keys.bytes(value)))
     )
 
   private def same(value: Expression): Expression = NormalizeFloatingNumbers.normalize(value)
@@ -76,7 +76,7 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   private def withValue(by: Expression, value: Expression): Expression = {
     val both = Seq(Literal("by"), same(by), Literal("value"), same(value))
     val bytes = Option
-      .when(value.dataType.existsRecursively(Comparable.isCollated))(KeyForms.bytes(value))
+      .when(value.dataType.existsRecursively(Comparable.isCollated))(Keys.bytes(value))
       .toSeq
       .flatMap(Seq(Literal("bytes"), _))
     Nested.unlessNull(by)(CreateNamedStruct(both ++ bytes))

@@ -67,7 +67,8 @@ private[slackwater] object AnalyzedView {
   /** Takes the analyzed plan of a query apart; `session` has the settings of the view. */
   def of(session: SparkSession, analyzed: LogicalPlan): AnalyzedView = session.withActive {
     val normalised = Normalise(session, analyzed)
-    val kept = normalised.output.map(_.dataType) == analyzed.output.map(_.dataType)
+    // A cast that only lets elements be NULL goes.
+    val kept = DataType.equalsStructurally(normalised.schema, analyzed.schema, true)
     if (!kept) throw new IllegalStateException("normalising has changed the columns of a query")
     new Exporter().view(analyzed, normalised)
   }

@@ -107,9 +107,13 @@ private[plans] final class Exporter {
   private def reasonOfExpressions(plan: LogicalPlan): Option[String] = {
     val all = plan.expressions.flatMap(_.collect { case e => e })
     all.collectFirst {
-      case _: PythonFuncExpression | _: PythonUDTF => "a Python function"
-      case _: PlanExpression[_]                    => "a subquery that is no join"
-      case _: OuterReference                       => "a reference to an outer query"
+      case e: PythonFuncExpression if !isCalledByRow(plan, e) => s"the Python function ${e.name}"
+      case e: PythonUDTF                                      => s"the Python function ${e.name}"
+      case _: PlanExpression[_]                               => "a subquery that is no join"
+      case _: OuterReference                                  => "a reference to an outer query"
     }
   }
+
+  private def isCalledByRow(plan: LogicalPlan, function: Expression): Boolean =
+    plan.isInstanceOf[Project] && PythonUDF.isScalarPythonUDF(function)
 }

@@ -7,7 +7,7 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.slackwater.protocol.Json
-import org.apache.spark.sql.slackwater.scan.Comparable
+import org.apache.spark.sql.slackwater.values.Comparable
 import org.apache.spark.sql.types._
 
 /** What the columns are called where an expression stands: their numbers and what may be NULL. */

@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.slackwater.scan.Comparable
+import org.apache.spark.sql.slackwater.values.{Comparable, Keys}
 import org.apache.spark.sql.types._
 
 /** What rows are grouped, partitioned or joined by has a form in which equal values have the same
@@ -15,30 +15,20 @@ import org.apache.spark.sql.types._
   */
 private[plans] object KeyForms extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
-    case aggregate: Aggregate if aggregate.groupingExpressions.exists(isMade) => grouped(aggregate)
-    case window: Window if window.partitionSpec.exists(hasForm)               => partitioned(window)
-    case join: Join                                                           =>
+    case aggregate: Aggregate if aggregate.groupingExpressions.exists(isRemade) =>
+      grouped(aggregate)
+    case window: Window if window.partitionSpec.exists(Keys.isMade) => partitioned(window)
+    case join: Join                                                 =>
       join.copy(condition = join.condition.map(_.transform {
-        case EqualTo(left, right) if hasForm(left)       => EqualTo(of(left), of(right))
-        case EqualNullSafe(left, right) if hasForm(left) => EqualNullSafe(of(left), of(right))
+        case EqualTo(left, right) if Keys.isMade(left) => EqualTo(Keys.of(left), Keys.of(right))
+        case EqualNullSafe(left, right) if Keys.isMade(left) =>
+          EqualNullSafe(Keys.of(left), Keys.of(right))
       }))
   }
 
-  /** The form of a value in which equal ones have the same bytes. */
-  def of(value: Expression): Expression =
-    if (hasForm(value)) Comparable(value)(CollationKey(_)) else value
-
-  /** Bytes in which values that are equal differ if they are not the same. */
-  def bytes(value: Expression): Expression =
-    if (Comparable.isCollated(value.dataType)) Cast(value, BinaryType) else RowBytes(Seq(value))
-
-  private def hasForm(value: Expression): Boolean =
-    Comparable.isNeeded(value.dataType) &&
-      RowOrdering.isOrderable(Comparable(value)(CollationKey(_)).dataType)
-
   /** A column that is grouped by and has a form. */
-  private def isMade(group: Expression): Boolean = group match {
-    case column: Attribute => hasForm(column) && (hasText(column) != hasMap(column))
+  private def isRemade(group: Expression): Boolean = group match {
+    case column: Attribute => Keys.isMade(column) && (hasText(column) != hasMap(column))
     case _                 => false
   }
 
@@ -50,7 +40,7 @@ private[plans] object KeyForms extends Rule[LogicalPlan] {
 
   private def grouped(whole: Aggregate): LogicalPlan = {
     val forms = whole.groupingExpressions.collect {
-      case column: Attribute if isMade(column) => column -> Alias(of(column), column.name)()
+      case column: Attribute if isRemade(column) => column -> Alias(Keys.of(column), column.name)()
     }
     val keys = AttributeMap(forms.map { case (column, form) => column -> form.toAttribute })
     def over(e: Expression): Expression = e match {
@@ -76,17 +66,17 @@ private[plans] object KeyForms extends Rule[LogicalPlan] {
   private def shown(column: Attribute, key: Attribute): Expression =
     if (hasMap(column)) Comparable.restored(key, column.dataType)
     else {
-      val named = Seq(Literal("bytes"), bytes(column), Literal("value"), column)
+      val named = Seq(Literal("bytes"), Keys.bytes(column), Literal("value"), column)
       GetStructField(Min(CreateNamedStruct(named)).toAggregateExpression(), 1)
     }
 
   private def partitioned(window: Window): LogicalPlan = {
     val functions = window.windowExpressions.map(_.transform { case spec: WindowSpecDefinition =>
-      spec.copy(partitionSpec = spec.partitionSpec.map(of))
+      spec.copy(partitionSpec = spec.partitionSpec.map(Keys.of))
     }.asInstanceOf[NamedExpression])
     window.copy(
       windowExpressions = functions,
-      partitionSpec = window.partitionSpec.map(of)
+      partitionSpec = window.partitionSpec.map(Keys.of)
     )
   }
 }

@@ -28,6 +28,7 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
     CombineUnions,
     BooleanSimplification,
     SimplifyCasts,
+    KnownSizes,
     RemoveRedundantAliases,
     RemoveNoopOperators
   )
@@ -50,7 +51,8 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
         RewriteCollationJoin,
         LimitSorted
       ),
-      InlineCTE(alwaysInline = true)
+      InlineCTE(alwaysInline = true),
+      KeepRecursions
     ),
     Batch("common expressions", repeatedly, RewriteWithExpression),
     Batch(
@@ -94,7 +96,8 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
       Once,
       RewritePredicateSubquery,
       AskAboveAggregates,
-      JoinScalarSubqueries
+      JoinScalarSubqueries,
+      CountSingleRows
     ),
     Batch("operators again", repeatedly, reduce: _*),
     Batch("nullability", Once, UpdateAttributeNullability)
@@ -109,6 +112,7 @@ private[slackwater] object Normalise {
       val normal = new Normalise().execute(CollectionSlot.inPlaceOfCollections(analyzed))
       val parts = Seq(
         SeparateTemporal,
+        CallPythonInProjections,
         SettleAggregates,
         KeyForms,
         SplitAggregates,
@@ -118,7 +122,7 @@ private[slackwater] object Normalise {
         NumberInBuckets
       )
       val settled = parts.foldLeft(normal)((plan, rule) => rule(plan))
-      RemoveNoopOperators(PruneSlots(settled))
+      RemoveNoopOperators(PruneSlots(RestoreRecursions(settled)))
     }
 
   /** What can change a result as the session has it, and Spark's defaults for all that tunes plans:

@@ -16,7 +16,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.{
   SCALAR_SUBQUERY,
   WINDOW
 }
-import org.apache.spark.sql.types.{MapType, StringType}
+import org.apache.spark.sql.types.{DataType, MapType, StringType}
 
 /** Applies rules to a plan, and to the plans inside its subquery expressions. */
 private[plans] final class Everywhere(rules: Rule[LogicalPlan]*) extends Rule[LogicalPlan] {
@@ -178,14 +178,20 @@ private[plans] object OnlyRow {
   private val nothing =
     Literal.create(Map.empty[String, String], MapType(StringType, StringType))
 
+  /** Spark's error, in the place of a value of the type. */
+  private[plans] def failure(dataType: DataType): Expression =
+    RaiseError(Literal(several), nothing, dataType)
+
   def apply(plan: LogicalPlan): LogicalPlan = plan.output match {
     case Seq(value)
         if !JoinScalarSubqueries.hasOneRow(plan) && RowOrdering.isOrderable(value.dataType) =>
       val rows = Alias(Count(Literal(1)).toAggregateExpression(), "rows")()
       val least = Alias(Min(value).toAggregateExpression(), value.name)()
-      val failure = RaiseError(Literal(several), nothing, value.dataType)
-      val only =
-        If(GreaterThan(rows.toAttribute, Literal(1L)), failure, least.toAttribute)
+      val only = If(
+        GreaterThan(rows.toAttribute, Literal(1L)),
+        failure(value.dataType),
+        least.toAttribute
+      )
       Project(Seq(Alias(only, value.name)()), Aggregate(Nil, Seq(rows, least), plan))
     case _ => plan
   }

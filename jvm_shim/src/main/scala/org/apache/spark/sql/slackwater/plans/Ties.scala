@@ -1,13 +1,12 @@
 package org.apache.spark.sql.slackwater.plans
 
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, First, Last}
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Window}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.WINDOW
-import org.apache.spark.sql.types.{BinaryType, DataType}
+import org.apache.spark.sql.slackwater.values.RowBytes
+import org.apache.spark.sql.types.DataType
 
 /** Window functions that depend on the order of rows which ORDER BY leaves open get an order in which
   * only equal rows are equal: by ORDER BY, then by the other columns that the query needs.
@@ -93,25 +92,4 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
       case _: First | _: Last => true
       case _                  => false
     }
-}
-
-/** Rows as bytes, which differ where rows differ, whatever their types have for equal. */
-private[slackwater] final case class RowBytes(children: Seq[Expression])
-    extends Expression
-    with CodegenFallback {
-  @transient private lazy val project =
-    InterpretedUnsafeProjection.createProjection(children.zipWithIndex.map { case (child, i) =>
-      BoundReference(i, child.dataType, nullable = true)
-    })
-
-  override def nullable: Boolean = false
-  override def dataType: DataType = BinaryType
-  override def prettyName: String = "row_bytes"
-
-  override def eval(input: InternalRow): Any =
-    project(new GenericInternalRow(children.map(_.eval(input)).toArray[Any])).getBytes
-
-  override protected def withNewChildrenInternal(
-      newChildren: IndexedSeq[Expression]
-  ): RowBytes = copy(newChildren)
 }

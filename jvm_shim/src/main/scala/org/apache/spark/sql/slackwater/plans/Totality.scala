@@ -3,6 +3,7 @@ package org.apache.spark.sql.slackwater.plans
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.slackwater.binding.MzNow
+import org.apache.spark.sql.slackwater.values.RowBytes
 import org.apache.spark.sql.types._
 
 /** Which expressions have a value for every row.

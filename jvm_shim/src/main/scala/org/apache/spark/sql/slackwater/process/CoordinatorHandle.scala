@@ -8,6 +8,7 @@ import java.nio.file.Paths
 import java.time.Duration
 import java.util.UUID
 import java.util.concurrent.{
+  FutureTask,
   CompletableFuture,
   ConcurrentHashMap,
   ExecutionException,
@@ -58,10 +59,15 @@ final class CoordinatorHandle private (
     .build()
 
   private lazy val gateway: Py4JServer = {
-    val server = new Py4JServer(context.conf)
-    // Its threads serve the coordinator: they must not run as the session that came first.
-    Threads.start("slackwater-gateway")(server.start()).join()
-    server
+    // Its threads serve the coordinator: they must not run as the session that came first, nor be
+    // part of its statement, whose jobs Spark keeps until it ends. Some kinds start when they are made.
+    val made = new FutureTask(() => {
+      val server = new Py4JServer(context.conf)
+      server.start()
+      server
+    })
+    Threads.start("slackwater-gateway")(made.run())
+    made.get()
   }
 
   @volatile private var endpoint: Option[Endpoint] = None

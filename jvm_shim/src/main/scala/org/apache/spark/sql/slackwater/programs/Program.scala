@@ -7,9 +7,9 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.catalyst.expressions.BoundReference
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.plans.Canonical
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.Sources
+import org.apache.spark.sql.slackwater.values.Canonical
 import org.apache.spark.sql.types.StructType
 
 /** One operator of a program, by the name that people read.

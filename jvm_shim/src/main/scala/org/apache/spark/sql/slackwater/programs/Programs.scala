@@ -141,7 +141,8 @@ private[slackwater] final class Programs(
       case "constant" => Unchanging
       case "map"      =>
         val made = node.get("exprs").asScala.map(expression(_, layout("in"))).toSeq
-        new MapRows(in("in"), handles.project(made))
+        if (made.exists(ProjectRows.isNeeded)) projected(made, in("in"))
+        else new MapRows(in("in"), handles.project(made))
       case "filter" =>
         new FilterRows(in("in"), conditions(node, layout("in")).get)
       case "expand" =>
@@ -168,6 +169,11 @@ private[slackwater] final class Programs(
     else if (node.has("column")) handles.column(node.get("column").asInt, layout)
     else if (node.has("null")) Literal(null, view.columns(node.get("null").asInt).dataType)
     else Literal(node.get("literal").asBoolean)
+
+  private def projected(made: Seq[Expression], in: Int): Operator = {
+    val input = schemaOf(layouts(in))
+    new ProjectRows(in, made.map(_.dataType), compile(ProjectRows.plan(made, input)))
+  }
 
   private def temporal(node: JsonNode): Operator = {
     val in = node.get("in").asInt

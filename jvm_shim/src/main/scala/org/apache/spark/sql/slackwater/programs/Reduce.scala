@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
+import org.apache.spark.sql.slackwater.scan.NegativeMultiplicity
 import org.apache.spark.sql.types.BinaryType
 
 /** The groups of an aggregate and what is accumulated of each. Serializable.
@@ -191,7 +192,3 @@ private[slackwater] final class Reduce(
 private object Reduce {
   type Changes = ByKey[mutable.TreeMap[Long, Updates]]
 }
-
-/** A collection says that there are fewer than no rows: it was not computed from what it holds. */
-private[slackwater] final class NegativeMultiplicity(what: String)
-    extends IllegalStateException(s"$what has a negative multiplicity")

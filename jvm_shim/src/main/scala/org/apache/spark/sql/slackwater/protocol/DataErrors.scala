@@ -34,6 +34,17 @@ private[slackwater] object DataErrors {
       "limit" -> limit.toString
     )
 
+  def temporaryFunction(name: String): AnalysisException =
+    Errors.user("SLACKWATER_TEMPORARY_FUNCTION", "functionName" -> name)
+
+  def mzNowComparison(expression: String, kind: String, advice: String): AnalysisException =
+    Errors.user(
+      "SLACKWATER_MZ_NOW_COMPARISON",
+      "expression" -> expression,
+      "type" -> kind,
+      "milliseconds" -> advice
+    )
+
   def unbound(name: String): AnalysisException =
     Errors.user("SLACKWATER_UNBOUND_RELATION", "objectName" -> name)
 

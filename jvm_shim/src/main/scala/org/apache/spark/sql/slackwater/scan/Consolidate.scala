@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{First, Sum}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.protocol.Wire
+import org.apache.spark.sql.slackwater.values.Comparable
 import org.apache.spark.sql.types._
 
 /** Rows out of updates: each row as often as its diffs sum up to. */
@@ -14,38 +15,38 @@ private[slackwater] object Consolidate {
   /** More retracted rows than this are cheaper to consolidate with everything else. */
   private val CandidateLimit = 10000
 
-  /** So many copies of a row are made at once. */
-  private val Batch = 65536L
+  /** So many copies of rows are made without a job. */
+  private val LocalCopies = 65536L
 
   /** The rows of all parts.
     *
     * Where only few inline updates retract anything, the rows of files that cannot be concerned
-    * pass as they are; without files it is done here at once. `dense`: the columns are only some of
-    * the collection's, and equal rows may be very many.
+    * pass as they are; without files it is done here at once, unless equal rows are very many. A
+    * multiplicity below zero is a [[NegativeMultiplicity]].
     */
   def rows(
       sources: Sources,
       uniform: Seq[PartFile],
       embedded: Seq[PartFile],
       until: Option[Long],
-      inline: Seq[InlineUpdate],
-      dense: Boolean
+      inline: Seq[InlineUpdate]
   ): LogicalPlan = {
-    val exact = !sources.schema.existsRecursively(t => inexact(t))
+    val exact = !Comparable.differInBytes(sources.schema)
     val noFiles = uniform.isEmpty && embedded.isEmpty
-    if (exact && noFiles) local(sources, sum(inline))
+    val updates = if (exact) sum(inline) else inline
+    val few = updates.iterator.map(u => math.max(0L, u.diff - 1)).sum <= LocalCopies
+    if (exact && noFiles && few) sources.local(repeated(updates), needed = true).head
     else {
       val onlyInserts = embedded.isEmpty && uniform.forall(_.uniform.exists(_.diff == 1L))
-      val updates = if (exact) sum(inline) else inline
       val retracted = updates.filter(_.diff < 0)
       // Rows without columns have no hash, and each of them is concerned.
       val distinct = sources.schema.nonEmpty || retracted.isEmpty
-      if (onlyInserts && exact && distinct && retracted.size <= CandidateLimit) {
-        candidates(sources, uniform, updates, retracted, dense)
+      if (onlyInserts && exact && few && distinct && retracted.size <= CandidateLimit) {
+        candidates(sources, uniform, updates, retracted)
       } else {
         val scans = sources.updates(uniform) ++ sources.updates(embedded).map(upTo(_, until))
         val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
-        shuffled(PartScan.union(all.map(rowsAndDiffs(_, sources.schema.length))), dense)
+        shuffled(PartScan.union(all.map(rowsAndDiffs(_, sources.schema.length))))
       }
     }
   }
@@ -56,31 +57,24 @@ private[slackwater] object Consolidate {
     Filter(Not(EqualTo(sums.output.last, Literal(0L))), sums)
   }
 
-  /** Spark compares values of these types by more than their bytes. */
-  private def inexact(dataType: DataType): Boolean = dataType match {
-    case FloatType | DoubleType | _: MapType => true
-    case other                               => Comparable.isCollated(other)
-  }
-
   private def sum(updates: Seq[InlineUpdate]): Seq[InlineUpdate] = {
     val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
     updates.foreach(u => sums.update(u.row, sums.getOrElse(u.row, 0L) + u.diff))
     sums.iterator.collect { case (row, diff) if diff != 0 => InlineUpdate(row, 0L, diff) }.toSeq
   }
 
-  private def local(sources: Sources, updates: Seq[InlineUpdate]): LogicalPlan =
-    sources.local(repeated(updates), needed = true).head
-
   private def repeated(updates: Seq[InlineUpdate]): Seq[UnsafeRow] =
-    updates.flatMap(u => Iterator.fill(math.max(0L, u.diff).toInt)(u.row))
+    updates.flatMap { u =>
+      if (u.diff < 0) throw new NegativeMultiplicity("a row of a collection")
+      Iterator.fill(Math.toIntExact(u.diff))(u.row)
+    }
 
   /** Consolidates only the rows whose hash a retracted row has. */
   private def candidates(
       sources: Sources,
       files: Seq[PartFile],
       updates: Seq[InlineUpdate],
-      retracted: Seq[InlineUpdate],
-      dense: Boolean
+      retracted: Seq[InlineUpdate]
   ): LogicalPlan = {
     if (retracted.isEmpty) {
       val scans = sources.rows(files)
@@ -98,8 +92,7 @@ private[slackwater] object Consolidate {
         Filter((likely(columns, retracted).toSeq :+ among(scan)).reduce(And), scan)
       }
       val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
-      val settled =
-        shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))), dense)
+      val settled = shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))))
       PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ settled)
     }
   }
@@ -145,12 +138,11 @@ private[slackwater] object Consolidate {
     Project(plan.output.take(width) :+ PartScan.attribute(plan, Wire.DiffColumn), plan)
 
   /** Filters on columns pass through each of these nodes down to the scans. */
-  private def shuffled(updates: LogicalPlan, dense: Boolean): LogicalPlan = {
-    val sums = summed(updates)
-    val count = sums.output.last
-    val present = Filter(GreaterThan(count, Literal(0L)), sums)
-    val repeated = if (dense) copiedInBatches(present, count) else copiedAtOnce(present, count)
-    Project(sums.output.init, repeated)
+  private def shuffled(updates: LogicalPlan): LogicalPlan = {
+    val sums = Consolidate.updates(updates)
+    val copy = AttributeReference("copy", BooleanType, nullable = false)()
+    val copies = Copies(sums.output.last)
+    Project(sums.output.init, Generate(copies, Nil, outer = false, None, Seq(copy), sums))
   }
 
   private def summed(updates: LogicalPlan): LogicalPlan = {
@@ -162,21 +154,5 @@ private[slackwater] object Consolidate {
       else c
     }
     Aggregate(columns.map(Comparable(_)(Cast(_, BinaryType))), results :+ count, updates)
-  }
-
-  private def copiedAtOnce(rows: LogicalPlan, count: Expression): LogicalPlan = {
-    val copies = ArrayRepeat(Literal(true), Cast(count, IntegerType))
-    val copy = AttributeReference("copy", BooleanType, nullable = false)()
-    Generate(Explode(copies), Nil, outer = false, None, Seq(copy), rows)
-  }
-
-  /** An array of all copies of a row would not fit into memory when they are many millions. */
-  private def copiedInBatches(rows: LogicalPlan, count: Expression): LogicalPlan = {
-    val last = IntegralDivide(Subtract(count, Literal(1L)), Literal(Batch))
-    val batch = AttributeReference("batch", LongType, nullable = false)()
-    val numbers = Explode(Sequence(Literal(0L), last, None, Some("UTC")))
-    val batches = Generate(numbers, Nil, outer = false, None, Seq(batch), rows)
-    val rest = Subtract(count, Multiply(batch, Literal(Batch)))
-    copiedAtOnce(batches, Least(Seq(Literal(Batch), rest)))
   }
 }

@@ -103,9 +103,7 @@ private[slackwater] object PartScan {
       val narrowed = parts.copy(schema = concerned(parts.schema, output))
       val sources = new Sources(session, scan.label, narrowed)
       val until = Option.when(timed)(asOf)
-      val dense = narrowed.schema.length < parts.schema.length
-      val rows =
-        Consolidate.rows(sources, uniform, embedded, until, inline(narrowed.schema), dense)
+      val rows = Consolidate.rows(sources, uniform, embedded, until, inline(narrowed.schema))
       project(rows, output)
     }
   }

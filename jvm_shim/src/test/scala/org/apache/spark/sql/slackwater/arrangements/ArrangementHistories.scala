@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.arrangements
 
+import java.nio.file.Files
+
 import scala.collection.mutable.ArrayBuffer
 
 import org.scalacheck.Gen
@@ -8,6 +10,7 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types._
+import org.apache.spark.util.Utils
 
 /** Random histories, compared with [[Model]]: after each step, and at the end at every time that can be
   * asked for.
@@ -40,6 +43,24 @@ final class ArrangementHistories extends AnyFunSuite with ScalaCheckPropertyChec
         refusals += run.refusals
     }
     assert(refusals > 20)
+  }
+
+  test("what does not fit into memory is in files, and is read like all else") {
+    val folder = Files.createTempDirectory("slackwater")
+    var spilled = 0
+    forAll(shapes, Gen.option(contents), Gen.listOf(steps), Gen.choose(0, 3)) {
+      (shape, initial, history, pages) =>
+        val files = Some(Spill(Long.MaxValue, folder))
+        val budget = new MemoryBudget(pages * Slabs.PageBytes, files)
+        val run = new Run(kinds.head, shape, budget)
+        initial.foreach(run.load(_, 7))
+        history.foreach(run.step)
+        if (budget.spilled > 0) spilled += 1
+        run.closed()
+        assert(run.refusals == 0)
+    }
+    assert(spilled > 20)
+    Utils.deleteRecursively(folder.toFile)
   }
 }
 
@@ -204,7 +225,7 @@ object ArrangementHistories {
     private def compare(): Unit = {
       assert(arrangement.since == model.since)
       assert(arrangement.upper == model.upper)
-      assert(arrangement.bytes == budget.used)
+      assert(arrangement.bytes == budget.used + budget.spilled)
       if (model.upper > model.since) {
         compareAt((model.since + model.upper) / 2 + 1)
         for (key <- Seq(0, 3, 17, 99)) compareKey(key, model.upper)
@@ -246,8 +267,8 @@ object ArrangementHistories {
       arrangement.close()
       arrangement.close()
       assert(arrangement.bytes == 0)
-      assert(budget.used == 0)
-      assert(budget.slabs.bytes == 0)
+      assert(budget.used == 0 && budget.spilled == 0)
+      assert(budget.reserved == 0)
     }
   }
 }

@@ -173,7 +173,7 @@ final class ArrangementSpec extends AnyFunSuite with TimeLimits {
     orders.load(Iterator((key(1L), row(1L, "x"), 1L)), 1)
     assert(found(orders, 1, 2) == Seq((1, 1, 1)))
     orders.close()
-    assert(budget.used == 0 && budget.slabs.bytes == 0)
+    assert(budget.used == 0 && budget.reserved == 0)
   }
 
   test("readers see whole batches while a writer appends, compacts and maintains") {

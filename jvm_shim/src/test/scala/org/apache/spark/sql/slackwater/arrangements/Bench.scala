@@ -1,12 +1,13 @@
 package org.apache.spark.sql.slackwater.arrangements
 
 import java.lang.management.ManagementFactory
+import java.nio.file.Path
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /** The figures of docs/internals/arrangements.md: lines of orders by order, 6 million of them unless
-  * the first argument says otherwise. All is done by one thread; times are its CPU's, so that they say
-  * the same on a busy machine.
+  * the first argument says otherwise. With a folder as the second one, all is in files there. All is
+  * done by one thread; times are its CPU's, so that they say the same on a busy machine.
   */
 object Bench {
   private val Batches = 1000
@@ -16,12 +17,15 @@ object Bench {
   def main(arguments: Array[String]): Unit = {
     val rows = arguments.headOption.fold(6000000)(_.toInt)
     val orders = new Orders(rows / 4)
-    val budget = new MemoryBudget(Long.MaxValue)
+    val budget = arguments.lift(1) match {
+      case Some(folder) => new MemoryBudget(0, Some(Spill(Long.MaxValue, Path.of(folder))))
+      case None         => new MemoryBudget(Long.MaxValue)
+    }
     val lines = new Arrangement(1, 5, budget, "lines by order")
 
     var peak = 0L
     val loading = orders.lines.map { line =>
-      peak = math.max(peak, budget.used)
+      peak = math.max(peak, budget.used + budget.spilled)
       line
     }
     val load = seconds(lines.load(loading, 0))
@@ -76,7 +80,7 @@ object Bench {
     println(f"  ${lines.rows}%d rows, ${perRow(lines)}%.1f bytes a row")
     lookups("ticked", lines, orders)
     lines.close()
-    println(s"closed: ${budget.used} bytes in use, ${budget.slabs.bytes} in slabs")
+    println(s"closed: ${lines.bytes} bytes in use, ${budget.reserved} in slabs")
   }
 
   private def lookups(when: String, lines: Arrangement, orders: Orders): Unit = {

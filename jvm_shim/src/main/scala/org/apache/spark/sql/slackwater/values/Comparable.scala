@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.scan
+package org.apache.spark.sql.slackwater.values
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.types._
@@ -9,6 +9,12 @@ private[slackwater] object Comparable {
   /** Whether values of a type may be the same, or be compared, though their bytes differ. */
   def isNeeded(dataType: DataType): Boolean =
     dataType.existsRecursively(t => t.isInstanceOf[MapType] || isCollated(t))
+
+  /** Whether the same values of a type may differ in their bytes. */
+  def differInBytes(dataType: DataType): Boolean = dataType.existsRecursively {
+    case FloatType | DoubleType | _: MapType => true
+    case other                               => isCollated(other)
+  }
 
   /** Whether texts may be equal that are not the same. */
   def isCollated(dataType: DataType): Boolean = dataType match {

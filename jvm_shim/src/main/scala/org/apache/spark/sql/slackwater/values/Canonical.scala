@@ -1,8 +1,7 @@
-package org.apache.spark.sql.slackwater.plans
+package org.apache.spark.sql.slackwater.values
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
-import org.apache.spark.sql.slackwater.scan.Nested
 import org.apache.spark.sql.types._
 
 /** Values of collections in the form that all values have which are the same to a collection: 0.0

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.scan
+package org.apache.spark.sql.slackwater.values
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.types.{ArrayType, StructType}

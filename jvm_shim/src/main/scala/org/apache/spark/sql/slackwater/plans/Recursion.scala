@@ -1,0 +1,41 @@
+package org.apache.spark.sql.slackwater.plans
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute}
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+
+/** A recursion as it was analyzed: what it asks of itself in a subquery may not become a join.
+  *
+  * @param output
+  *   of the reader: another one than that of `loop` where the plan was copied
+  */
+private[plans] final case class KeptRecursion(
+    loop: UnionLoop,
+    override val output: Seq[Attribute]
+) extends LeafNode {
+  override def computeStats(): Statistics = Statistics(sizeInBytes = conf.defaultSizeInBytes)
+}
+
+private[plans] object KeepRecursions extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDownWithSubqueries {
+    case loop: UnionLoop => KeptRecursion(loop, loop.output)
+  }
+}
+
+/** Recursions in their places, each copy with ids of its own. */
+private[plans] object RestoreRecursions extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    val seen = mutable.HashSet.empty[Seq[Attribute]]
+    plan.transformUpWithSubqueries {
+      case KeptRecursion(loop, output) if loop.output == output && seen.add(output) => loop
+      case KeptRecursion(loop, output)                                              =>
+        val copy = Renewed(loop)
+        val columns = copy.output.zip(output).map { case (value, column) =>
+          Alias(value, column.name)(column.exprId, column.qualifier)
+        }
+        Project(columns, copy)
+    }
+  }
+}

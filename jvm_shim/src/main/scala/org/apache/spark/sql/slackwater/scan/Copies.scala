@@ -1,0 +1,43 @@
+package org.apache.spark.sql.slackwater.scan
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  Generator,
+  GenericInternalRow,
+  UnaryExpression
+}
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.types.{BooleanType, StructType}
+
+/** As many rows as the multiplicity says, one after the other: they are never in memory at once. */
+private[scan] final case class Copies(child: Expression)
+    extends UnaryExpression
+    with Generator
+    with CodegenFallback {
+  override def elementSchema: StructType =
+    new StructType().add("copy", BooleanType, nullable = false)
+
+  override def eval(input: InternalRow): IterableOnce[InternalRow] = {
+    val multiplicity = child.eval(input).asInstanceOf[Long]
+    if (multiplicity < 0) throw new NegativeMultiplicity("a row of a collection")
+    new Iterator[InternalRow] {
+      private var left = multiplicity
+      override def hasNext: Boolean = left > 0
+      override def next(): InternalRow = {
+        left -= 1
+        Copies.row
+      }
+    }
+  }
+
+  override protected def withNewChildInternal(newChild: Expression): Copies = copy(newChild)
+}
+
+private object Copies {
+  private val row = new GenericInternalRow(Array[Any](true))
+}
+
+/** A collection says that there are fewer than no rows: it was not computed from what it holds. */
+private[slackwater] final class NegativeMultiplicity(what: String)
+    extends IllegalStateException(s"$what has a negative multiplicity")

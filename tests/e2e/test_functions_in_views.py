@@ -1,0 +1,206 @@
+"""Maintained views that call functions of SQL and of Python, also when those are gone."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from tests.support.application import Application, SqlError, coordinators, kill, wait_until
+
+pytestmark = pytest.mark.spark
+
+PYTHON = {"PYSPARK_PYTHON": sys.executable}
+F = "spark_catalog.default"
+DEFINER = "definer"
+"""A session whose current catalog is Spark's."""
+
+SQL_FUNCTIONS = (
+    "CREATE FUNCTION doubled(x INT) RETURNS INT RETURN x * 2",
+    "CREATE FUNCTION quadrupled(x INT) RETURNS INT RETURN doubled(doubled(x))",
+    "CREATE FUNCTION up_to(n INT) RETURNS TABLE (i INT) RETURN SELECT explode(sequence(1, n))",
+)
+SQL_VIEWS = {
+    # Spark resolves what a function calls in the catalog of its caller.
+    "scaled": f"SELECT k, quadrupled(v) AS x FROM slackwater.default.t WHERE {F}.doubled(v) > 2",
+    "summed": "SELECT k, sum(doubled(v)) AS s, doubled(max(v)) AS m FROM slackwater.default.t"
+    " GROUP BY k",
+    "spread": f"SELECT k, i FROM slackwater.default.t, LATERAL {F}.up_to(v)",
+    "over_a_view": "SELECT x, count(*) AS n FROM slackwater.default.named GROUP BY x",
+}
+
+PYTHON_FUNCTIONS = """
+from pyspark.sql.functions import udf
+import pyspark.sql.types as types
+
+offset = 100
+
+def shifted(v):
+    return None if v is None else v + offset
+
+def inverse(v):
+    return 60 // v
+
+spark.udf.register("shifted", shifted, types.IntegerType())
+spark.udf.register("inverse", udf(inverse, "int"))
+spark.udf.register("plain_shifted", udf(shifted, "int", useArrow=False))
+spark.udf.register("luck", udf(lambda v: v, "int").asNondeterministic())
+result = None
+"""
+PYTHON_VIEWS = {
+    "moved": "SELECT k, shifted(v) + plain_shifted(v) AS x FROM t",
+    "chosen": "SELECT k, v FROM t WHERE shifted(v) > 101 AND v < 9",
+    "grouped": "SELECT shifted(k) AS g, sum(shifted(v)) AS s, shifted(max(v)) AS m FROM t"
+    " GROUP BY shifted(k)",
+    "joined": "SELECT a.k, b.v FROM t a JOIN t b ON shifted(a.k) = shifted(b.v)",
+    "ranked": "SELECT k, v, rank() OVER (PARTITION BY shifted(k) ORDER BY shifted(v)) AS r FROM t",
+}
+
+
+@pytest.fixture
+def location(tmp_path):
+    path = tmp_path / "environment"
+    yield path
+    wait_until(lambda: not coordinators(path), within_s=15, what="the end of all coordinators")
+
+
+def rows(place, view):
+    return sorted(place.rows(f"SELECT * FROM {view}"), key=repr)
+
+
+def define(place, views, session="main"):
+    for name, query in views.items():
+        place.sql(f"CREATE MATERIALIZED VIEW slackwater.default.{name} AS {query}", session=session)
+        explained = place.rows(f"EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW {name}")
+        assert all(row[3] != "recompute" for row in explained), explained
+
+
+def check_sql_views(place, contents):
+    """`contents` are those of the table."""
+    assert rows(place, "scaled") == sorted([[k, 4 * v] for k, v in contents if v > 1], key=repr)
+    keys = {k for k, _ in contents}
+    groups = {k: [v for key, v in contents if key == k] for k in keys}
+    wanted = [[k, 2 * sum(vs), 2 * max(vs)] for k, vs in groups.items()]
+    assert rows(place, "summed") == sorted(wanted, key=repr)
+    spread = [[k, i] for k, v in contents for i in range(1, v + 1)]
+    assert rows(place, "spread") == sorted(spread, key=repr)
+    doubled = [2 * v for _, v in contents]
+    wanted = [[x, doubled.count(x)] for x in set(doubled)]
+    assert rows(place, "over_a_view") == sorted(wanted, key=repr)
+
+
+def test_functions_of_sql_mean_what_they_meant_when_the_view_was_made(location):
+    with Application(location) as first:
+        first.sql("USE slackwater")
+        first.sql("CREATE TABLE t (k INT, v INT)")
+        first.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 3)")
+        for function in SQL_FUNCTIONS:
+            first.sql(function, session=DEFINER)
+        first.sql(f"CREATE VIEW named AS SELECT {F}.doubled(v) AS x FROM t")
+        define(first, SQL_VIEWS, session=DEFINER)
+        check_sql_views(first, [(1, 1), (1, 2), (2, 3)])
+        first.sql("INSERT INTO t VALUES (2, 2)")
+        check_sql_views(first, [(1, 1), (1, 2), (2, 3), (2, 2)])
+        # A new definition is the one of views that are made from now on.
+        first.sql(
+            "CREATE OR REPLACE FUNCTION doubled(x INT) RETURNS INT RETURN x * 20", session=DEFINER
+        )
+        first.sql("DROP FUNCTION up_to", session=DEFINER)
+        first.sql(f"CREATE MATERIALIZED VIEW later AS SELECT {F}.doubled(v) AS x FROM t")
+        assert rows(first, "later") == [[20], [40], [40], [60]]
+        (leader,) = coordinators(location)
+        kill(leader)
+        first.sql("DELETE FROM t WHERE v = 1")
+        check_sql_views(first, [(1, 2), (2, 3), (2, 2)])
+        assert rows(first, "later") == [[40], [40], [60]]
+    with Application(location) as second:
+        second.sql("USE slackwater")
+        second.sql("INSERT INTO t VALUES (3, 1)")
+        check_sql_views(second, [(1, 2), (2, 3), (2, 2), (3, 1)])
+        assert rows(second, "later") == [[20], [40], [40], [60]]
+
+
+def check_python_views(place, contents):
+    assert rows(place, "moved") == sorted([[k, 2 * v + 200] for k, v in contents], key=repr)
+    chosen = [[k, v] for k, v in contents if 1 < v < 9]
+    assert rows(place, "chosen") == sorted(chosen, key=repr)
+    groups = {k: [v for key, v in contents if key == k] for k, _ in contents}
+    wanted = [[k + 100, sum(v + 100 for v in vs), max(vs) + 100] for k, vs in groups.items()]
+    assert rows(place, "grouped") == sorted(wanted, key=repr)
+    wanted = [[k, v] for k, _ in contents for _, v in contents if k == v]
+    assert rows(place, "joined") == sorted(wanted, key=repr)
+    wanted = [[k, v, 1 + sum(v > other for other in groups[k])] for k, v in contents]
+    assert rows(place, "ranked") == sorted(wanted, key=repr)
+
+
+def test_functions_of_python_are_kept_with_the_view(location):
+    with Application(location, variables=PYTHON) as first:
+        first.sql("USE slackwater")
+        first.sql("CREATE TABLE t (k INT, v INT)")
+        first.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 3)")
+        first.python(PYTHON_FUNCTIONS)
+        define(first, PYTHON_VIEWS)
+        check_python_views(first, [(1, 1), (1, 2), (2, 3)])
+        first.sql("INSERT INTO t VALUES (2, 2), (3, 9)")
+        check_python_views(first, [(1, 1), (1, 2), (2, 3), (2, 2), (3, 9)])
+        first.sql("CREATE MATERIALIZED VIEW inverted AS SELECT v, inverse(v) AS q FROM t")
+        first.sql("INSERT INTO t VALUES (4, 0)")
+        with pytest.raises(SqlError) as failed:
+            first.rows("SELECT * FROM inverted")
+        assert failed.value.condition == "SLACKWATER_DATA_ERROR"
+        assert "ZeroDivisionError" in str(failed.value)
+        first.sql("DELETE FROM t WHERE v = 0")
+        assert rows(first, "inverted") == [[1, 60], [2, 30], [2, 30], [3, 20], [9, 6]]
+    with Application(location, variables=PYTHON) as second:
+        second.sql("USE slackwater")
+        second.sql("DELETE FROM t WHERE v = 1")
+        check_python_views(second, [(1, 2), (2, 3), (2, 2), (3, 9)])
+        second.sql("INSERT INTO t VALUES (2, 2)")
+        check_python_views(second, [(1, 2), (2, 3), (2, 2), (3, 9), (2, 2)])
+        assert rows(second, "inverted") == [[2, 30], [2, 30], [2, 30], [3, 20], [9, 6]]
+
+
+REFUSED = {
+    f"SELECT k, {F}.dice() AS d FROM t": ("SLACKWATER_UNMATERIALIZABLE_FUNCTION", "dice"),
+    f"SELECT k, i FROM t, LATERAL {F}.dices(k)": ("SLACKWATER_UNMATERIALIZABLE_FUNCTION", "dices"),
+    "SELECT luck(k) AS l FROM t": ("SLACKWATER_UNMATERIALIZABLE_FUNCTION", "luck"),
+    "SELECT of_session(k) AS x FROM t": ("SLACKWATER_TEMPORARY_FUNCTION", "of_session"),
+    "SELECT i FROM t, LATERAL rows_of_session(k)": (
+        "SLACKWATER_TEMPORARY_FUNCTION",
+        "rows_of_session",
+    ),
+    "SELECT broadcasting(k) AS x FROM t": ("SLACKWATER_TEMPORARY_FUNCTION", "broadcasting"),
+    "SELECT nowhere(k) AS x FROM t": ("UNRESOLVED_ROUTINE", "nowhere"),
+}
+BROADCASTING = """
+known = spark.sparkContext.broadcast({1: 2})
+spark.udf.register("broadcasting", lambda k: known.value.get(k), "int")
+result = None
+"""
+
+
+def test_a_function_that_a_view_cannot_keep_is_refused_by_its_name(location):
+    with Application(location, variables=PYTHON) as place:
+        place.sql("USE slackwater")
+        place.sql("CREATE TABLE t (k INT)")
+        place.sql("CREATE FUNCTION dice() RETURNS INT NOT DETERMINISTIC RETURN 4", session=DEFINER)
+        place.sql(
+            "CREATE FUNCTION dices(n INT) RETURNS TABLE (i INT) NOT DETERMINISTIC"
+            " RETURN SELECT explode(sequence(1, n))",
+            session=DEFINER,
+        )
+        place.sql("CREATE TEMPORARY FUNCTION of_session(x INT) RETURNS INT RETURN x + 1")
+        place.sql(
+            "CREATE TEMPORARY FUNCTION rows_of_session(n INT) RETURNS TABLE (i INT)"
+            " RETURN SELECT explode(sequence(1, n))"
+        )
+        place.python(PYTHON_FUNCTIONS)
+        place.python(BROADCASTING)
+        for query, (condition, name) in REFUSED.items():
+            with pytest.raises(SqlError) as refused:
+                place.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
+            assert refused.value.condition == condition, query
+            assert name in str(refused.value)
+        with pytest.raises(SqlError) as refused:
+            place.sql("CREATE VIEW m AS SELECT of_session(k) AS x FROM t")
+        assert refused.value.condition == "INVALID_TEMP_OBJ_REFERENCE"
+        assert "of_session" in str(refused.value)
