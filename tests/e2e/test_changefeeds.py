@@ -1,10 +1,14 @@
 """Changefeeds over HTTP, in applications of the whole product, whose leaders are killed."""
 
+import contextlib
 import http.client
 import json
+import os
 import re
+import signal
 import subprocess
 import threading
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -17,7 +21,8 @@ from tests.support.application import Application, kill, wait_until
 from tests.support.changefeeds import Faults, Upstream, columns, feeds_of
 from tests.support.fixtures import Workplace
 from tests.support.ingress import Signer, free_port, request
-from tests.support.served import conf, served
+from tests.support.postgres import running_server
+from tests.support.served import Served, conf, served
 
 from slackwater.storage.changefeed.encoding import offset, place_of
 
@@ -209,15 +214,38 @@ class Sending:
         assert self.statuses <= {200, 503, None}
 
 
-def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """Two applications, one of which leads, and feeds that send to whichever does."""
+
+    leader: Served
+    other: Served
+    user: Application
+    sending: Sending
+    upstream: Upstream
+
+    def check(self):
+        """When the feeds have ended, all is applied, and was whole at every time."""
+        self.sending.end()
+        wait_until(
+            lambda: frontier(self.user) == offset(self.upstream.now.next),
+            within_s=60,
+            what="everything is bound",
+        )
+        check_at_every_time(self.user, self.upstream)
+
+
+@contextlib.contextmanager
+def bank(folder, seed, metastore=None):
     port = free_port()
-    upstream = Upstream("killed", tables=3)
-    feeds = feeds_of(upstream, 2, Faults(), "killed")
+    upstream = Upstream(seed, tables=3)
+    feeds = feeds_of(upstream, 2, Faults(), seed)
     declared = ", ".join(f"{table} {columns()}" for table in upstream.tables)
     union = " UNION ALL ".join(f"SELECT balance FROM {table}" for table in upstream.tables)
+    settings = conf(port) | ({} if metastore is None else {"spark.slackwater.metastore": metastore})
     with (
-        served(tmp_path, "first", conf(port)) as first,
-        served(tmp_path, "second", conf(port)) as second,
+        served(folder, "first", settings) as first,
+        served(folder, "second", settings) as second,
     ):
         wait_until(
             lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
@@ -226,7 +254,7 @@ def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
         )
         leader, other = (first, second) if "leading" in first.log.read_text() else (second, first)
         other.says("standing by")
-        with Application(first.location, folder=tmp_path / "user") as user:
+        with Application(first.location, metastore, folder=folder / "user") as user:
             user.sql("USE slackwater.default")
             user.sql(
                 "CREATE SOURCE bank FROM CHANGEFEED (FORMAT COCKROACH, FEEDS ('feed-0', 'feed-1'))"
@@ -237,25 +265,46 @@ def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
                 "CREATE MATERIALIZED VIEW total WITH (RETAIN HISTORY FOR '1 hour') AS"
                 f" SELECT sum(balance) AS total, count(*) AS n FROM ({union})"
             )
-            sending = Sending(
-                f"http://127.0.0.1:{port}/api/changefeed/slackwater/default/bank",
-                upstream,
-                feeds,
-                rounds=40,
-            )
-            sending.goes_on()
-            leader.kill()
-            other.says("leading")
-            sending.goes_on()
-            for _ in range(2):
-                kill(other.coordinator)
-                sending.goes_on()
-            sending.end()
-            wait_until(
-                lambda: frontier(user) == offset(upstream.now.next), what="everything is bound"
-            )
-            check_at_every_time(user, upstream)
-        assert other.end() == 0
+            at = f"http://127.0.0.1:{port}/api/changefeed/slackwater/default/bank"
+            yield Bank(leader, other, user, Sending(at, upstream, feeds, rounds=40), upstream)
+
+
+def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
+    with bank(tmp_path, "killed") as running:
+        running.sending.goes_on()
+        running.leader.kill()
+        running.other.says("leading")
+        running.sending.goes_on()
+        for _ in range(2):
+            kill(running.other.coordinator)
+            running.sending.goes_on()
+        running.check()
+        assert running.other.end() == 0
+
+
+def test_every_transaction_once_and_whole_while_a_leader_hangs(tmp_path):
+    """It goes on when another one leads, and can change nothing."""
+    with bank(tmp_path, "hung") as running:
+        running.sending.goes_on()
+        hung = running.leader.coordinator
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            # Whichever application sees it first leads, also one of a user.
+            running.sending.goes_on()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(hung, signal.SIGCONT)
+        running.sending.goes_on()
+        running.check()
+
+
+@pytest.mark.postgres
+def test_every_transaction_once_and_whole_while_the_metastore_restarts(tmp_path):
+    with running_server() as server, bank(tmp_path, "restarted", server.new_database()) as running:
+        for _ in range(3):
+            running.sending.goes_on()
+            server.restart()
+        running.check()
 
 
 def frontier(user, at=""):
