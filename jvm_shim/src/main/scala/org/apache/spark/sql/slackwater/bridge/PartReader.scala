@@ -64,7 +64,8 @@ private[slackwater] final class PartReader(session: SparkSession, parts: PartRow
     * `origin` is where the ids of parts come from.
     */
   def rowsOf(in: DeltaInput, kept: StructType, origin: String): Seq[IndexedSeq[UnsafeRow]] = {
-    val columns = kept.json
+    // One text for all that has these columns.
+    val columns = kept.json.intern()
     in.parts.map { part =>
       val id = part.path("id").asLong(-1L)
       val key = (origin, id, columns)
