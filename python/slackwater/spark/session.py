@@ -72,7 +72,7 @@ def fair_scheduling(given: Mapping[str, str]) -> dict[str, str]:
     """
     if SCHEDULER_MODE in given or ALLOCATIONS in given:
         return {}
-    pools = Path(str(resources.files("slackwater").joinpath("spark", "pools.xml")))
+    pools = Path(str(resources.files("slackwater") / "spark" / "pools.xml"))
     return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: pools.as_uri()}
 
 
