@@ -50,7 +50,12 @@ def resumed(env: Environment, item: CatalogItem, reached: Reached) -> Changefeed
     reader = None
     if path is not None:
         keys = {each["name"]: each["key"] for each in config["tables"]}
-        reader = FolderReader(path, keys, lambda time, feed: store.advance(item.id, feed, time))
+        reader = FolderReader(
+            path,
+            keys,
+            lambda time, feed: store.advance(item.id, feed, time),
+            config["lookahead"],
+        )
     ingestion = ChangefeedIngestion(
         item.id,
         _config(env, item),
