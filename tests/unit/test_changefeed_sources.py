@@ -14,6 +14,7 @@ from tests.support.application import wait_until
 from tests.support.changefeeds import Faults, Message, Upstream, columns, feeds_of
 from tests.support.coordination import NoSpark, Place
 
+from slackwater.adapter.external import source_steps
 from slackwater.adapter.external.changefeeds import Delivery
 from slackwater.adapter.external.webhooks import Verdict
 from slackwater.repr.clock import wall_clock_ms
@@ -471,21 +472,31 @@ def test_a_change_whose_landing_was_not_certain_is_found_in_the_landing(place, m
     assert partition(place)["rows_repeated"] == 1
 
 
-def test_feeds_do_not_wait_for_a_commit_that_is_slow_to_prepare(place, monkeypatch):
-    """What a step of another source computes holds up its own thread alone."""
+@pytest.mark.parametrize("what", ["to compute", "to write"])
+def test_feeds_do_not_wait_for_a_commit_that_is_slow(place, monkeypatch, what):
+    """What a step computes, and the files that it writes, hold up its own thread alone."""
     create(place, ["a"])
     begun, may_end = threading.Event(), threading.Event()
-    ingestion = place.env.changefeeds.inbox(place.item("bank").id)
-    take = ingestion.take
 
-    def slow():
-        begun.set()
-        assert may_end.wait(20)
-        return take()
+    def slowly(function):
+        def slow(*arguments):
+            begun.set()
+            assert may_end.wait(20)
+            return function(*arguments)
 
-    monkeypatch.setattr(ingestion, "take", slow)
+        return slow
+
+    if what == "to compute":
+        inbox = place.env.changefeeds.inbox(place.item("bank").id)
+        monkeypatch.setattr(inbox, "take", slowly(inbox.take))
+    else:
+        monkeypatch.setattr(source_steps, "written_ahead", slowly(source_steps.written_ahead))
+    send(place, payload(row(1, 9, 5)))
     send(place, resolved(5))
     assert begun.wait(20)
     assert send(place, payload(row(1, 10, 7)))[0] is Verdict.COMMITTED
+    assert send(place, resolved(7))[0] is Verdict.COMMITTED
+    assert rows(place, "a") == {}
     may_end.set()
-    bound(place, 5 * 10**10 + 1)
+    bound(place, 7 * 10**10 + 1)
+    assert rows(place, "a") == {1: 10}
