@@ -1,5 +1,6 @@
 """Whatever feeds repeat, hold back and begin again, transactions are there once and as a whole."""
 
+from collections import Counter
 from random import Random
 
 from hypothesis import given
@@ -75,3 +76,40 @@ def test_every_transaction_is_there_once_and_as_a_whole(chosen):
     bound = [landed for landed, is_bound in world.landing if is_bound]
     assert len([each for each in bound if each.after is not None]) == live
     assert chosen["is_strict"] or len(bound) == live
+
+
+@histories()
+@given(settings_of_a_source())
+def test_a_table_that_is_added_later_has_what_was_sent_before(chosen):
+    """Its changes are dead letters, tried again whenever; the ends agree, whatever came between."""
+    random = Random(chosen["seed"])
+    upstream = Upstream(chosen["seed"], chosen["tables"], accounts=3)
+    feeds = feeds_of(upstream, chosen["partitions"], Faults(), chosen["seed"])
+    around = {"lookahead": chosen["lookahead"], "is_strict": chosen["is_strict"]}
+    later = random.choice(upstream.tables)
+    world = World(config_of([each for each in upstream.tables if each != later], **around))
+    added_in = random.randint(0, chosen["rounds"])
+    for number in range(chosen["rounds"] + 1):
+        if number == added_in:
+            world.config = config_of(upstream.tables, **around)
+            world.tables[later] = Counter()
+            world.resume()
+        for _ in range(random.randint(0, 4)):
+            upstream.transact()
+        world.replays += random.random() < 0.2
+        for feed in random.sample(feeds, len(feeds)):
+            for message in feed.round(upstream, is_last=number == chosen["rounds"]):
+                world.send(message)
+                if random.random() < 0.3:
+                    world.step(dies_before=random.random() < 0.2, dies_after=random.random() < 0.2)
+    while world.step():
+        pass
+    world.replays += 1
+    while world.step():
+        pass
+    assert not world.dead_letters
+    check(world, upstream, feeds)
+    truth = upstream.contents(world.frontier)
+    assert set(world.ingestion.standing.admitted) == {feed.name for feed in feeds}
+    bound = [landed for landed, is_bound in world.landing if is_bound]
+    assert chosen["is_strict"] or len(bound) == sum(map(len, truth.values()))

@@ -319,15 +319,21 @@ def test_checkpoints_do_not_pile_up(place):
 
 def test_dead_letters_are_read_counted_and_tried_again(place):
     create(place, ["a"])
-    send(place, payload(row(1, 10, 5), row(1, 99, 5, "later")))
+    send(place, payload(row(1, 10, 5), row(1, 99, 5, "later"), row(2, 98, 5, "later")))
     send(place, resolved(5))
     bound(place, 5 * 10**10 + 1)
-    (letter,) = place.rows("bank_dead_letters")
-    assert (letter["topic"], letter["reason"]) == ("later", "the source has no such table")
-    assert partition(place)["dead_letters"] == 1
+    letters = place.rows("bank_dead_letters")
+    assert {(each["topic"], each["reason"]) for each in letters} == {
+        ("later", "the source has no such table")
+    }
+    assert partition(place)["dead_letters"] == len(letters) == 2
     place.sql(f"ALTER SOURCE bank ADD TABLE later {columns()}")
+    # What is deleted from then on does not come back.
+    send(place, payload(row(2, None, 7, "later")))
+    send(place, resolved(7))
+    bound(place, 7 * 10**10 + 1)
     place.sql("ALTER SOURCE bank REPLAY DEAD LETTERS")
-    assert place.notices[0]["message"] == "1 dead letters were tried again, 0 are left."
+    assert place.notices[0]["message"] == "2 dead letters were tried again, 0 are left."
     assert rows(place, "later") == {1: 99}
     assert contents(place, "bank_dead_letters") == {}
     assert partition(place)["dead_letters"] == 0
