@@ -198,6 +198,7 @@ def _submit_arguments(
         jar = str(spark_session.jar_path())
     except FileNotFoundError as error:
         _fail(str(error))
+    given = _pairs(conf, master)
     settings = {
         "spark.master": os.environ.get("MASTER", "local[*]"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -205,8 +206,9 @@ def _submit_arguments(
         "spark.sql.defaultCatalog": "slackwater",
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
+        **spark_session.fair_scheduling(given),
         **spark_session.settings(location, metastore),
-        **_pairs(conf, master),
+        **given,
     }
     jars = [jar for jar in settings.pop("spark.jars", "").split(",") if jar]
     arguments = ["--jars", ",".join([*jars, jar])]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 
 import pytest
 from sqlalchemy import text
 from tests.support.application import Application, SqlError, coordinators, wait_until
+from tests.support.stopped import stopped
 
 from slackwater.persist.metastore import connect
 
@@ -146,15 +146,9 @@ def test_metastore_whose_processes_hang(postgres, tmp_path):
         application.sql("CREATE TABLE t (k INT)")
         application.sql("INSERT INTO t VALUES (1)")
         hung = server_processes(metastore)
-        assert hung
-        for pid in hung:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with stopped(hung):
             answered = condition_of(application, "INSERT INTO t VALUES (2)", timeout_s=45)
             assert answered in (None, "SLACKWATER_METASTORE_UNAVAILABLE")
-        finally:
-            for pid in hung:
-                os.kill(pid, signal.SIGCONT)
         wait_until(lambda: insert(application, 3), within_s=60, what="a write succeeds again")
         assert application.rows("SELECT k FROM t WHERE k <> 2 ORDER BY k") == [[1], [3]]
 

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+from collections import Counter
 
 import pytest
 import schemathesis
@@ -16,8 +17,10 @@ pytestmark = pytest.mark.spark
 SECRET = "hidden-Qx81"
 BODY_LIMIT = 16 * 1024
 EXAMPLES = 300
-STATUSES = (200, 400, 401, 404, 405, 413, 429)
+STATUSES = (200, 400, 401, 404, 405, 409, 413, 429)
 """All but 503: somebody leads, and it does not take too long."""
+WEBHOOK = "/api/webhook/slackwater/default/{source}"
+CHANGEFEED = "/api/changefeed/slackwater/default/{source}"
 SOURCES = {
     "t": "BODY FORMAT TEXT, INCLUDE HEADERS, INCLUDE HEADER 'x-id' AS id",
     "j": "BODY FORMAT JSON",
@@ -29,35 +32,77 @@ SOURCES = {
 }
 
 
-def described(url):
-    """The ingress as OpenAPI describes it."""
-    anything = {"schema": {"type": "string", "format": "binary"}}
-    json_body = {"schema": {}}
-    operation = {
-        "parameters": [
-            {
-                "name": "source",
-                "in": "path",
-                "required": True,
-                "schema": {"anyOf": [{"enum": list(SOURCES)}, {"type": "string", "minLength": 1}]},
+TIMES = {"type": "string", "pattern": r"^[0-9]{1,19}\.[0-9]{1,10}$"}
+MESSAGE = {
+    "type": "object",
+    "properties": {
+        "payload": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["after", "key", "topic", "updated"],
+                "properties": {
+                    "after": {
+                        "type": "object",
+                        "nullable": True,
+                        "properties": {"id": {"type": "integer"}, "n": {"type": "string"}},
+                    },
+                    "key": {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+                    "topic": {"enum": ["a", "db.a", "b"]},
+                    "updated": TIMES,
+                },
             },
-            {"name": "x-id", "in": "header", "schema": {"type": "string"}},
-            {"name": "authorization", "in": "header", "schema": {"type": "string"}},
-            {"name": "access_token", "in": "query", "schema": {"type": "string"}},
-        ],
-        "requestBody": {
-            "content": {"application/octet-stream": anything, "application/json": json_body}
         },
+        "resolved": TIMES,
+    },
+}
+"""What a feed sends; what is read of it has a form of its own in test_changefeeds.py."""
+
+
+def parameter(name, place, schema):
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+
+
+def operation(sources, parameters, content):
+    text = {"type": "string"}
+    source = {"anyOf": [{"enum": list(sources)}, {"type": "string", "minLength": 1}]}
+    return {
+        "parameters": [
+            parameter("source", "path", source),
+            parameter("authorization", "header", text),
+            parameter("access_token", "query", text),
+            *parameters,
+        ],
+        "requestBody": {"content": content},
         "responses": {
             str(status): {"description": "an answer", "content": {"text/plain": {}}}
-            for status in (200, 400, 401, 404, 413, 429)
+            for status in STATUSES
         },
     }
+
+
+def described(url):
+    """The ingress as OpenAPI describes it."""
+    text = {"type": "string"}
+    anything = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    webhook = operation(
+        SOURCES,
+        [parameter("x-id", "header", text)],
+        anything | {"application/json": {"schema": {}}},
+    )
+    changefeed = operation(
+        ["f"],
+        [parameter("feed", "query", {"anyOf": [{"enum": ["one", "two"]}, text]})],
+        anything | {"application/json": {"schema": MESSAGE}},
+    )
     return {
         "openapi": "3.0.3",
         "info": {"title": "ingress", "version": "1"},
         "servers": [{"url": url}],
-        "paths": {"/api/webhook/slackwater/default/{source}": {"post": operation}},
+        "paths": {
+            WEBHOOK: {"post": webhook},
+            CHANGEFEED: {"post": changefeed, "put": changefeed},
+        },
     }
 
 
@@ -78,6 +123,10 @@ def application(tmp_path_factory):
         running.sql(f"CREATE SECRET s AS '{SECRET}'")
         for name, clauses in SOURCES.items():
             running.sql(f"CREATE SOURCE {name} FROM WEBHOOK ({clauses})")
+        running.sql(
+            "CREATE SOURCE f FROM CHANGEFEED (FORMAT COCKROACH)"
+            " FOR TABLES (a (id INT, n STRING) KEY (id))"
+        )
         yield running
     told = "".join(path.read_text() for path in (folder / "environment" / "log").iterdir())
     assert SECRET not in told
@@ -91,30 +140,48 @@ def base(application):
     return url.removesuffix("/api/webhook/slackwater/default/t")
 
 
-@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
-def test_no_request_finds_a_defect(application, base, mode):
+def explored(base, path, method, mode):
+    """The source and the status of each of the requests that are tried."""
     schema = schemathesis.openapi.from_dict(described(base))
-    (operation,) = [each.ok() for each in schema.get_all_operations()]
-    before = counts(application)
-    passed = dict.fromkeys(SOURCES, 0)
+    answered = []
 
     @settings(
         max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
-    @given(case=operation.as_strategy(generation_mode=mode))
+    @given(case=schema[path][method].as_strategy(generation_mode=mode))
     def explore(case):
         answer = case.call(base_url=base, timeout=30)
         assert answer.status_code in STATUSES, (answer.status_code, answer.text)
         assert SECRET not in answer.text
-        source = str(case.path_parameters.get("source"))
-        if answer.status_code == 200 and source in passed:
-            passed[source] += 1
+        answered.append((str(case.path_parameters.get("source")), answer.status_code))
 
     explore()
+    return answered
+
+
+MODES = pytest.mark.parametrize(
+    "mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value
+)
+
+
+@MODES
+def test_no_request_to_a_webhook_finds_a_defect(application, base, mode):
+    before = counts(application)
+    passed = Counter(
+        source for source, status in explored(base, WEBHOOK, "POST", mode) if status == 200
+    )
     after = counts(application)
     # One row for each request; of the others a request may have any number.
     for source in ("t", "b"):
         assert after[source] - before[source] == passed[source]
+
+
+@MODES
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_no_request_to_a_changefeed_finds_a_defect(base, method, mode):
+    statuses = Counter(explored(base, CHANGEFEED, method, mode))
+    if mode is schemathesis.GenerationMode.POSITIVE:
+        assert statuses["f", 200] > EXAMPLES / 10
 
 
 @settings(max_examples=EXAMPLES, deadline=None, database=None)

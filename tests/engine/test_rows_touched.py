@@ -95,3 +95,21 @@ def test_ticks_touch_what_changes(declared, tmp_path, size):
                     assert touched <= MOST * (len(changed) + tick.emitted), (name, tick)
     finally:
         bench.close()
+
+
+def test_a_change_of_columns_that_nobody_reads_is_none(declared, tmp_path):
+    bench = Bench(tmp_path, declared)
+    try:
+        for name in ("r", "q"):
+            bench.table(name, R)
+        loaded = updates([(1, 10, 0, 1)], 1)
+        bench.write(2, {"r": loaded, "q": loaded})
+        bench.view("joined", QUERIES["inner join"], 1)
+        for at, (old, new) in enumerate([(0, 5), (5, 6)], start=2):
+            bench.write(at + 1, {"r": updates([(1, 10, old, -1), (1, 10, new, 1)], at)})
+            bench.wait("joined", at)
+            tick = bench.worker.records.last(bench.flows["joined"].global_id)
+            assert tick.by_program
+            assert (tick.looked_up, sum(s.emitted for s in tick.steps)) == (0, 0)
+    finally:
+        bench.close()

