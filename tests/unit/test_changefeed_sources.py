@@ -205,6 +205,8 @@ def test_metrics(place):
     for which in ("committed", "proposed"):
         assert found[f"checkpoint_{which}_time_seconds"] == now_s - 100
         assert 100 <= found[f"checkpoint_{which}_age_seconds"] < 160
+    place.sql("DROP SOURCE bank")
+    assert not any(name.endswith(("time_seconds", "age_seconds")) for name in metrics(place))
 
 
 def test_what_is_seen_of_a_source(place):
