@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from tests.support.changefeed_world import World, config_of
@@ -371,6 +372,23 @@ def test_a_dead_letter_does_not_bring_back_what_was_deleted_since(is_strict, is_
     assert world.told == [(1, 0)]
     # What was kept of deletions for the sake of letters goes with them.
     assert is_strict or not world.landing
+
+
+def test_a_decimal_key_with_other_zeros_is_the_same_row():
+    priced = FeedTable(RelationDesc.of(price="decimal(12,4)", n="long"), ("price",))
+    world = World(replace(config_of(["a"]), tables={"a": priced}))
+    for price, n, nanos in (("1.5", 1, 10), ("1.50", 2, 20)):
+        after = f'{{"price": {price}, "n": {n}}}'
+        body = (
+            f'{{"payload": [{{"after": {after}, "key": [{price}], "topic": "a",'
+            f' "updated": "{nanos}.0"}}]}}'
+        )
+        world.send(Message("x", body.encode()))
+        world.send(resolved("x", at(nanos)))
+        settle(world)
+    ((row, count),) = world.tables["a"].items()
+    assert (row, count) == ((Decimal("1.5"), 2), 1)
+    assert not world.dead_letters
 
 
 def test_of_two_changes_at_one_time_the_same_one_counts_in_any_order():
