@@ -225,6 +225,11 @@ def test_the_lookahead_bounds_a_binding():
     [
         (change(1, 5, at(110), colour="red"), "unknown columns: colour"),
         (change(1, "much", at(110)), "the column balance has a value of another type"),
+        (change(1, 5, at(110), **{"\ud800": 1}), "unknown columns: \\ud800"),
+        (
+            change(1, 5, at(110), owner="\ud800"),
+            "the column owner has a value of another type",
+        ),
         (change(1, 2**63, at(110)), "the column balance has a value of another type"),
         ({**change(1, 5, at(110)), "key": [1, 2]}, "the key has 2 columns and not 1"),
         ({**change(1, 5, at(110)), "key": [2]}, "the key is not that of id"),

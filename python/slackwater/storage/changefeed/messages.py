@@ -18,6 +18,7 @@ from typing import Any
 
 from slackwater.repr.hlc import Time
 from slackwater.storage.changefeed.encoding import offset
+from slackwater.storage.text_values import shown
 
 DEFAULT_FEED = "default"
 """The partition of a feed that names none."""
@@ -225,6 +226,8 @@ def table_of(topic: str) -> str:
             raise BadMessage("a topic is no name of a table")
         name = found[2] or found[1].replace('""', '"')
         at, more, parts = found.end(), found[3] == ".", parts + 1
+    if shown(name) != name:
+        raise BadMessage("a topic is no name of a table")
     return name
 
 
