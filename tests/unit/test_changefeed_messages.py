@@ -105,6 +105,7 @@ def test_a_key_has_one_text_however_it_is_written(same, text):
         ({"payload": [{**ROW, "topic": "a.b.c.t"}]}, "a topic is no name of a table"),
         ({"payload": [{**ROW, "topic": "a..t"}]}, "a topic is no name of a table"),
         ({"payload": [{**ROW, "topic": "\ud800"}]}, "a topic is no name of a table"),
+        ({"payload": [{**ROW, "topic": "a\0"}]}, "a topic is no name of a table"),
         ({"payload": [{**ROW, "key": None}]}, "a payload has no key"),
         ({"payload": [{**ROW, "after": [1]}]}, "after is no object"),
         ({"resolved": 5}, "resolved is no text"),

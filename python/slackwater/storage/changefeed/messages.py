@@ -226,7 +226,7 @@ def table_of(topic: str) -> str:
             raise BadMessage("a topic is no name of a table")
         name = found[2] or found[1].replace('""', '"')
         at, more, parts = found.end(), found[3] == ".", parts + 1
-    if shown(name) != name:
+    if shown(name) != name or "\0" in name:
         raise BadMessage("a topic is no name of a table")
     return name
 
