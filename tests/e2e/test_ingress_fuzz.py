@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 SECRET = "hidden-Qx81"
 BODY_LIMIT = 16 * 1024
-EXAMPLES = 300
+EXAMPLES = 200
 STATUSES = (200, 400, 401, 404, 405, 409, 413, 429)
 """All but 503: somebody leads, and it does not take too long."""
 WEBHOOK = "/api/webhook/slackwater/default/{source}"
@@ -35,6 +35,7 @@ SOURCES = {
 TIMES = {"type": "string", "pattern": r"^[0-9]{1,19}\.[0-9]{1,10}$"}
 MESSAGE = {
     "type": "object",
+    "additionalProperties": False,
     "properties": {
         "payload": {
             "type": "array",
@@ -48,7 +49,7 @@ MESSAGE = {
                         "properties": {"id": {"type": "integer"}, "n": {"type": "string"}},
                     },
                     "key": {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
-                    "topic": {"enum": ["a", "db.a", "b"]},
+                    "topic": {"enum": ["fed", "db.fed", "b"]},
                     "updated": TIMES,
                 },
             },
@@ -63,9 +64,8 @@ def parameter(name, place, schema):
     return {"name": name, "in": place, "required": place == "path", "schema": schema}
 
 
-def operation(sources, parameters, content):
+def operation(source, parameters, content):
     text = {"type": "string"}
-    source = {"anyOf": [{"enum": list(sources)}, {"type": "string", "minLength": 1}]}
     return {
         "parameters": [
             parameter("source", "path", source),
@@ -86,12 +86,12 @@ def described(url):
     text = {"type": "string"}
     anything = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     webhook = operation(
-        SOURCES,
+        {"anyOf": [{"enum": list(SOURCES)}, {"type": "string", "minLength": 1}]},
         [parameter("x-id", "header", text)],
         anything | {"application/json": {"schema": {}}},
     )
     changefeed = operation(
-        ["f"],
+        {"enum": ["f"]},
         [parameter("feed", "query", {"anyOf": [{"enum": ["one", "two"]}, text]})],
         anything | {"application/json": {"schema": MESSAGE}},
     )
@@ -101,7 +101,7 @@ def described(url):
         "servers": [{"url": url}],
         "paths": {
             WEBHOOK: {"post": webhook},
-            CHANGEFEED: {"post": changefeed, "put": changefeed},
+            CHANGEFEED: {"post": changefeed},
         },
     }
 
@@ -125,7 +125,7 @@ def application(tmp_path_factory):
             running.sql(f"CREATE SOURCE {name} FROM WEBHOOK ({clauses})")
         running.sql(
             "CREATE SOURCE f FROM CHANGEFEED (FORMAT COCKROACH)"
-            " FOR TABLES (a (id INT, n STRING) KEY (id))"
+            " FOR TABLES (fed (id INT, n STRING) KEY (id))"
         )
         yield running
     told = "".join(path.read_text() for path in (folder / "environment" / "log").iterdir())
@@ -140,7 +140,7 @@ def base(application):
     return url.removesuffix("/api/webhook/slackwater/default/t")
 
 
-def explored(base, path, method, mode):
+def explored(base, path, mode):
     """The source and the status of each of the requests that are tried."""
     schema = schemathesis.openapi.from_dict(described(base))
     answered = []
@@ -148,7 +148,7 @@ def explored(base, path, method, mode):
     @settings(
         max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
-    @given(case=schema[path][method].as_strategy(generation_mode=mode))
+    @given(case=schema[path]["POST"].as_strategy(generation_mode=mode))
     def explore(case):
         answer = case.call(base_url=base, timeout=30)
         assert answer.status_code in STATUSES, (answer.status_code, answer.text)
@@ -167,9 +167,7 @@ MODES = pytest.mark.parametrize(
 @MODES
 def test_no_request_to_a_webhook_finds_a_defect(application, base, mode):
     before = counts(application)
-    passed = Counter(
-        source for source, status in explored(base, WEBHOOK, "POST", mode) if status == 200
-    )
+    passed = Counter(source for source, status in explored(base, WEBHOOK, mode) if status == 200)
     after = counts(application)
     # One row for each request; of the others a request may have any number.
     for source in ("t", "b"):
@@ -177,9 +175,8 @@ def test_no_request_to_a_webhook_finds_a_defect(application, base, mode):
 
 
 @MODES
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_no_request_to_a_changefeed_finds_a_defect(base, method, mode):
-    statuses = Counter(explored(base, CHANGEFEED, method, mode))
+def test_no_request_to_a_changefeed_finds_a_defect(base, mode):
+    statuses = Counter(explored(base, CHANGEFEED, mode))
     if mode is schemathesis.GenerationMode.POSITIVE:
         assert statuses["f", 200] > EXAMPLES / 10
 

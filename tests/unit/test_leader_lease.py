@@ -10,8 +10,10 @@ import threading
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 from tests.support.application import wait_until
+from tests.support.postgres import running_server
+from tests.support.stopped import stopped
 
 from slackwater.persist.leadership import (
     Fenced,
@@ -24,7 +26,7 @@ from slackwater.persist.leadership import (
     give_up,
     renew,
 )
-from slackwater.persist.metastore import Patience, connect, query
+from slackwater.persist.metastore import Patience, connect, environment, query, transaction
 from slackwater.repr.errors import SlackwaterError
 from slackwater.server.election import OPENING_MS, Candidacy, Sight, Verdict
 from slackwater.server.identity import is_dead, is_near, started, this_process
@@ -262,17 +264,45 @@ def test_a_server_process_that_hangs_counts_as_away(postgres, tmp_path):
     env = new_environment(postgres.new_database(), tmp_path)
     patient = connect(env.url, silence_ms=1_000)
     backend = query(patient, lambda conn: conn.scalar(text("SELECT pg_backend_pid()")))
-    os.kill(backend, signal.SIGSTOP)
-    try:
+    with stopped([backend]):
         with pytest.raises(SlackwaterError) as refused:
             query(patient, lambda conn: conn.scalar(text("SELECT 1")), patience=Patience(0))
         assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
         assert "silent for 1 s" in refused.value.message
         # Another connection has another process of the server.
         assert query(patient, lambda conn: conn.scalar(text("SELECT 2"))) == 2
-    finally:
-        os.kill(backend, signal.SIGCONT)
     patient.dispose()
+    env.engine.dispose()
+
+
+@pytest.mark.postgres
+def test_a_server_that_hangs_as_a_whole_counts_as_away(tmp_path):
+    with running_server() as server:
+        engine = connect(server.new_database(), silence_ms=1_000)
+        with stopped(server.processes), pytest.raises(SlackwaterError) as refused:
+            query(engine, lambda conn: conn.scalar(text("SELECT 1")), patience=Patience(0))
+        assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
+        assert query(engine, lambda conn: conn.scalar(text("SELECT 2"))) == 2
+        engine.dispose()
+
+
+@pytest.mark.postgres
+def test_a_leader_that_hangs_within_a_transaction_keeps_no_locks(postgres, tmp_path):
+    from tests.support.persistence import new_environment
+
+    env = new_environment(postgres.new_database(), tmp_path)
+    hung = connect(env.url, silence_ms=500)
+
+    def oversleeps(conn):
+        conn.execute(update(environment).values(tables_upper=7))
+        assert lead(env) == 1
+        conn.execute(select(environment))
+
+    with pytest.raises(SlackwaterError) as refused:
+        transaction(hung, oversleeps, patience=Patience(0))
+    assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
+    assert current_leader(env.engine).epoch == 1
+    hung.dispose()
     env.engine.dispose()
 
 
@@ -285,12 +315,9 @@ def test_a_lease_is_renewed_past_a_server_process_that_hangs(postgres, tmp_path)
     lead(env, lease=replace(LEASE, lease_ms=1_500))
     held = Tenure(own, 1, 1_500, acquired_ms=0, on_lost=lambda _: None, clock_ms=lambda: 0)
     backend = query(own, lambda conn: conn.scalar(text("SELECT pg_backend_pid()")))
-    os.kill(backend, signal.SIGSTOP)
-    try:
+    with stopped([backend]):
         held.start()
         wait_until(lambda: current_leader(env.engine).lease.renewals > 0, what="a renewal")
-    finally:
-        os.kill(backend, signal.SIGCONT)
     held.stop()
     held.give_up()
     own.dispose()

@@ -78,8 +78,10 @@ _READ_ONLY = "slackwater_read_only"
 SILENCE_MS = 10_000
 """After so long without a word from it, a metastore counts as away."""
 _BUSY_TIMEOUT_MS = 5_000
+_IDLE_MS = 5_000
+"""A transaction whose owner says nothing for so long is ended by the server, with its locks."""
 _CREATION_LOCK = 7_163_411
-_GONE_SQLSTATES = ("08", "57P", "53", "40", "55P03", "25006")
+_GONE_SQLSTATES = ("08", "57P", "53", "40", "55P03", "25006", "25P03")
 _GONE_SQLITE = (
     "database is locked",
     "database table is locked",
@@ -143,7 +145,8 @@ def connect(url: str, *, silence_ms: int = SILENCE_MS) -> Engine:
     from slackwater.persist.postgres import limit_silence
 
     limit_silence(engine, silence_ms)
-    event.listen(engine, "connect", _prepare_postgres)
+    idle_ms = min(silence_ms, _IDLE_MS)
+    event.listen(engine, "connect", lambda raw, _: _prepare_postgres(raw, idle_ms))
     return engine
 
 
@@ -319,7 +322,8 @@ def _is_gone(error: DBAPIError) -> bool:
         return str(state).startswith(_GONE_SQLSTATES)
     text = str(error.orig).lower()
     if type(error.orig).__module__.startswith("psycopg"):
-        return type(error.orig).__name__ in ("OperationalError", "InterfaceError")
+        names = {each.__name__ for each in type(error.orig).__mro__}
+        return not names.isdisjoint(("OperationalError", "InterfaceError"))
     return any(symptom in text for symptom in _GONE_SQLITE)
 
 
@@ -396,9 +400,11 @@ def _begin_sqlite(conn: Connection) -> None:
     conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def _prepare_postgres(connection: Any, _record: Any) -> None:
+def _prepare_postgres(connection: Any, idle_ms: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET lock_timeout = '10s'")
+        # Or a leader that hangs within a transaction would keep its successor out for ever.
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {idle_ms}")
         cursor.execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') = 'off'"

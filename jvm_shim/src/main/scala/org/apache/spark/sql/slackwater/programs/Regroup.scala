@@ -91,11 +91,11 @@ private[slackwater] final class Regroup(
     grouped: Compiled,
     ofNothing: => Option[UnsafeRow]
 ) extends Operator {
-  import Regroup.Stage
+  import Regroup._
 
   private val entry = new JoinedRow
   private lazy val nothing = ofNothing
-  private val tagging = UnsafeProjection.create(StructType(Regroup.tag +: input.fields))
+  private val tagging = UnsafeProjection.create(StructType(tag +: input.fields))
   private val untagging = UnsafeProjection.create(output.fields.toSeq.zipWithIndex.map {
     case (field, i) => BoundReference(i + 1, field.dataType, nullable = true)
   })
@@ -105,18 +105,37 @@ private[slackwater] final class Regroup(
   override def run(running: Running, work: Work): Updates = {
     val out = new Updates
     val stages = mutable.ArrayBuffer.empty[Stage]
-    val contents = mutable.ArrayBuffer.empty[collection.Seq[(UnsafeRow, Long)]]
+    val contents = mutable.ArrayBuffer.empty[Rows]
     changed(running(in)).foreach { case (key, times) =>
-      val versions = versionsOf(key, running.upper, work)
-      val froms = None +: times.toSeq.map(Some(_))
-      froms.zipWithIndex.foreach { case (from, i) =>
-        stages += Stage(from, froms.lift(i + 1).flatten)
-        contents += present(versions, from.fold(running.lower)(_ + 1))
+      val differing = versions(key, times, running, work)
+      // A group whose rows stay as they were is not computed.
+      if (differing.size > 1) differing.indices.foreach { i =>
+        stages += Stage(differing(i)._1, differing.lift(i + 1).flatMap(_._1))
+        contents += differing(i)._2
       }
     }
     emit(stages, contents, out)
     out.consolidated
   }
+
+  /** The rows of a group before the interval, and from each time on at which they differ. */
+  private def versions(
+      key: UnsafeRow,
+      times: collection.Set[Long],
+      running: Running,
+      work: Work
+  ): collection.IndexedSeq[(Option[Long], Rows)] = {
+    val known = updatesOf(key, running.upper, work)
+    val found = mutable.ArrayBuffer[(Option[Long], Rows)](None -> present(known, running.lower))
+    times.foreach { time =>
+      val rows = present(known, time + 1)
+      if (differ(found.last._2, rows)) found += Some(time) -> rows
+    }
+    found
+  }
+
+  private def differ(some: Rows, others: Rows): Boolean =
+    if (once) some.keySet != others.keySet else some != others
 
   private def changed(updates: Updates): ByKey[mutable.TreeSet[Long]] = {
     val found = new ByKey(mutable.TreeSet.empty[Long])
@@ -124,7 +143,7 @@ private[slackwater] final class Regroup(
     found
   }
 
-  private def versionsOf(
+  private def updatesOf(
       key: UnsafeRow,
       below: Long,
       work: Work
@@ -137,21 +156,18 @@ private[slackwater] final class Regroup(
   }
 
   /** The rows before the time `below`, each with how often it is there. */
-  private def present(
-      versions: collection.Seq[(UnsafeRow, Long, Long)],
-      below: Long
-  ): collection.Seq[(UnsafeRow, Long)] = {
+  private def present(updates: collection.Seq[(UnsafeRow, Long, Long)], below: Long): Rows = {
     val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
-    versions.foreach { case (row, time, diff) =>
+    updates.foreach { case (row, time, diff) =>
       if (time < below) sums.update(row, Math.addExact(sums.getOrElse(row, 0L), diff))
     }
     sums.values.find(_ < 0).foreach(_ => throw new NegativeMultiplicity("a row of a group"))
-    sums.iterator.filter(_._2 > 0).toSeq
+    sums.filterInPlace((_, count) => count > 0)
   }
 
   private def emit(
       stages: collection.IndexedSeq[Stage],
-      contents: collection.IndexedSeq[collection.Seq[(UnsafeRow, Long)]],
+      contents: collection.IndexedSeq[Rows],
       out: Updates
   ): Unit = {
     def stage(at: Int, row: UnsafeRow): Unit = {
@@ -167,9 +183,7 @@ private[slackwater] final class Regroup(
     }
   }
 
-  private def tagged(
-      contents: collection.IndexedSeq[collection.Seq[(UnsafeRow, Long)]]
-  ): Iterator[InternalRow] = {
+  private def tagged(contents: collection.IndexedSeq[Rows]): Iterator[InternalRow] = {
     val joined = new JoinedRow
     for {
       at <- contents.indices.iterator
@@ -182,6 +196,9 @@ private[slackwater] final class Regroup(
 }
 
 private object Regroup {
+
+  /** Each with how often it is there. */
+  type Rows = collection.Map[UnsafeRow, Long]
 
   /** A group from a time on, until the next change of it, if there is one in the interval. */
   final case class Stage(from: Option[Long], until: Option[Long])
