@@ -45,7 +45,7 @@ scalatest: setup ## Check Scala format and run the Scala tests; SUITE=*MemorySpe
 hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests use
 
 test: pythonlint scalatest hadoop .spark-inputs/fetched ## Run everything that CI checks
-	$(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadfile
+	$(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
 	$(VENV)/bin/slackwater demo

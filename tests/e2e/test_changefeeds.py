@@ -268,7 +268,7 @@ def bank(folder, seed, metastore=None):
                 f" SELECT sum(balance) AS total, count(*) AS n FROM ({union})"
             )
             at = f"http://127.0.0.1:{port}/api/changefeed/slackwater/default/bank"
-            yield Bank(leader, other, user, Sending(at, upstream, feeds, rounds=40), upstream)
+            yield Bank(leader, other, user, Sending(at, upstream, feeds, rounds=30), upstream)
 
 
 def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):

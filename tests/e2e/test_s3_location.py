@@ -56,12 +56,12 @@ def texts(folder):
     return {path: path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("by_conf", [False, True])
-def test_tables_and_views_live_there(s3, tmp_path, by_conf):
+def test_tables_and_views_live_there(s3, tmp_path):
+    """The first application is told of the store by Spark's settings, the second by variables."""
     bucket = s3.new_bucket()
     location = f"s3://{bucket}/an/environment"
     where = (s3, location, f"sqlite:///{tmp_path}/metastore.sqlite", tmp_path)
-    with on_s3(*where, by_conf=by_conf) as application:
+    with on_s3(*where, by_conf=True) as application:
         before = application.python(STORE_SETTINGS)
         application.sql("USE slackwater.default")
         application.sql("CREATE TABLE t (k BIGINT, v STRING)")
@@ -80,7 +80,7 @@ def test_tables_and_views_live_there(s3, tmp_path, by_conf):
     keys = [info.path for info in s3.files().get_file_info(selector(bucket)) if info.is_file]
     assert any("/an/environment/shards/" in key and "write-" in key for key in keys)
     assert all(key.startswith(f"{bucket}/an/environment/shards/") for key in keys)
-    with on_s3(*where, by_conf=not by_conf) as application:
+    with on_s3(*where) as application:
         application.sql("USE slackwater.default")
         assert sorted(application.rows(VIEW)) == expected
         assert sorted(application.rows("SELECT * FROM m")) == expected
