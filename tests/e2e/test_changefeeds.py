@@ -164,6 +164,9 @@ def test_tokens(tmp_path):
             request(metrics, headers={"Authorization": f"Bearer {every}"}, method="GET").status
             == 200
         )
+    told = "".join(path.read_text() for path in (tmp_path / "environment" / "log").iterdir())
+    for token in (good, other, every):
+        assert token not in told + application.log.read_text()
 
 
 class Sending:

@@ -27,6 +27,7 @@ class Sender:
         self.url = f"http://127.0.0.1:{port}{PATH}"
         self.answered = {}
         self.statuses = []
+        self.retries = set()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -46,7 +47,10 @@ class Sender:
 
     def _send(self, number):
         try:
-            return request(self.url, str(number).encode(), timeout_s=15).status
+            answer = request(self.url, str(number).encode(), timeout_s=15)
+            if answer.status == 503:
+                self.retries.add(answer.headers.get("retry-after"))
+            return answer.status
         except (OSError, http.client.HTTPException):
             return None
 
@@ -97,6 +101,8 @@ def test_what_was_answered_survives_the_death_of_leaders(tmp_path):
                 kill(other.coordinator)
                 sender.goes_on()
             sender.end()
+            # Whoever takes the lead listens first, and asks to come again until it is ready.
+            assert sender.retries == {"1"}
             check(sender, user.rows("SELECT body, count(*) FROM slackwater.default.w GROUP BY 1"))
         assert other.end() == 0
     assert coordinators(first.location) == []

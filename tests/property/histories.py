@@ -78,6 +78,10 @@ SHARES = {
     "test_leaders_that_hang_inside_each_other_s_writes": Share(60, 500),
     "test_cut_and_resumed_equals_uninterrupted": Share(80, 400),
     "test_every_transaction_is_there_once_and_as_a_whole": Share(100, 2_000),
+    "test_a_table_that_is_added_later_has_what_was_sent_before": Share(100, 2_000),
+    "test_whatever_a_feed_sends_is_refused_or_lands_and_is_a_row_or_a_dead_letter": Share(
+        300, 1_000
+    ),
     "test_auction_references_are_whole_after_every_step": Share(50, 200),
     "test_counter_against_its_definition": Share(50, 200),
     "test_a_clock_shows_one_row": Share(30, 100),

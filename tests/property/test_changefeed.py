@@ -1,5 +1,9 @@
 """Whatever feeds repeat, hold back and begin again, transactions are there once and as a whole."""
 
+import contextlib
+import json
+import re
+from collections import Counter
 from random import Random
 
 from hypothesis import given
@@ -8,7 +12,12 @@ from tests.property.histories import histories
 from tests.support.changefeed_world import World, config_of
 from tests.support.changefeeds import Faults, Upstream, feeds_of
 
+from slackwater.repr.relation import Column, RelationDesc
+from slackwater.storage.changefeed.binding import Window, bind
 from slackwater.storage.changefeed.encoding import offset
+from slackwater.storage.changefeed.landing import dead_letter_rows, landed_rows
+from slackwater.storage.changefeed.messages import BadMessage, Target, message_of
+from slackwater.storage.changefeed.tables import FeedTable, Reader
 
 
 @st.composite
@@ -75,3 +84,91 @@ def test_every_transaction_is_there_once_and_as_a_whole(chosen):
     bound = [landed for landed, is_bound in world.landing if is_bound]
     assert len([each for each in bound if each.after is not None]) == live
     assert chosen["is_strict"] or len(bound) == live
+
+
+@histories()
+@given(settings_of_a_source())
+def test_a_table_that_is_added_later_has_what_was_sent_before(chosen):
+    """Its changes are dead letters, tried again whenever; the ends agree, whatever came between."""
+    random = Random(chosen["seed"])
+    upstream = Upstream(chosen["seed"], chosen["tables"], accounts=3)
+    feeds = feeds_of(upstream, chosen["partitions"], Faults(), chosen["seed"])
+    around = {"lookahead": chosen["lookahead"], "is_strict": chosen["is_strict"]}
+    later = random.choice(upstream.tables)
+    world = World(config_of([each for each in upstream.tables if each != later], **around))
+    added_in = random.randint(0, chosen["rounds"])
+    for number in range(chosen["rounds"] + 1):
+        if number == added_in:
+            world.config = config_of(upstream.tables, **around)
+            world.tables[later] = Counter()
+            world.resume()
+        for _ in range(random.randint(0, 4)):
+            upstream.transact()
+        world.replays += random.random() < 0.2
+        for feed in random.sample(feeds, len(feeds)):
+            for message in feed.round(upstream, is_last=number == chosen["rounds"]):
+                world.send(message)
+                if random.random() < 0.3:
+                    world.step(dies_before=random.random() < 0.2, dies_after=random.random() < 0.2)
+    while world.step():
+        pass
+    world.replays += 1
+    while world.step():
+        pass
+    assert not world.dead_letters
+    check(world, upstream, feeds)
+    truth = upstream.contents(world.frontier)
+    assert set(world.ingestion.standing.admitted) == {feed.name for feed in feeds}
+    bound = [landed for landed, is_bound in world.landing if is_bound]
+    assert chosen["is_strict"] or len(bound) == sum(map(len, truth.values()))
+
+
+KINDS = [
+    *("byte", "integer", "long", "float", "double", "boolean", "date", "timestamp", "binary"),
+    *("timestamp_ntz", "string", "decimal(12,2)", "decimal(38,38)"),
+    {"type": "array", "elementType": "string", "containsNull": True},
+    {"type": "array", "elementType": "binary", "containsNull": True},
+    {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
+    {
+        "type": "struct",
+        "fields": [
+            {"name": "a", "type": "integer", "nullable": True, "metadata": {}},
+            {"name": "b", "type": "string", "nullable": True, "metadata": {}},
+        ],
+    },
+]
+TEXTS = st.text(max_size=5) | st.sampled_from(
+    ["\ud800", "2026-01-31", "99999-01-01", "2026-01-31T24:00:00Z", "\\x0", "NaN", "AA=="]
+)
+NUMBERS = st.sampled_from(["1.5", "-0.0", "1e400", "1e-400", "1e1000000", f"{'9' * 40}.1"])
+SCALARS = st.none() | st.booleans() | st.integers() | TEXTS | NUMBERS.map("number {}".format)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(TEXTS | st.sampled_from(["a", "b"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@histories()
+@given(st.sampled_from(KINDS), VALUES, TEXTS)
+def test_whatever_a_feed_sends_is_refused_or_lands_and_is_a_row_or_a_dead_letter(kind, value, name):
+    """Nothing that is durable stops the source."""
+    columns = (Column("id", '"long"', nullable=False), Column("v", json.dumps(kind)))
+    reader = Reader(FeedTable(RelationDesc(columns), ("id",)))
+    change = {"after": {"id": 1, "v": value}, "key": [1], "topic": "t", "updated": "1.0"}
+    changes = [change, {**change, "topic": name}, {**change, "after": {"id": 1, name: value}}]
+    taken = []
+    for each in changes:
+        body = re.sub(r'"number ([^"]*)"', r"\1", json.dumps({"payload": [each]}))
+        # Not every text is the name of a table.
+        with contextlib.suppress(BadMessage):
+            taken += message_of(Target(), body.encode(), "f", {}).rows
+    assert landed_rows(taken).num_rows == len(taken) >= 2
+    for landed in taken:
+        found = bind({}, [landed], Window(0, 10**20, frozenset({"f"})), reader.row)
+        rows = [row for changed in found.changes.values() for row in changed]
+        assert reader.updates(rows).num_rows == len(rows) == 1 - len(found.dead)
+        dead_letter_rows([(each, reason, 1) for each, reason in found.dead])

@@ -6,6 +6,7 @@ from collections import Counter
 
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.changefeed.encoding import place_of
+from slackwater.storage.changefeed.files import FolderReader
 from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion
 from slackwater.storage.changefeed.messages import Landed, Resolved, Target, message_of
 from slackwater.storage.changefeed.tables import FeedTable
@@ -25,10 +26,12 @@ class World:
     """What is durable of a source: landing, tables, state, frontier, checkpoints.
 
     `send` lands a message; `step` lets the ingestion bind. It resumes whenever `crash` was called.
+    `folder` is that of a source of files.
     """
 
-    def __init__(self, config):
+    def __init__(self, config, folder=None):
         self.config = config
+        self.folder = folder
         self.store = MemoryStore()
         self.landing = Counter()
         self.dead_letters = Counter()
@@ -73,12 +76,25 @@ class World:
             found[True],
             self.reached.frontier,
             self.reached.state,
+            None if self.folder is None else self.reader(),
             dead_letters=lambda: list(self.dead_letters.elements()),
         )
 
+    @property
+    def keys(self):
+        return {name: table.key for name, table in self.config.tables.items()}
+
+    def reader(self):
+        """What reads the folder of a source of files."""
+        return FolderReader(
+            str(self.folder),
+            self.keys,
+            lambda time, feed: self.store.advance("u1", feed, time),
+            self.config.lookahead,
+        )
+
     def send(self, message):
-        keys = {name: table.key for name, table in self.config.tables.items()}
-        found = message_of(Target(), message.body, message.feed, keys)
+        found = message_of(Target(), message.body, message.feed, self.keys)
         if isinstance(found, Resolved):
             self.store.advance("u1", message.feed, found.time)
         else:

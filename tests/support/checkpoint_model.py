@@ -31,15 +31,18 @@ def original(partitions, known, lookahead=None):
     for rows in partitions.values():
         rows = [row for row in rows if row.time >= known]
         pairs = list(itertools.pairwise(rows))
-        lower = next((a.time for a, b in pairs if a.applied and not b.applied), None)
-        upper = next((a.time for a, b in pairs if not a.applied and b.applied), None)
+        lowers = [a.time for a, b in pairs if a.applied and not b.applied]
+        uppers = [a.time for a, b in pairs if not a.applied and b.applied]
+        lower, upper = next(iter(lowers), None), next(iter(uppers), None)
         window = [
             row
             for row in rows
             if (lower is None or row.time >= lower) and (upper is None or row.time <= upper)
         ]
         if lookahead is not None:
-            window = window[: lookahead + 1]
+            # It joins each row with all of these, and counts it as often.
+            copies = max(1, len(lowers)) * max(1, len(uppers))
+            window = [row for row in window for _ in range(copies)][: lookahead + 1]
         if window:
             is_dirty = any(not row.applied for row in window)
             found.append((lower or ZERO, window[-1].time, is_dirty))

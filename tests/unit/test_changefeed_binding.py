@@ -1,6 +1,9 @@
 """What is bound when: admission of partitions, late changes, drift. Source: spec checkpoint 5.5."""
 
 import json
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from tests.support.changefeed_world import World, config_of
@@ -185,6 +188,27 @@ def test_on_late_fail_a_duplicate_is_dropped_also_of_a_deletion_and_after_a_rest
     assert world.ingestion.standing.admitted["x"].late == 2
 
 
+def test_on_late_fail_a_dead_letter_that_is_sent_again_is_a_duplicate():
+    world = World(config_of(["a"], is_strict=True))
+    sent = rows("x", change(1, 10, at(80)), change(1, "much", at(90)))
+    world.send(sent)
+    world.send(resolved("x", at(100)))
+    settle(world)
+    world.resume()
+    world.send(sent)
+    world.send(resolved("x", at(110)))
+    settle(world)
+    assert balances(world) == {1: 10}
+    assert world.ingestion.standing.admitted["x"].late == 2
+    assert sum(world.dead_letters.values()) == 1
+    # It is known by all that it says.
+    world.send(rows("x", change(1, "more", at(90))))
+    world.send(resolved("x", at(120)))
+    with pytest.raises(SlackwaterError) as raised:
+        world.step()
+    assert raised.value.condition == "SLACKWATER_LATE_CHANGE"
+
+
 def test_the_lookahead_bounds_a_binding():
     world = World(config_of(["a"], feeds=("x",), lookahead=1))
     for time in (10, 20, 30):
@@ -201,6 +225,11 @@ def test_the_lookahead_bounds_a_binding():
     [
         (change(1, 5, at(110), colour="red"), "unknown columns: colour"),
         (change(1, "much", at(110)), "the column balance has a value of another type"),
+        (change(1, 5, at(110), **{"\ud800": 1}), "unknown columns: \\ud800"),
+        (
+            change(1, 5, at(110), owner="\ud800"),
+            "the column owner has a value of another type",
+        ),
         (change(1, 2**63, at(110)), "the column balance has a value of another type"),
         ({**change(1, 5, at(110)), "key": [1, 2]}, "the key has 2 columns and not 1"),
         ({**change(1, 5, at(110)), "key": [2]}, "the key is not that of id"),
@@ -317,3 +346,64 @@ def test_a_dead_letter_does_not_take_a_row_back(world):
     settle(world)
     assert balances(world)[1] == 8
     assert not world.dead_letters
+
+
+def coloured():
+    """The table with a column more."""
+    columns = {"id": "long", "owner": "string", "balance": "long", "colour": "string"}
+    return FeedTable(RelationDesc.of(**columns), ("id",))
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_dead_letter_does_not_bring_back_what_was_deleted_since(is_strict, is_resumed):
+    world = World(config_of(["a"], is_strict=is_strict))
+    world.send(rows("x", change(1, 10, at(90)), change(2, 20, at(95))))
+    world.send(resolved("x", at(100)))
+    settle(world)
+    world.send(rows("x", change(1, 5, at(110), colour="red")))
+    world.send(resolved("x", at(120)))
+    settle(world)
+    if is_resumed:
+        world.resume()
+    world.send(rows("x", change(1, None, at(125)), change(2, None, at(125))))
+    world.send(resolved("x", at(130)))
+    settle(world)
+    world.config = replace(world.config, tables={"a": coloured()})
+    world.resume()
+    world.replays = 1
+    settle(world)
+    assert (world.tables["a"], world.dead_letters) == (Counter(), Counter())
+    assert world.told == [(1, 0)]
+    # What was kept of deletions for the sake of letters goes with them.
+    assert is_strict or not world.landing
+
+
+def test_a_decimal_key_with_other_zeros_is_the_same_row():
+    priced = FeedTable(RelationDesc.of(price="decimal(12,4)", n="long"), ("price",))
+    world = World(replace(config_of(["a"]), tables={"a": priced}))
+    for price, n, nanos in (("1.5", 1, 10), ("1.50", 2, 20)):
+        after = f'{{"price": {price}, "n": {n}}}'
+        body = (
+            f'{{"payload": [{{"after": {after}, "key": [{price}], "topic": "a",'
+            f' "updated": "{nanos}.0"}}]}}'
+        )
+        world.send(Message("x", body.encode()))
+        world.send(resolved("x", at(nanos)))
+        settle(world)
+    ((row, count),) = world.tables["a"].items()
+    assert (row, count) == ((Decimal("1.5"), 2), 1)
+    assert not world.dead_letters
+
+
+def test_of_two_changes_at_one_time_the_same_one_counts_in_any_order():
+    """Feeds promise that there are none; if there are, all who read must see the same."""
+    seen = []
+    for first, second in (((1, 7), (1, 8)), ((1, 8), (1, 7))):
+        world = World(config_of(["a"]))
+        for number, balance in (first, second):
+            world.send(rows("x", change(number, balance, at(90))))
+        world.send(resolved("x", at(100)))
+        settle(world)
+        seen.append(balances(world))
+    assert seen == [{1: 8}, {1: 8}]

@@ -62,6 +62,28 @@ def test_numbers_keep_their_digits_and_keys_have_one_text():
 
 
 @pytest.mark.parametrize(
+    ("same", "text"),
+    [
+        (["[42]", "[ 42 ]", "[42.0]", "[4.2e1]", "[420E-1]"], "[42]"),
+        (["[1.5]", "[1.50]", "[15e-1]", "[0.15E+1]"], "[1.5]"),
+        (["[-1.5, 0]", "[-1.50, -0.00]", "[-15e-1, 0e7]"], "[-1.5,0]"),
+        (["[9007199254740995.10]"], "[9007199254740995.1]"),
+        (["[1e2000]", "[10e1999]"], "[1E+2000]"),
+        (
+            [f"[{'1' * 40}.{'3' * 40}]", f"[{'1' * 40}.{'3' * 40}00]"],
+            f"[{'1' * 40}.{'3' * 40}]",
+        ),
+        (['["é"]', '["\\u00e9"]', '[ "\\u00E9"]'], '["\\u00e9"]'),
+        (['["1.50"]'], '["1.50"]'),
+    ],
+)
+def test_a_key_has_one_text_however_it_is_written(same, text):
+    for key in same:
+        body = f'{{"payload": [{{"key": {key}, "topic": "t", "updated": "1.0"}}]}}'
+        assert only(body.encode()).key == text
+
+
+@pytest.mark.parametrize(
     ("body", "reason"),
     [
         (b"{", "the body is not JSON"),
@@ -82,6 +104,8 @@ def test_numbers_keep_their_digits_and_keys_have_one_text():
         ({"payload": [{**ROW, "topic": ""}]}, "table name is empty"),
         ({"payload": [{**ROW, "topic": "a.b.c.t"}]}, "a topic is no name of a table"),
         ({"payload": [{**ROW, "topic": "a..t"}]}, "a topic is no name of a table"),
+        ({"payload": [{**ROW, "topic": "\ud800"}]}, "a topic is no name of a table"),
+        ({"payload": [{**ROW, "topic": "a\0"}]}, "a topic is no name of a table"),
         ({"payload": [{**ROW, "key": None}]}, "a payload has no key"),
         ({"payload": [{**ROW, "after": [1]}]}, "after is no object"),
         ({"resolved": 5}, "resolved is no text"),

@@ -14,12 +14,15 @@ from tests.support.application import wait_until
 from tests.support.changefeeds import Faults, Message, Upstream, columns, feeds_of
 from tests.support.coordination import NoSpark, Place
 
+from slackwater.adapter.external import source_steps
 from slackwater.adapter.external.changefeeds import Delivery
 from slackwater.adapter.external.webhooks import Verdict
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed.encoding import offset, place_of
 from slackwater.storage.changefeed.messages import target_of
+from slackwater.storage.checkpoint import statements
 from slackwater.storage.checkpoint.tables import checkpoints
 
 _TYPES = {"BIGINT": "long", "STRING": "string", "DOUBLE": "double"}
@@ -172,6 +175,139 @@ def test_a_restart_goes_on_with_what_has_landed(place):
     assert '"bound": true' in kept
 
 
+def metrics(place):
+    """The values of the metrics of the source, by their names behind ``slackwater_``."""
+    found = re.findall(
+        r'^slackwater_(\w+){schema="slackwater.default.bank"} (\S+)$',
+        place.coordinator.metrics().decode(),
+        re.MULTILINE,
+    )
+    return {name: float(value) for name, value in found}
+
+
+def test_metrics(place):
+    create(place, ["a"], ", FEEDS ('x', 'y')")
+    assert not any(name.startswith("checkpoint_committed") for name in metrics(place))
+    now_s = wall_clock_ms() // 1000
+    first, second = (now_s - 100) * 10**9, (now_s - 40) * 10**9
+    send(place, payload(row(1, 10, first), row(2, 20, first)))
+    for nanos, feed in ((second, "x"), (first, "y")):
+        send(place, resolved(nanos, feed))
+    assert send(place, resolved(first, "x"))[0] is Verdict.BACKWARDS
+    bound(place, first * 10**10 + 1)
+    wait_until(lambda: "checkpoint_committed_time_seconds" in metrics(place), what="it is told")
+    found = metrics(place)
+    assert found["changefeed_landed_rows_total"] == 2
+    assert found["checkpoint_proposed_going_backwards_errors_total"] == 1
+    assert found["checkpoint_advance_duration_seconds_count"] == 3
+    assert found["checkpoint_commit_duration_seconds_count"] == 1
+    assert found["checkpoint_refresh_duration_seconds_count"] >= 1
+    for which in ("committed", "proposed"):
+        assert found[f"checkpoint_{which}_time_seconds"] == now_s - 100
+        assert 100 <= found[f"checkpoint_{which}_age_seconds"] < 160
+    place.sql("DROP SOURCE bank")
+    assert not any(name.endswith(("time_seconds", "age_seconds")) for name in metrics(place))
+
+
+def test_what_is_seen_of_a_source(place):
+    create(place, ["a"])
+    source = place.item("bank").id
+    now_s = wall_clock_ms() // 1000
+    first, second = (now_s - 100) * 10**9, (now_s - 50) * 10**9
+    send(place, payload(row(1, 10, first), row(1, 10, first), row(2, 20, first, "nothing")))
+    send(place, resolved(first))
+    bound(place, first * 10**10 + 1)
+    send(place, payload(row(3, 30, first - 1), row(1, 11, second), row(4, 40, second + 1)))
+    send(place, payload(row(5, 50, second), feed="later"))
+    send(place, resolved(second))
+    bound(place, second * 10**10 + 1)
+    found = partition(place)
+    assert 50_000 <= found["lag"] < 110_000
+    at = f"{second}.0000000000"
+    expected = {
+        "id": source,
+        "partition": "x",
+        "status": "admitted",
+        "resolved": at,
+        "committed": at,
+        "proposed": at,
+        "waiting": 1,
+        "rows_bound": 2,
+        "rows_late": 1,
+        "rows_repeated": 1,
+        "dead_letters": 1,
+    }
+    assert {name: found[name] for name in expected} == expected
+    found = partition(place, "later")
+    assert [found[each] for each in ("status", "resolved", "lag", "waiting")] == [
+        "pending",
+        None,
+        None,
+        1,
+    ]
+    (counted,) = (e for e in place.system("mz_source_statistics") if e["id"] == source)
+    assert counted["messages_received"] == 5
+    # One row that came, and its change.
+    assert counted["updates_committed"] == 3
+    assert counted["bytes_received"] > 0
+    (status,) = (e for e in place.system("mz_source_statuses") if e["id"] == source)
+    assert (status["status"], status["error"]) == ("running", None)
+
+
+def test_the_feed_of_a_query_and_files_that_are_sent(place):
+    create(place, ["a", "b"])
+
+    def change(number, balance, nanos, before=None):
+        after = None if balance is None else {"id": number, "owner": "q", "balance": balance}
+        return {"after": after, "before": before, "updated": f"{nanos}.0000000000"}
+
+    query = [change(1, 10, 5), change(2, 20, 5), change(9, None, 5)]
+    assert send(place, payload(*query), path=("a",))[0] is Verdict.COMMITTED
+    day, name = "2026-01-31", "202601310000000000000000000000001-5d-1-2-00000001-{}-8.ndjson"
+    lines = (json.dumps({**row(n, n, 5), "topic": "db.public.b"}) for n in (7, 8))
+    file = Message("x", "\n".join(lines).encode())
+    assert send(place, file, path=(day, name.format("db.public.b")))[0] is Verdict.COMMITTED
+    gone = [change(1, None, 6, {"id": 1, "owner": "q", "balance": 10}), change(2, 21, 6)]
+    file = Message("x", "\n".join(map(json.dumps, gone)).encode())
+    assert send(place, file, path=("a", day, name.format("any")))[0] is Verdict.COMMITTED
+    assert rows(place, "a") == {}
+    end = (day, "202601310000000000000000000000000.RESOLVED")
+    assert send(place, Message("x", b""), path=end)[0] is Verdict.COMMITTED
+    bound(place, 1769817600 * 10**19 + 1)
+    assert (rows(place, "a"), rows(place, "b")) == ({2: 21}, {7: 7, 8: 8})
+
+
+def test_a_binding_is_there_as_a_whole_or_not_at_all(place, monkeypatch):
+    """Its last step fails: what was appended before that in the same transaction is not there."""
+    create(place, ["a", "b"])
+    send(place, payload(row(1, 10, 5), row(2, 20, 5, "b"), row(3, 30, 5, "c")))
+    before = contents(place, "bank_landing")
+    failed = threading.Event()
+
+    def fails(*_):
+        failed.set()
+        raise ArithmeticError("the checkpoints cannot be marked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(statements, "prune", fails)
+        send(place, resolved(5))
+        assert failed.wait(20)
+        source = place.item("bank").id
+
+        def stalled():
+            return place.env.ingestion.status(source).status.status == "stalled"
+
+        wait_until(stalled, what="the binding has failed")
+        assert frontier(place) == 0
+        assert contents(place, "bank_landing") == before
+        assert all(not place.rows(each) for each in ("a", "b", "bank_dead_letters"))
+        applied = sa.select(checkpoints.c.applied_ms)
+        assert place.env.persist.query(lambda conn: conn.execute(applied).scalars().all()) == [None]
+    bound(place, 5 * 10**10 + 1)
+    assert (rows(place, "a"), rows(place, "b")) == ({1: 10}, {2: 20})
+    assert len(place.rows("bank_dead_letters")) == 1
+
+
 def test_checkpoints_do_not_pile_up(place):
     create(place, ["a"])
     for nanos in range(2, 30):
@@ -185,15 +321,21 @@ def test_checkpoints_do_not_pile_up(place):
 
 def test_dead_letters_are_read_counted_and_tried_again(place):
     create(place, ["a"])
-    send(place, payload(row(1, 10, 5), row(1, 99, 5, "later")))
+    send(place, payload(row(1, 10, 5), row(1, 99, 5, "later"), row(2, 98, 5, "later")))
     send(place, resolved(5))
     bound(place, 5 * 10**10 + 1)
-    (letter,) = place.rows("bank_dead_letters")
-    assert (letter["topic"], letter["reason"]) == ("later", "the source has no such table")
-    assert partition(place)["dead_letters"] == 1
+    letters = place.rows("bank_dead_letters")
+    assert {(each["topic"], each["reason"]) for each in letters} == {
+        ("later", "the source has no such table")
+    }
+    assert partition(place)["dead_letters"] == len(letters) == 2
     place.sql(f"ALTER SOURCE bank ADD TABLE later {columns()}")
+    # What is deleted from then on does not come back.
+    send(place, payload(row(2, None, 7, "later")))
+    send(place, resolved(7))
+    bound(place, 7 * 10**10 + 1)
     place.sql("ALTER SOURCE bank REPLAY DEAD LETTERS")
-    assert place.notices[0]["message"] == "1 dead letters were tried again, 0 are left."
+    assert place.notices[0]["message"] == "2 dead letters were tried again, 0 are left."
     assert rows(place, "later") == {1: 99}
     assert contents(place, "bank_dead_letters") == {}
     assert partition(place)["dead_letters"] == 0
@@ -338,21 +480,31 @@ def test_a_change_whose_landing_was_not_certain_is_found_in_the_landing(place, m
     assert partition(place)["rows_repeated"] == 1
 
 
-def test_feeds_do_not_wait_for_a_commit_that_is_slow_to_prepare(place, monkeypatch):
-    """What a step of another source computes holds up its own thread alone."""
+@pytest.mark.parametrize("what", ["to compute", "to write"])
+def test_feeds_do_not_wait_for_a_commit_that_is_slow(place, monkeypatch, what):
+    """What a step computes, and the files that it writes, hold up its own thread alone."""
     create(place, ["a"])
     begun, may_end = threading.Event(), threading.Event()
-    ingestion = place.env.changefeeds.inbox(place.item("bank").id)
-    take = ingestion.take
 
-    def slow():
-        begun.set()
-        assert may_end.wait(20)
-        return take()
+    def slowly(function):
+        def slow(*arguments):
+            begun.set()
+            assert may_end.wait(20)
+            return function(*arguments)
 
-    monkeypatch.setattr(ingestion, "take", slow)
+        return slow
+
+    if what == "to compute":
+        inbox = place.env.changefeeds.inbox(place.item("bank").id)
+        monkeypatch.setattr(inbox, "take", slowly(inbox.take))
+    else:
+        monkeypatch.setattr(source_steps, "written_ahead", slowly(source_steps.written_ahead))
+    send(place, payload(row(1, 9, 5)))
     send(place, resolved(5))
     assert begun.wait(20)
     assert send(place, payload(row(1, 10, 7)))[0] is Verdict.COMMITTED
+    assert send(place, resolved(7))[0] is Verdict.COMMITTED
+    assert rows(place, "a") == {}
     may_end.set()
-    bound(place, 5 * 10**10 + 1)
+    bound(place, 7 * 10**10 + 1)
+    assert rows(place, "a") == {1: 10}

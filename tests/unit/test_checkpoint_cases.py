@@ -88,7 +88,23 @@ CASES = [
         original=inc(2, 2),
         lookahead=1,
     ),
-    Case("a lookahead and many gaps", {"p": "1A 2U 3U 4A 5U 6U 7A"}, inc(1, 3), lookahead=3),
+    Case(
+        "and its next refresh",
+        {"p": upto(10, applied=10)},
+        inc(10, 10),
+        original=inc(3, 3),
+        known=2,
+        lookahead=1,
+    ),
+    # The original counts the same row again for each gap, and stalls.
+    Case(
+        "a lookahead and many gaps",
+        {"p": "1A 2U 3U 4A 5U 6U 7A 8U 9U 10A 11U 12U"},
+        inc(1, 3),
+        original=inc(1, 1),
+        lookahead=3,
+    ),
+    Case("many gaps", {"p": "1A 2U 3U 4A 5U 6U 7A 8U 9U 10A 11U 12U"}, inc(1, 3)),
     # The original finds an empty window, and takes the group to have no rows.
     Case("a gap at the beginning", {"p": "1U 2U 3A 4A 5U 6U"}, inc(0, 2), original=inc(0, 0)),
 ]

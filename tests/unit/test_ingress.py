@@ -22,9 +22,11 @@ from slackwater.server.ingress.gate import Behind, Gate
 from slackwater.server.ingress.listener import Ingress
 from slackwater.server.ingress.settings import read, remembered
 from slackwater.server.ingress.tokens import Tokens
+from slackwater.storage.changefeed.messages import Target
 from slackwater.storage.webhook import WebhookConfig
 
 PATH = "/api/webhook/slackwater/default/w"
+FEED = "/api/changefeed/slackwater/default/f"
 
 
 class FakeWebhooks:
@@ -53,26 +55,40 @@ class FakeWebhooks:
         self.said.append((url, error))
 
 
-class NoChangefeeds:
+class FakeChangefeeds:
+    """One source without an environment. `verdicts` are given in turn; without any, COMMITTED."""
+
+    def __init__(self):
+        self.posted = []
+        self.verdicts = []
+        self.is_silent = False
+
     def find(self, schema, name):
-        return None
+        return object() if (schema, name) == ("default", "f") else None
+
+    def post(self, delivery):
+        self.posted.append(delivery)
+        if not self.is_silent:
+            verdict = self.verdicts.pop(0) if self.verdicts else Verdict.COMMITTED
+            threading.Thread(target=delivery.done, args=(verdict, verdict.value)).start()
 
 
-def behind(webhooks, confirm=lambda: None):
-    return Behind(webhooks, NoChangefeeds(), confirm, lambda: b"metric 1.0\n")
+def behind(webhooks, confirm=lambda: None, changefeeds=None):
+    return Behind(webhooks, changefeeds or FakeChangefeeds(), confirm, lambda: b"metric 1.0\n")
 
 
 class Place:
     def __init__(self, webhooks, settings=None):
         port = free_port()
         self.webhooks = webhooks
+        self.changefeeds = FakeChangefeeds()
         self.gate = Gate()
         chosen = read({"address": f"127.0.0.1:{port}", **(settings or {})})
         self.url = chosen.url
         self.settings = chosen
         self.ingress = Ingress(chosen, self.gate)
         self.ingress.start()
-        self.gate.open(behind(webhooks))
+        self.gate.open(behind(webhooks, changefeeds=self.changefeeds))
         wait_until(lambda: (self.url, None) in webhooks.said, what="the ingress listens")
 
     def post(self, body=b"x", headers=(), path=PATH, **options):
@@ -111,6 +127,7 @@ def test_a_request_is_handed_over_whole(place):
         (Verdict.REFUSED, 400),
         (Verdict.MALFORMED, 400),
         (Verdict.TOO_LARGE, 413),
+        (Verdict.BACKWARDS, 409),
         (Verdict.GONE, 404),
         (Verdict.FULL, 429),
         (Verdict.UNAVAILABLE, 503),
@@ -272,6 +289,91 @@ def test_what_is_defective_is_500_and_says_nothing(place):
     at.webhooks.post = lambda posted: 1 / 0
     answer = at.post(b"hidden")
     assert (answer.status, answer.text) == (500, "internal error")
+
+
+# Changefeeds
+
+
+def test_a_message_of_a_feed_is_handed_over_whole(place):
+    at = place()
+    for path, feed, target in (
+        (FEED, "default", Target()),
+        (f"{FEED}//?feed=One%20two", "One two", Target()),
+        (f"{FEED}/t%2Fu?access_token=a&feed=x", "x", Target(table="t/u")),
+    ):
+        assert at.post(b"message", path=path).status == 200
+        delivery = at.changefeeds.posted.pop()
+        assert (delivery.feed, delivery.target, delivery.body) == (feed, target, b"message")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/api/changefeed/slackwater/default", "POST", 404),
+        ("/api/changefeed/other/default/f", "POST", 404),
+        ("/api/changefeed/slackwater/default/F", "POST", 404),
+        (f"{FEED}/a/b", "POST", 404),
+        (f"{FEED}/%ff", "POST", 404),
+        (FEED, "GET", 405),
+        (FEED, "PUT", 200),
+    ],
+)
+def test_paths_and_methods_of_feeds(place, path, method, status):
+    at = place()
+    assert at.post(path=path, method=method).status == status
+    assert len(at.changefeeds.posted) == (status == 200)
+
+
+def test_the_limits_are_those_of_feeds_too(place):
+    at = place(body_limit="1kB", memory_limit="1500")
+    assert at.post(b"x" * 1025, path=FEED).status == 413
+    assert at.changefeeds.posted == []
+    at.changefeeds.is_silent = True
+    waiting = threading.Thread(target=at.post, args=(b"x" * 1000,), kwargs={"path": FEED})
+    waiting.start()
+    wait_until(lambda: at.changefeeds.posted, what="a message waits")
+    assert at.post(b"x" * 1000, path=FEED).status == 429
+    at.changefeeds.posted.pop().done(Verdict.COMMITTED, "")
+    waiting.join()
+    at.changefeeds.is_silent = False
+    for verdict, status in ((Verdict.BACKWARDS, 409), (Verdict.UNAVAILABLE, 503)):
+        at.changefeeds.verdicts = [verdict]
+        assert at.post(path=FEED).status == status
+    at.gate.close()
+    closed = at.post(path=FEED)
+    assert (closed.status, closed.headers["retry-after"]) == (503, "1")
+
+
+def test_a_landing_that_does_not_come_ends_with_the_time(place):
+    at = place(timeout="300ms")
+    at.changefeeds.is_silent = True
+    late = at.post(path=FEED)
+    assert (late.status, late.headers["retry-after"]) == (503, "1")
+    assert "not certain" in late.text
+
+
+def test_tokens_of_feeds(tmp_path, place):
+    signer = Signer(tmp_path)
+    at = place(jwt_keys=str(signer.file))
+    token = signer.token(("slackwater", "default"))
+    other = signer.token(("slackwater", "other"))
+    bearer, in_address = {"Authorization": f"Bearer {token}"}, f"{FEED}?access_token={token}"
+    assert at.post(path=FEED, headers=bearer).status == 200
+    assert at.post(path=in_address).status == 200
+    assert len(at.changefeeds.posted) == 2
+    # A header that is there counts, whatever the address says.
+    for headers in ({"Authorization": "Basic eDp5"}, {"Authorization": f"Bearer {other}"}):
+        assert at.post(path=in_address, headers=headers).status == 401
+    for path in (FEED, f"{FEED}?access_token={other}", f"{FEED}?access_token="):
+        refused = at.post(path=path)
+        assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+    # A path that is none is so for everybody.
+    assert at.post(path=f"{FEED}/a/b").status == 404
+    metrics = signer.token(("slackwater", "mz_internal"))
+    for given, status in ((token, 401), (metrics, 200)):
+        headers = {"Authorization": f"Bearer {given}"}
+        assert at.post(path="/metrics", method="GET", headers=headers).status == status
+    assert len(at.changefeeds.posted) == 2
 
 
 # Tokens

@@ -93,6 +93,19 @@ def test_texts_that_do_not_convert(kind, text):
     assert len(rows.table) == 0
 
 
+def test_half_of_a_surrogate_pair_is_a_bad_row_wherever_it_is():
+    data = (
+        b'{"v": ["\\ud800"]}\n{"v": ["ok"], "\\ud800": 1}\n{"v": "\\ud800"}\n{"v": [["\\udc00"]]}\n'
+    )
+    kind = {"type": "array", "elementType": "string", "containsNull": True}
+    rows = read_rows(data, Format("JSON"), RelationDesc((Column("v", json.dumps(kind)),)))
+    assert rows.table.to_pylist() == [{"v": ["ok"]}]
+    assert [row.line for row in rows.bad] == [1, 3, 4]
+    for row in rows.bad:
+        assert r"\ud" in row.reason
+        row.reason.encode()
+
+
 def test_columns_are_found_by_name_and_must_exist():
     data = lines("c,B,a", "1,2,3")
     table = read_rows(data, CSV, RelationDesc.of(a="long", b="long")).table

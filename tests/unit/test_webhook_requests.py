@@ -9,9 +9,10 @@ from tests.support.application import wait_until
 
 from slackwater.adapter.catalog.model import WEBHOOK, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.external.checks import CheckConfig, CheckedInput
-from slackwater.adapter.external.webhooks import Posted, Webhooks
+from slackwater.adapter.external.webhooks import Posted, Verdict, Webhooks, seen
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import CommitSettings, GroupCommitter
+from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import InlineBody, NewPart
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
@@ -211,6 +212,26 @@ def test_a_check_that_cannot_be_made(place, error, verdict):
     place.checks.failing = None
     place.post("c", b"2")
     assert place.verdicts(2)[1] == (b"2", "COMMITTED")
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (user_error("SLACKWATER_NO_SPACE", what="w", path="/data"), Verdict.FULL),
+        (user_error("SLACKWATER_TOO_MANY_REQUESTS", what="w", limit="1"), Verdict.FULL),
+        (
+            user_error("SLACKWATER_STORAGE_UNAVAILABLE", what="w", reason="gone"),
+            Verdict.UNAVAILABLE,
+        ),
+        (user_error("SLACKWATER_STATEMENT_INTERRUPTED"), Verdict.UNAVAILABLE),
+        (user_error("SLACKWATER_FENCED", location="here"), Verdict.UNAVAILABLE),
+        (Fenced(1, 2), Verdict.UNAVAILABLE),
+        (KeyError("hidden"), Verdict.FAILED),
+    ],
+    ids=lambda each: None if isinstance(each, Verdict) else str(each)[:30],
+)
+def test_what_senders_get_to_know_of_an_error(error, verdict):
+    assert seen(error) == (verdict, verdict.value)
 
 
 def test_a_commit_that_fails_is_told_and_counted_once(place):

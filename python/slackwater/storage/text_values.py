@@ -79,8 +79,13 @@ def _article(name: str) -> str:
     return "an" if name[0] in "AEIO" else "a"
 
 
+def shown(text: str) -> str:
+    """The text as it can be stored: half of a surrogate pair, as JSON may have, is escaped."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shown(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _all_match(texts: pa.Array, pattern: str) -> bool:
@@ -243,7 +248,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_string(kind):
-        return value if isinstance(value, str) else json_text(value)
+        return _text(value if isinstance(value, str) else json_text(value))
     if pa.types.is_struct(kind) and isinstance(value, dict):
         return {field.name: from_json(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind) and isinstance(value, list):
@@ -254,6 +259,15 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
             for key, item in value.items()
         ]
     return _json_scalar(value, kind)
+
+
+def _text(text: str) -> str:
+    try:
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"'{_shortened(text)}' has half of a surrogate pair") from None
+    return text
 
 
 def _json_scalar(value: Any, kind: pa.DataType) -> Any:

@@ -50,7 +50,12 @@ def resumed(env: Environment, item: CatalogItem, reached: Reached) -> Changefeed
     reader = None
     if path is not None:
         keys = {each["name"]: each["key"] for each in config["tables"]}
-        reader = FolderReader(path, keys, lambda time, feed: store.advance(item.id, feed, time))
+        reader = FolderReader(
+            path,
+            keys,
+            lambda time, feed: store.advance(item.id, feed, time),
+            config["lookahead"],
+        )
     ingestion = ChangefeedIngestion(
         item.id,
         _config(env, item),
@@ -98,12 +103,13 @@ def _config(env: Environment, item: CatalogItem) -> ChangefeedConfig:
 
 def metrics_text(env: Environment) -> bytes:
     """The metrics now, as Prometheus reads them."""
-    now_ms = env.clock()
+    places = {}
     for source_id, standing in env.changefeeds.standings().items():
         item = env.state.items.get(source_id)
         if item is not None and standing.lower > MINIMUM:
             committed, proposed = time_at(standing.lower), time_at(standing.proposed)
-            env.metrics.reached(item.full_name, committed.before, proposed, now_ms)
+            places[item.full_name] = (committed.before, proposed)
+    env.metrics.reached(places, env.clock())
     return env.metrics.text()
 
 

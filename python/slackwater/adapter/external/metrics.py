@@ -6,7 +6,7 @@ full name of the source. Source: spec checkpoint 2.7.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
@@ -23,6 +23,7 @@ from slackwater.repr.hlc import Time
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _LABEL = ("schema",)
+_WHICH = ("committed", "proposed")
 _NANOS = 10**9
 
 Timed = Literal["advance", "commit", "refresh"]
@@ -49,7 +50,7 @@ class Metrics:
                 _LABEL,
                 registry=self._registry,
             )
-            for which in ("committed", "proposed")
+            for which in _WHICH
             for what, text in (
                 ("age", f"How far the time that is {which} is behind the clock."),
                 ("time", f"The time that is {which}, since the epoch."),
@@ -82,12 +83,16 @@ class Metrics:
         """Changes have landed."""
         self._landed.labels(schema).inc(rows)
 
-    def reached(self, schema: str, committed: Time, proposed: Time, now_ms: int) -> None:
-        """Where a group stands at a wall clock time; times of 0 are none."""
-        for which, moment in (("committed", committed), ("proposed", proposed)):
-            seconds = moment.nanos / _NANOS
-            self._times[which, "time"].labels(schema).set(seconds)
-            self._times[which, "age"].labels(schema).set(max(0.0, now_ms / 1000 - seconds))
+    def reached(self, places: Mapping[str, tuple[Time, Time]], now_ms: int) -> None:
+        """Where all groups stand at a wall clock time: what is committed, and what is proposed."""
+        for gauge in self._times.values():
+            # Of a group that is gone, or has another name, nothing stays.
+            gauge.clear()
+        for schema, moments in places.items():
+            for which, moment in zip(_WHICH, moments, strict=True):
+                seconds = moment.nanos / _NANOS
+                self._times[which, "time"].labels(schema).set(seconds)
+                self._times[which, "age"].labels(schema).set(max(0.0, now_ms / 1000 - seconds))
 
     def text(self) -> bytes:
         """All of them, in the format of Prometheus."""

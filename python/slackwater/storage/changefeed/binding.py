@@ -83,11 +83,13 @@ def bind(
     *,
     again: Iterable[Landed] = (),
     is_strict: bool = False,
+    is_dead: Callable[[Landed], bool] = lambda _: False,
 ) -> Bound:
     """What of `waiting` is bound in `window`, after bindings that left `images`.
 
     `again` are dead letters, which are taken whatever their times, where nothing newer is. With
-    `is_strict` it raises `LateChange` for a late change that is newer than what its key has.
+    `is_strict` it raises `LateChange` for a late change that is newer than what its key has, unless
+    that one `is_dead` already.
     """
     taken: list[Landed] = []
     left: list[Landed] = []
@@ -104,7 +106,8 @@ def bind(
             continue
         late[landed.feed] += 1
         image = images.get(slot)
-        if is_strict and (image is None or image.updated < landed.updated):
+        is_news = image is None or image.updated < landed.updated
+        if is_strict and is_news and not is_dead(landed):
             raise LateChange(landed)
     for landed in again:
         candidates.setdefault((landed.topic, landed.key), []).append(landed)

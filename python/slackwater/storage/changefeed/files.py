@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,17 +42,22 @@ class _Found:
 
 
 class FolderReader:
-    """Reads a folder. `advance` records a time up to which the feed has delivered everything."""
+    """Reads a folder. `advance` records a time up to which the feed has delivered everything.
+
+    A read takes no more than `lookahead` RESOLVED, None: any number.
+    """
 
     def __init__(
         self,
         path: str,
         keys: Mapping[str, Sequence[str]],
         advance: Callable[[Time, str], None],
+        lookahead: int | None = None,
     ) -> None:
         self._path = path
         self._keys = keys
         self._advance = advance
+        self._lookahead = lookahead
 
     def read(self, last: str | None) -> Files:
         """What is behind the file `last`, which was read before, up to a RESOLVED.
@@ -60,11 +66,12 @@ class FolderReader:
         """
         rows: list[Landed] = []
         reached: tuple[str, Time, int] | None = None
-        size_bytes = 0
+        size_bytes = ends = 0
         for found in self._behind(last):
             if found.target.resolved is not None:
                 reached = (found.name, found.target.resolved, len(rows))
-                if size_bytes > MOST_BYTES:
+                ends += 1
+                if size_bytes > MOST_BYTES or ends == self._lookahead:
                     break
                 continue
             data = self._data(found.name)
@@ -106,7 +113,7 @@ class FolderReader:
             with open(path, "rb") as file:
                 data = file.read()
             return gzip.decompress(data) if name.endswith(_PACKED) else data
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise _unreadable(path, error) from None
 
     def _rows(self, found: _Found, data: bytes) -> Sequence[Landed]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 import pyarrow as pa
@@ -109,12 +110,14 @@ class _Poll:
     fresh: Sequence[Landed]
     wishes: int
     again: Sequence[tuple[Landed, str]]
+    dead: frozenset[Slot]
 
 
 class ChangefeedIngestion:
     """See the module. `checkpoints` gives the group's state, for a lookahead or without one.
 
-    `waiting` and `images` are what the landing has, `arrivals` brings what lands later.
+    `waiting` and `images` are what the landing has, `arrivals` brings what lands later;
+    `dead_letters` are those that there are now, with their reasons.
     """
 
     def __init__(
@@ -145,6 +148,7 @@ class ChangefeedIngestion:
         found = {} if state is None else json.loads(state)
         self._feeds = {name: Counted(*c) for name, c in found.get("feeds", {}).items()}
         self._read: str | None = found.get("read")
+        self._dead = self._slots(letter for letter, _ in dead_letters())
         self._last: _Poll | None = None
         self._look(self._lower)
 
@@ -175,18 +179,24 @@ class ChangefeedIngestion:
         )
         last = self._read if read is None else read.last
         feeds = _counted(self._feeds, found.admitted, bound, again)
-        self._last = _Poll(bound, feeds, last, fresh, wishes, again)
+        dead = self._slots(letter for letter, _ in bound.dead)
+        if not wishes:
+            dead |= self._dead
+        self._last = _Poll(bound, feeds, last, fresh, wishes, again, dead)
         return self._step(found.upper, self._last, 0 if read is None else read.size_bytes)
 
     def committed(self, step: IngestionStep) -> None:
         done = self._last
         if done is None:
             raise AssertionError("nothing was polled")
+        for slot, _ in self._needless(done):
+            del self._images[slot]
         for slot, landed in done.bound.images.items():
-            if self._keeps(landed):
+            if self._keeps(slot, landed, done.dead):
                 self._images[slot] = landed
             else:
                 self._images.pop(slot, None)
+        self._dead = done.dead
         self._waiting = list(done.bound.left)
         self._waiting_of = Counter(each.feed for each in self._waiting)
         self._feeds = dict(done.feeds)
@@ -205,6 +215,10 @@ class ChangefeedIngestion:
         self.standing = Standing(self._lower, proposed, dict(self._feeds), waiting)
 
     def _bound(self, window: Window, waiting: Sequence[Landed], again: Sequence[Landed]) -> Bound:
+        @cache
+        def letters() -> frozenset[Landed]:
+            return frozenset(letter for letter, _ in self._dead_letters())
+
         try:
             return bind(
                 self._images,
@@ -213,6 +227,7 @@ class ChangefeedIngestion:
                 self._decode,
                 again=again,
                 is_strict=self._config.is_strict,
+                is_dead=lambda landed: landed in letters(),
             )
         except LateChange as late:
             raise user_error(
@@ -230,16 +245,34 @@ class ChangefeedIngestion:
             raise Drift("the source has no such table")
         return reader.row(landed)
 
-    def _keeps(self, landed: Landed) -> bool:
-        """Whether the landing keeps what a key has: a deletion only to know late changes by it."""
-        return landed.after is not None or self._config.is_strict
+    def _slots(self, letters: Iterable[Landed]) -> frozenset[Slot]:
+        """The keys that have dead letters, of the tables that there are."""
+        return frozenset((each.topic, each.key) for each in letters if each.topic in self._readers)
+
+    def _keeps(self, slot: Slot, landed: Landed, dead: frozenset[Slot]) -> bool:
+        """Whether the landing keeps what a key has.
+
+        A deletion only to know late changes by it, or older dead letters of the key.
+        """
+        return landed.after is not None or self._config.is_strict or slot in dead
+
+    def _needless(self, poll: _Poll) -> list[tuple[Slot, Landed]]:
+        """The deletions that were kept for dead letters which are gone."""
+        found = [(slot, self._images.get(slot)) for slot in self._dead - poll.dead]
+        return [
+            (slot, landed)
+            for slot, landed in found
+            if landed is not None
+            and slot not in poll.bound.images
+            and not self._keeps(slot, landed, poll.dead)
+        ]
 
     def _step(self, upper: int, poll: _Poll, size_bytes: int) -> IngestionStep:
         bound = poll.bound
         updates: dict[str, pa.Table] = {
             topic: self._readers[topic].updates(found) for topic, found in bound.changes.items()
         }
-        landing = self._landing(bound, poll.fresh)
+        landing = self._landing(poll)
         if landing:
             updates[self._config.landing] = landing_rows(landing)
         letters = [(landed, reason, -1) for landed, reason in poll.again]
@@ -263,13 +296,19 @@ class ChangefeedIngestion:
             checkpoints=Range(ZERO, time_at(upper)) if upper > MINIMUM else None,
         )
 
-    def _landing(self, bound: Bound, fresh: Sequence[Landed]) -> list[tuple[Landed, bool, int]]:
+    def _landing(self, poll: _Poll) -> list[tuple[Landed, bool, int]]:
         """What changes in the landing. What came from a file is there only if it has to wait."""
-        new = {id(each) for each in fresh}
+        bound = poll.bound
+        new = {id(each) for each in poll.fresh}
         changes = [(each, False, -1) for each in bound.taken if id(each) not in new]
         changes += [(each, False, 1) for each in bound.left if id(each) in new]
         changes += [(each, True, -1) for each in bound.replaced]
-        changes += [(each, True, 1) for each in bound.images.values() if self._keeps(each)]
+        changes += [(each, True, -1) for _, each in self._needless(poll)]
+        changes += [
+            (each, True, 1)
+            for slot, each in bound.images.items()
+            if self._keeps(slot, each, poll.dead)
+        ]
         return changes
 
 

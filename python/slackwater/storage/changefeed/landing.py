@@ -2,7 +2,8 @@
 
 A row of the collection is a change. `bound` false: it waits to be bound. `bound` true: it is what
 its key has now, so that the next change of the key can replace it; a deletion is kept so only where
-late changes are to be told from duplicates. All else is removed in the append that binds it.
+late changes are to be told from duplicates, or while the key has dead letters, which may be older.
+All else is removed in the append that binds it.
 
 Source: spec checkpoint 5.2, docs/decisions 0027.
 """

@@ -18,6 +18,7 @@ from typing import Any
 
 from slackwater.repr.hlc import Time
 from slackwater.storage.changefeed.encoding import offset
+from slackwater.storage.text_values import shown
 
 DEFAULT_FEED = "default"
 """The partition of a feed that names none."""
@@ -25,6 +26,7 @@ _MESSAGE = frozenset({"payload", "length", "resolved"})
 _ROW = frozenset({"after", "before", "key", "topic", "updated"})
 _PART = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))(\.|\Z)')
 _DEEPEST = 3
+_LONGEST = 1000
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _RESOLVED = re.compile(r"(\d{14})(\d{9})(\d{10})\.RESOLVED", re.ASCII)
 _ROWS = re.compile(r"(?:[^-]+-){5}(.+)-[^-]+\.ndjson")
@@ -44,7 +46,7 @@ class BadMessage(Exception):
 class Landed:
     """A change of one row, as it landed. `after` is JSON; None: the row was deleted.
 
-    `topic` is the last part of the table's name, `key` the canonical text of the JSON array,
+    `topic` is the last part of the table's name, `key` the text of the JSON array (see `key_text`),
     `updated` the offset of the transaction's time.
     """
 
@@ -185,7 +187,7 @@ def _rows(
         if not isinstance(key, list):
             raise BadMessage("a payload has no key")
         text = None if after is None else exact_text(after)
-        yield Landed(feed, topic, exact_text(key), places[updated], text)
+        yield Landed(feed, topic, key_text(key), places[updated], text)
 
 
 def _key_of_query(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any] | None:
@@ -224,6 +226,8 @@ def table_of(topic: str) -> str:
             raise BadMessage("a topic is no name of a table")
         name = found[2] or found[1].replace('""', '"')
         at, more, parts = found.end(), found[3] == ".", parts + 1
+    if shown(name) != name or "\0" in name:
+        raise BadMessage("a topic is no name of a table")
     return name
 
 
@@ -234,6 +238,29 @@ def exact_text(value: Any) -> str:
     except TypeError:
         # There is a Decimal in it, which only the slow way writes.
         return _exact(value)
+
+
+def key_text(key: list[Any]) -> str:
+    """The text of a key: the same one for ``1.5`` and ``1.50``, which are one key in the database.
+
+    A row whose DECIMAL is written with other zeros is the same row.
+    """
+    try:
+        return _ENCODE(key)
+    except TypeError:
+        return _exact([_number(each) if isinstance(each, Decimal) else each for each in key])
+
+
+def _number(value: Decimal) -> int | Decimal:
+    """The value without zeros that say nothing; a whole number as such, unless it is very long."""
+    sign, digits, exponent = value.as_tuple()
+    if not any(digits):
+        return 0
+    text = "".join(map(str, digits)).rstrip("0")
+    exponent = int(exponent) + len(digits) - len(text)
+    if 0 <= exponent <= _LONGEST:
+        return (-1 if sign else 1) * int(text + "0" * exponent)
+    return Decimal((sign, tuple(map(int, text)), exponent))
 
 
 def _exact(value: Any) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.changefeed.messages import Landed, exact_text
-from slackwater.storage.text_values import from_json
+from slackwater.storage.text_values import from_json, shown
 
 Row = tuple[Any, ...]
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -70,7 +70,7 @@ class Reader:
             at = self._table.desc.names.index(self._table.extras)
             row.insert(at, exact_text(unknown) if unknown else None)
         elif unknown:
-            raise Drift(f"unknown columns: {', '.join(sorted(unknown))}")
+            raise Drift(f"unknown columns: {shown(', '.join(sorted(unknown)))}")
         return tuple(row)
 
     def updates(self, updates: Sequence[tuple[Row, int]]) -> pa.Table:
