@@ -34,6 +34,9 @@ PROGRAMS = [
     "SELECT s.score, (SELECT o.next FROM ones o WHERE o.next < s.score) FROM scores s",
     "SELECT s.name, l.n FROM scores s LEFT JOIN LATERAL"
     " (SELECT (SELECT o.next FROM ones o WHERE o.next = a) AS n FROM (SELECT s.score AS a)) l",
+    "SELECT s.score FROM scores s JOIN maps m ON s.score = m.id AND s.score NOT IN (SELECT 1)",
+    "SELECT CASE WHEN true THEN CAST(next AS STRING) ELSE CAST('2017-12-11' AS DATE) END FROM ones",
+    "SELECT CASE WHEN true THEN CAST(1 AS STRING) ELSE CAST('2017-12-11' AS DATE) END FROM ones",
     "SELECT x.id FROM maps x WHERE EXISTS (SELECT * FROM maps y WHERE x.m['k'] = y.m['k'] LIMIT 1)",
 ]
 _UNMATERIALIZABLE = "SLACKWATER_UNMATERIALIZABLE_FUNCTION"

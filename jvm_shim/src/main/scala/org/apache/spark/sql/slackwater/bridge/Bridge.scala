@@ -416,19 +416,32 @@ private[bridge] object BridgeSession {
   val poolKey = "spark.scheduler.pool"
   val pool = "slackwater"
 
+  private val excluded = "spark.sql.optimizer.excludedRules"
+  private def rule(name: String): String = s"org.apache.spark.sql.catalyst.optimizer.$name"
+
+  /** Spark makes a null-aware anti join with the constants of its other side, which has no columns
+    * then, and finds nothing there.
+    */
+  private val constantsInPlaceOfColumns = rule("FoldablePropagation")
+
+  /** A constant that fails would fail where there is no row to compute it for. */
+  private val constantsBeforeRows = rule("ConstantFolding")
+
   val settings: Map[String, String] = Map(
     "spark.sql.adaptive.enabled" -> "false",
     "spark.sql.codegen.wholeStage" -> "true",
     "spark.sql.codegen.factoryMode" -> "FALLBACK",
     "spark.sql.shuffle.partitions" -> "4",
-    "spark.slackwater.internal" -> "true"
+    "spark.slackwater.internal" -> "true",
+    excluded -> constantsInPlaceOfColumns
   )
 
   /** Few rows are computed sooner than generated code for them would be compiled. */
   val fewSettings: Map[String, String] = settings ++ Map(
     "spark.sql.codegen.wholeStage" -> "false",
     "spark.sql.codegen.factoryMode" -> "NO_CODEGEN",
-    "spark.sql.shuffle.partitions" -> "1"
+    "spark.sql.shuffle.partitions" -> "1",
+    excluded -> s"$constantsInPlaceOfColumns,$constantsBeforeRows"
   )
 
   /** Everything in one partition, so that nothing is shuffled or broadcast. */
