@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 DIGITS = 12
 """Spark adds doubles in the order in which it reads them."""
+_DOUBLE = re.compile(r"(?<=')-?\d+\.\d+(?:e[+-]\d+)?(?=')")
 
 
 def rows_of(table: pa.Table) -> Counter[str]:
@@ -17,6 +19,14 @@ def rows_of(table: pa.Table) -> Counter[str]:
     columns = [_values(column) for column in table.columns]
     rows = zip(*columns, strict=True) if columns else [()] * table.num_rows
     return Counter(repr(row) for row in rows)
+
+
+def nearly(rows: Counter[str]) -> Counter[str]:
+    """The rows with fewer digits: Spark's sums of squares round where ours are exact."""
+    found: Counter[str] = Counter()
+    for row, count in rows.items():
+        found[_DOUBLE.sub(lambda double: f"{float(double[0]):.8g}", row)] += count
+    return found
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -55,7 +55,7 @@ class Declared:
 
     def engine(self, origin: str) -> SparkBridge:
         """The driver keeps rows by the ids of parts, which begin anew in each environment."""
-        return SparkBridge(Driver(origin)).under({})
+        return SparkBridge(Driver(origin, self.session._jvm)).under({})
 
     def id_of(self, name: str, desc: RelationDesc) -> GlobalId:
         """By which id plans name the collection."""

@@ -44,13 +44,16 @@ _log = structlog.get_logger("bridge")
 class Driver:
     """The driver's JVM, and the bridges to it by their settings. Thread-safe."""
 
-    def __init__(self, environment: str = "") -> None:
-        """`environment` says where the environment is that the coordinator leads."""
+    def __init__(self, environment: str = "", jvm: Any = None) -> None:
+        """`environment` says where the environment is that the coordinator leads.
+
+        None: the JVM is the one that the process's variables name.
+        """
         self.environment = environment
         # Part ids are unique in one environment only, and a driver may serve several.
         self.origin = uuid.uuid4().hex
         self._lock = threading.Lock()
-        self._jvm: Any = None
+        self._jvm = jvm
         self._bridges: dict[str, SparkBridge] = {}
         self.statement = threading.local()
         """What ends the calls of each thread, whatever their settings."""

@@ -64,6 +64,7 @@ object Bridge {
       chosen.open(BridgeSession.settings),
       () => chosen.open(BridgeSession.fewSettings),
       () => chosen.open(BridgeSession.smallSettings),
+      () => chosen.open(BridgeSession.rowByRowSettings),
       settings,
       kept
     )
@@ -95,6 +96,7 @@ private[bridge] final case class Opened(
     session: SparkSession,
     openFew: () => SparkSession,
     openSmall: () => SparkSession,
+    openRowByRow: () => SparkSession,
     settings: String,
     memory: DriverMemory
 )
@@ -119,6 +121,7 @@ final class Bridge private[bridge] (opened: Opened) {
       own,
       opened.openFew(),
       opened.openSmall(),
+      opened.openRowByRow,
       reader,
       views,
       opened.memory.arrangements,
@@ -440,7 +443,11 @@ private[bridge] object BridgeSession {
   val fewSettings: Map[String, String] = settings ++ Map(
     "spark.sql.codegen.wholeStage" -> "false",
     "spark.sql.codegen.factoryMode" -> "NO_CODEGEN",
-    "spark.sql.shuffle.partitions" -> "1",
+    "spark.sql.shuffle.partitions" -> "1"
+  )
+
+  /** Constants are computed when there is a row. */
+  val rowByRowSettings: Map[String, String] = fewSettings ++ Map(
     excluded -> s"$constantsInPlaceOfColumns,$constantsBeforeRows"
   )
 

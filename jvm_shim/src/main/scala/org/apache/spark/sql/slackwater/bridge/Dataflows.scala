@@ -6,6 +6,7 @@ import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 import com.fasterxml.jackson.databind.JsonNode
 
@@ -42,6 +43,7 @@ final class Dataflows private[bridge] (
     private[bridge] val session: SparkSession,
     private[bridge] val few: SparkSession,
     small: SparkSession,
+    openRowByRow: () => SparkSession,
     reader: PartReader,
     views: AnalyzedViews,
     arrangements: Arrangements,
@@ -49,6 +51,7 @@ final class Dataflows private[bridge] (
 ) {
   private val programs = new ConcurrentHashMap[String, OpenedProgram]()
   private val numbers = new AtomicLong
+  private lazy val rowByRow = openRowByRow()
 
   private def programOf(id: String): Program = programs.get(id).program
 
@@ -140,7 +143,16 @@ final class Dataflows private[bridge] (
       }
       val time = Alias(Literal(request.get("as_of").asLong), Wire.TimeColumn)()
       val whole = Project(changes.output.init ++ Seq(time, changes.output.last), changes)
-      Dataset.ofRows(chosen, whole)
+      optimized(chosen, whole)
+        .orElse(optimized(rowByRow, WindowFrames(whole)))
+        .getOrElse(Dataset.ofRows(chosen, whole))
+    }
+
+  /** None: a constant fails, which says nothing where there is no row to compute it for. */
+  private def optimized(in: SparkSession, plan: LogicalPlan): Option[Dataset[_]] =
+    SQLConf.withExistingConf(in.sessionState.conf) {
+      val made = Dataset.ofRows(in, plan)
+      Option.when(Try(made.queryExecution.optimizedPlan).isSuccess)(made)
     }
 
   private def leftOver(environment: String, coordinator: String): Unit =
