@@ -44,8 +44,8 @@ scalatest: setup ## Check Scala format and run the Scala tests; SUITE=*MemorySpe
 
 hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests use
 
-test: pythonlint scalatest hadoop .spark-inputs/fetched ## Run everything that CI checks
-	$(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile
+test: pythonlint scalatest hadoop .spark-inputs/fetched .build/classes.jsa ## Run everything that CI checks
+	$(VENV_PYTHON) -m pytest --numprocesses 2 --dist loadfile
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
 	$(VENV)/bin/slackwater demo
@@ -82,6 +82,10 @@ soak: setup ## Make very many ticks, and say what memory they leave taken: TICKS
 clean: ## Remove what the build made
 	rm -rf .build .sbt-launch .hadoop-aws .spark-inputs target project/target project/project dist build .venv
 	rm -f python/slackwater/jars/*.jar
+
+# Half of what a short application takes is loading Spark's classes: the tests find them loaded.
+.build/classes.jsa: .build/python | .build/jar
+	$(VENV_PYTHON) -m tests.support.class_archive $(abspath $@)
 
 .build/python: pyproject.toml | $(if $(filter .venv,$(VENV)),.venv/bin/python)
 	$(if $(filter .venv,$(VENV)),$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]')

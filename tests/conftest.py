@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 from tests.support.checkpoints import checkpoint_store
+from tests.support.class_archive import options
 from tests.support.fixtures import shared_application, workplace
 from tests.support.gate import gate
 from tests.support.persistence import env, new_database
@@ -32,9 +33,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("search" if "EXAMPLES" in os.environ else "repeatable")
 
-# Most of what an application takes that lives for seconds is compilation by the JVM: without the
-# second compiler half of it.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", options())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,6 +37,7 @@ PROGRAMS = [
     "SELECT s.score FROM scores s JOIN maps m ON s.score = m.id AND s.score NOT IN (SELECT 1)",
     "SELECT CASE WHEN true THEN CAST(next AS STRING) ELSE CAST('2017-12-11' AS DATE) END FROM ones",
     "SELECT CASE WHEN true THEN CAST(1 AS STRING) ELSE CAST('2017-12-11' AS DATE) END FROM ones",
+    "SELECT to_timestamp('2018-01-01', 'aa' || name) FROM scores",
     "SELECT CASE WHEN true THEN CAST(1 AS STRING) ELSE DATE'2017-12-11' END,"
     " sum(next) OVER (ORDER BY next ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM ones",
     "SELECT x.id FROM maps x WHERE EXISTS (SELECT * FROM maps y WHERE x.m['k'] = y.m['k'] LIMIT 1)",

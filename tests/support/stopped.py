@@ -12,11 +12,14 @@ from collections.abc import Iterator, Sequence
 def stopped(processes: Sequence[int]) -> Iterator[None]:
     """They neither answer nor end while the block runs, and go on after it if they are alive."""
     assert processes
-    for pid in processes:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        _signal(processes, signal.SIGSTOP)
         yield
     finally:
-        for pid in processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        _signal(processes, signal.SIGCONT)
+
+
+def _signal(processes: Sequence[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
