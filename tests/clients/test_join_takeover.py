@@ -16,6 +16,7 @@ from tests.support.application import (
     SqlError,
     coordinators,
     kill,
+    only_coordinator,
     wait_until,
 )
 from tests.support.other_host import (
@@ -80,7 +81,7 @@ def test_the_other_takes_over(leader, joiner, location):
 
 def test_a_killed_coordinator_comes_back(leader, location):
     leader.sql("INSERT INTO t VALUES (1)")
-    (pid,) = coordinators(location)
+    pid = only_coordinator(location)
     kill(pid)
     assert leader.value("SELECT n FROM total") == 1
     leader.sql("INSERT INTO t VALUES (2)")
@@ -94,7 +95,7 @@ def test_a_leader_that_hangs_is_fenced(leader, location):
     leader.sql(f"CREATE SINK s FROM t INTO FILES (PATH '{out}', FORMAT JSON)")
     leader.sql("INSERT INTO t VALUES (1)")
     wait_until(lambda: sunk(out) == [1], what="the sink's first range")
-    (old,) = coordinators(location)
+    old = only_coordinator(location)
     address, token = leading(location)
     os.kill(old, signal.SIGSTOP)
     try:
@@ -132,7 +133,7 @@ def sunk(out):
 def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, location):
     """Within its lease; and its own application joins the new leader."""
     joiner.sql("INSERT INTO t VALUES (1)")
-    (old,) = coordinators(location)
+    old = only_coordinator(location)
     os.kill(old, signal.SIGSTOP)
     waiting = leader.start("SELECT count(*) FROM t")
     joiner.sql("INSERT INTO t VALUES (2)")
@@ -177,7 +178,7 @@ def test_a_leader_on_another_host_is_not_fenced(postgres, location, tmp_path):
     other = Application(location, metastore, conf=elsewhere)
     with Application(location, metastore, conf=SHORT) as here:
         here.sql("CREATE TABLE slackwater.default.t (k INT)")
-        (pid,) = coordinators(location)
+        pid = only_coordinator(location)
         for number in range(2):
             with pytest.raises(SqlError) as refused:
                 other.sql(f"INSERT INTO slackwater.default.t VALUES (-{number})")
@@ -214,7 +215,7 @@ def test_a_leader_in_another_network_is_not_fenced(postgres, location):
     options = {"conf": SHORT, "variables": local, "python": python_apart()}
     with Application(location, metastore, conf=SHORT) as here:
         here.sql("CREATE TABLE slackwater.default.t (k INT)")
-        (pid,) = coordinators(location)
+        pid = only_coordinator(location)
         apart = Application(location, metastore, **options)
         with pytest.raises(SqlError) as refused:
             apart.sql("INSERT INTO slackwater.default.t VALUES (-1)")

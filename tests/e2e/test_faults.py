@@ -6,7 +6,7 @@ import os
 
 import pytest
 from sqlalchemy import text
-from tests.support.application import Application, SqlError, coordinators, wait_until
+from tests.support.application import Application, SqlError, only_coordinator, wait_until
 from tests.support.stopped import stopped
 
 from slackwater.persist.metastore import connect
@@ -198,7 +198,7 @@ def test_no_space(tmp_path):
         application.sql("CREATE TABLE t (k INT, v STRING)")
         application.sql("CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM t")
         application.sql("INSERT INTO t VALUES (1, 'a')")
-        (pid,) = coordinators(location)
+        pid = only_coordinator(location)
         before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         largest = max(path.stat().st_size for path in location.rglob("*") if path.is_file())
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, before[1]))
@@ -222,6 +222,6 @@ def test_the_coordinator_is_no_part_of_the_drivers_process_group(tmp_path):
     location = tmp_path / "environment"
     with Application(location) as application:
         application.sql("USE slackwater.default")
-        (pid,) = coordinators(location)
+        pid = only_coordinator(location)
         assert os.getpgid(pid) == pid
         assert os.getpgid(pid) != os.getpgid(application.pid)

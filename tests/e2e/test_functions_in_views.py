@@ -5,7 +5,14 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.support.application import Application, SqlError, coordinators, kill, wait_until
+from tests.support.application import (
+    Application,
+    SqlError,
+    coordinators,
+    kill,
+    only_coordinator,
+    wait_until,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -107,7 +114,7 @@ def test_functions_of_sql_mean_what_they_meant_when_the_view_was_made(location):
         first.sql("DROP FUNCTION up_to", session=DEFINER)
         first.sql(f"CREATE MATERIALIZED VIEW later AS SELECT {F}.doubled(v) AS x FROM t")
         assert rows(first, "later") == [[20], [40], [40], [60]]
-        (leader,) = coordinators(location)
+        leader = only_coordinator(location)
         kill(leader)
         first.sql("DELETE FROM t WHERE v = 1")
         check_sql_views(first, [(1, 2), (2, 3), (2, 2)])

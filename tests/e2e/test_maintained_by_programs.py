@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.support.application import Application, SqlError, coordinators, kill
+from tests.support.application import Application, SqlError, kill, only_coordinator
 
 pytestmark = pytest.mark.spark
 
@@ -100,7 +100,7 @@ def test_views_follow_each_change_and_go_on_after_a_restart(place):
     for step in STEPS[:4]:
         place.sql(step)
         assert differing(place) == [], step
-    (leader,) = coordinators(place.location)
+    leader = only_coordinator(place.location)
     kill(leader)
     for step in STEPS[4:]:
         place.sql(step)

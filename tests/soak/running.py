@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.application import Application, SqlError, coordinators
+from tests.support.application import Application, SqlError, only_coordinator
 
 VIEWS = {
     "sums": "SELECT k % 10 AS g, sum(v) AS s, count(*) AS n, avg(v) AS a FROM t GROUP BY k % 10",
@@ -129,7 +129,7 @@ result = bean.getHeapMemoryUsage().getUsed()
 
 def _sample(application: Application, ticks: int, seconds: float) -> Sample:
     heap = application.python(_HEAP)
-    (coordinator,) = coordinators(application.location)
+    coordinator = only_coordinator(application.location)
     return Sample(
         ticks,
         seconds,

@@ -217,6 +217,15 @@ class Application:
             pending.put(None)
 
 
+def only_coordinator(location):
+    """The process id of the one that leads; one that has lost the election may still be ending."""
+    (found,) = wait_until(
+        lambda: found if len(found := coordinators(location)) == 1 else None,
+        what="there is one coordinator",
+    )
+    return found
+
+
 def descendants(pid):
     """All processes below a process, nearest first."""
     children = {}
