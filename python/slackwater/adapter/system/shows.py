@@ -12,7 +12,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.results import Result, rows, strings
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.system import tables as system_tables
-from slackwater.adapter.system.relations import source_type
+from slackwater.adapter.system.objects import source_type
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import resolve_schema

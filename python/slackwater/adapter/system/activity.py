@@ -1,0 +1,287 @@
+"""Rows of the system relations that show what runs.
+
+Frontiers, lags, fillings, ticks, statuses, statistics, sessions, holds and storage.
+Each function makes one relation's rows; `relations` names their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from slackwater.adapter.catalog.model import (
+    CatalogItem,
+    ItemKind,
+    shards_of,
+)
+from slackwater.adapter.system.objects import Row, items, moment, sink_type, source_type
+from slackwater.adapter.system.snapshot import SystemSnapshot
+from slackwater.repr.frontier import Frontier
+from slackwater.repr.ids import GlobalId
+
+
+def frontiers(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for object_id, each in snapshot.frontiers.items():
+        since = None if each.since is None else each.since.as_nullable()
+        yield object_id, since, each.upper.as_nullable()
+
+
+def hydration_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for each in snapshot.hydration:
+        yield each.object_id, each.replica_id, each.hydrated
+
+
+def hydration_progress(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for each in snapshot.fillings:
+        yield (
+            each.global_id,
+            _only_replica(snapshot),
+            each.rows_read,
+            each.rows,
+            each.elapsed_ms,
+        )
+
+
+def _lag_ms(behind: Frontier, ahead: Frontier) -> int | None:
+    """How far `behind` trails; None if it is not closed but `ahead` is: there is no measure."""
+    if behind >= ahead:
+        return 0
+    return None if ahead.is_empty else ahead.value - behind.value
+
+
+def materialization_lag(snapshot: SystemSnapshot) -> Iterator[Row]:
+    """Against the direct inputs (local) and against the tables and sources below them (global)."""
+    kinds = (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX, ItemKind.SINK)
+    for item in items(snapshot, *kinds):
+        own = snapshot.frontiers.get(item.id)
+        if own is None:
+            continue
+        local = _maintained_inputs(snapshot, item)
+        roots = _root_inputs(snapshot, item)
+        yield (
+            item.id,
+            _lag_behind(snapshot, own.upper, local),
+            _lag_behind(snapshot, own.upper, roots),
+            _slowest(snapshot, local),
+            _slowest(snapshot, roots),
+        )
+
+
+def _maintained_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[GlobalId]:
+    """The nearest inputs that have frontiers; views, which have none, are looked through."""
+    found: dict[GlobalId, None] = {}
+    stack, seen = list(item.depends_on), set[GlobalId]()
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if current in snapshot.frontiers:
+            found[current] = None
+        elif current in snapshot.catalog.items:
+            stack += snapshot.catalog.items[current].depends_on
+    return sorted(found)
+
+
+def _root_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[GlobalId]:
+    """The tables and sources that it rests on, transitively."""
+    roots: set[GlobalId] = set()
+    stack, seen = list(item.depends_on), set[GlobalId]()
+    while stack:
+        current = stack.pop()
+        if current in seen or current not in snapshot.catalog.items:
+            continue
+        seen.add(current)
+        below = snapshot.catalog.items[current]
+        if below.kind in (ItemKind.TABLE, ItemKind.SOURCE) and current in snapshot.frontiers:
+            roots.add(current)
+        stack += below.depends_on
+    return sorted(roots)
+
+
+def _lag_behind(
+    snapshot: SystemSnapshot, upper: Frontier, inputs: Iterable[GlobalId]
+) -> int | None:
+    uppers = [snapshot.frontiers[each].upper for each in inputs]
+    return _lag_ms(upper, min(uppers)) if uppers else 0
+
+
+def _slowest(snapshot: SystemSnapshot, inputs: Iterable[GlobalId]) -> GlobalId | None:
+    return min(inputs, key=lambda each: snapshot.frontiers[each].upper, default=None)
+
+
+def wallclock_global_lag(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for object_id, each in snapshot.frontiers.items():
+        lag = 0 if each.upper.is_empty else max(0, snapshot.now_ms - each.upper.value)
+        yield object_id, lag
+
+
+def source_statistics(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for object_id, s in snapshot.source_statistics.items():
+        yield (
+            object_id,
+            s.replica_id,
+            s.messages_received,
+            s.bytes_received,
+            s.updates_staged,
+            s.updates_committed,
+            s.records_indexed,
+            s.bytes_indexed,
+            s.rehydration_latency_ms,
+            s.snapshot_records_known,
+            s.snapshot_records_staged,
+            s.snapshot_committed,
+            s.offset_known,
+            s.offset_committed,
+        )
+
+
+def _statuses(
+    snapshot: SystemSnapshot, kind: ItemKind, type_of: Callable[[CatalogItem], str]
+) -> Iterator[Row]:
+    for item in items(snapshot, kind):
+        # A table of a source, or its progress relation, is as the source is.
+        status = snapshot.statuses.get(item.parent or item.id)
+        known = (
+            (None, "created", None, None)
+            if status is None
+            else (
+                moment(status.last_change_ms),
+                status.status,
+                status.error,
+                status.details_json,
+            )
+        )
+        yield item.id, item.name, type_of(item), *known
+
+
+def source_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
+    return _statuses(snapshot, ItemKind.SOURCE, source_type)
+
+
+def source_status_history(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for source_id, s in snapshot.source_history:
+        yield moment(s.last_change_ms), source_id, s.status, s.error, s.details_json, None
+
+
+def sink_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
+    return _statuses(snapshot, ItemKind.SINK, sink_type)
+
+
+def sessions(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for s in snapshot.sessions:
+        yield s.id, s.connection_id, s.user, s.client_ip, moment(s.connected_ms)
+
+
+def subscriptions(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for s in snapshot.subscriptions:
+        yield s.id, s.session_id, s.cluster_id, moment(s.created_ms), list(s.reads)
+
+
+def notices(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for n in snapshot.notices:
+        yield (
+            n.id,
+            n.notice_type,
+            n.message,
+            n.hint,
+            n.action,
+            n.message,
+            n.hint,
+            n.action,
+            n.action_type,
+            n.object_id,
+            moment(n.created_ms),
+        )
+
+
+def read_holds(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for hold in snapshot.read_holds:
+        for global_id in sorted(hold.ids):
+            yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
+
+
+def _only_replica(snapshot: SystemSnapshot) -> str:
+    return snapshot.clusters[0].replicas[0].id
+
+
+def recent_ticks(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for tick in snapshot.ticks:
+        yield (
+            tick.global_id,
+            _only_replica(snapshot),
+            tick.lower,
+            tick.upper,
+            moment(tick.committed_ms),
+            tick.by_program,
+            tick.scanned,
+            tick.looked_up,
+            tick.emitted,
+            tick.times.plan_us,
+            tick.times.load_us,
+            tick.times.compute_us,
+            tick.times.encode_us,
+            tick.times.commit_us,
+        )
+
+
+def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for tick in snapshot.ticks:
+        for number, step in enumerate(tick.steps):
+            yield (
+                tick.global_id,
+                _only_replica(snapshot),
+                tick.upper,
+                number,
+                step.operator,
+                step.emitted,
+                step.looked_up,
+                step.elapsed_us,
+            )
+
+
+def storage_shards(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot):
+        for shard_id in shards_of(item):
+            yield item.id, str(shard_id)
+
+
+def recent_storage_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
+    sizes = {each.shard_id: each.size_bytes for each in snapshot.usage}
+    for item in items(snapshot):
+        if shard_ids := shards_of(item):
+            yield item.id, sum(sizes.get(shard_id, 0) for shard_id in shard_ids)
+
+
+def shard_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
+    owners = {s: item.id for item in items(snapshot) for s in shards_of(item)}
+    for each in snapshot.usage:
+        state = "finalized" if each.finalized else "dropped" if each.dropped else "live"
+        yield (
+            str(each.shard_id),
+            owners.get(each.shard_id),
+            state,
+            each.parts,
+            each.rows,
+            each.size_bytes,
+            each.garbage_bytes,
+        )
+
+
+def changefeed_partitions(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for each in snapshot.partitions:
+        resolved, counted = each.resolved, each.counted
+        yield (
+            each.source_id,
+            each.partition,
+            each.status,
+            *(
+                None if time is None else str(time)
+                for time in (resolved, each.committed, each.proposed)
+            ),
+            None if resolved is None else max(0, snapshot.now_ms - resolved.nanos // 1_000_000),
+            each.waiting,
+            counted.rows,
+            counted.late,
+            counted.repeated,
+            counted.dead,
+        )

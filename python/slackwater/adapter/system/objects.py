@@ -1,0 +1,289 @@
+"""Rows of the system relations that show what the catalog defines.
+
+Each function makes one relation's rows; `relations` names their columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from slackwater.adapter.catalog.model import (
+    CATALOG_NAME,
+    CatalogItem,
+    CatalogState,
+    ItemKind,
+)
+from slackwater.adapter.catalog.render import shown_sql
+from slackwater.adapter.system.snapshot import SystemSnapshot
+from slackwater.repr.ids import GlobalId, is_system
+
+Row = tuple[Any, ...]
+DATABASE_ID = "u1"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_USER_OIDS = 1_000_000
+_SYSTEM_OIDS = 20_000
+_NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
+
+
+def oid(global_id: str) -> int:
+    """A number for clients that expect PostgreSQL's oids; the same for ever."""
+    base = _SYSTEM_OIDS if is_system(GlobalId(global_id)) else _USER_OIDS
+    return base + int(global_id[1:])
+
+
+def moment(ms: int | None) -> datetime | None:
+    return None if ms is None else _EPOCH + timedelta(milliseconds=ms)
+
+
+def items(snapshot: SystemSnapshot, *kinds: ItemKind) -> Iterator[CatalogItem]:
+    """The objects of these kinds, or all, in the catalog's order."""
+    for item in snapshot.catalog.items.values():
+        if not kinds or item.kind in kinds:
+            yield item
+
+
+def _schema_id(catalog: CatalogState, item: CatalogItem) -> str:
+    return catalog.schema(item.schema_name).id
+
+
+def _privileges(item: CatalogItem) -> list[str]:
+    """In PostgreSQL's notation: grantee=privileges/grantor; everybody may read, nobody is kept
+    from anything, since access is Spark's business."""
+    letters = "arwd" if item.kind is ItemKind.TABLE else "r"
+    return [f"={letters}/{item.owner}"]
+
+
+def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
+    """The cluster that maintains it, by the name in its details; of a table or view none."""
+    maintained = (ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
+    if item.kind not in maintained:
+        return None
+    wanted = item.details.get("cluster", "quickstart")
+    return next((c.id for c in snapshot.clusters if c.name == wanted), None)
+
+
+def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
+    return item.id, oid(item.id), _schema_id(snapshot.catalog, item), item.name
+
+
+def databases(_: SystemSnapshot) -> Iterator[Row]:
+    yield DATABASE_ID, oid(DATABASE_ID), CATALOG_NAME, "", ["=U/"]
+
+
+def schemas(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for schema in snapshot.catalog.schemas.values():
+        database = None if schema.is_system else DATABASE_ID
+        yield schema.id, oid(schema.id), database, schema.name, "", ["=UC/"]
+
+
+def objects(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot):
+        yield _object_row(snapshot, item)
+
+
+def relations(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot):
+        if item.kind not in _NO_RELATION_KINDS:
+            yield _object_row(snapshot, item)
+
+
+def _object_row(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
+    return (
+        *_identity(snapshot, item),
+        _type_name(item),
+        item.owner,
+        _cluster_id(snapshot, item),
+        _privileges(item),
+    )
+
+
+def _type_name(item: CatalogItem) -> str:
+    return "table" if item.kind is ItemKind.SYSTEM_TABLE else item.kind.value
+
+
+def tables(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot, ItemKind.TABLE, ItemKind.SYSTEM_TABLE):
+        sql = shown_sql(item) or None
+        yield (
+            *_identity(snapshot, item),
+            item.owner,
+            _privileges(item),
+            sql,
+            sql,
+            item.parent,
+        )
+
+
+def views(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot, ItemKind.VIEW):
+        yield (
+            *_identity(snapshot, item),
+            item.details.get("query"),
+            item.owner,
+            _privileges(item),
+            item.create_sql,
+            item.create_sql,
+        )
+
+
+def materialized_views(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot, ItemKind.MATERIALIZED_VIEW):
+        yield (
+            *_identity(snapshot, item),
+            _cluster_id(snapshot, item),
+            item.details.get("query"),
+            item.owner,
+            _privileges(item),
+            item.create_sql,
+            item.create_sql,
+        )
+
+
+def _config_text(item: CatalogItem, key: str) -> str | None:
+    """A value of the connector's configuration; `None` where there is none."""
+    config = item.details.get("config")
+    value = config.get(key) if isinstance(config, dict) else None
+    return None if value is None else str(value).lower()
+
+
+def source_type(item: CatalogItem) -> str:
+    """Its connector: ``load-generator``, ``files``, ``webhook``, ``progress``, or ``subsource``."""
+    return str(item.details.get("connector") or "subsource")
+
+
+def sources(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot, ItemKind.SOURCE):
+        yield (
+            *_identity(snapshot, item),
+            source_type(item),
+            None,
+            None,
+            _config_text(item, "envelope"),
+            None,
+            _config_text(item, "format"),
+            _cluster_id(snapshot, item),
+            item.owner,
+            _privileges(item),
+            item.create_sql,
+            item.create_sql,
+        )
+
+
+def sink_type(item: CatalogItem) -> str:
+    return _config_text(item, "connector") or "files"
+
+
+def sinks(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot, ItemKind.SINK):
+        file_format = _config_text(item, "format")
+        yield (
+            *_identity(snapshot, item),
+            sink_type(item),
+            None,
+            None,
+            _config_text(item, "envelope"),
+            file_format,
+            None,
+            file_format,
+            _cluster_id(snapshot, item),
+            item.owner,
+            item.create_sql,
+            item.create_sql,
+        )
+
+
+def indexes(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot, ItemKind.INDEX):
+        yield (
+            item.id,
+            oid(item.id),
+            item.name,
+            item.details.get("on") or next(iter(item.depends_on), None),
+            _cluster_id(snapshot, item),
+            item.owner,
+            item.create_sql,
+            item.create_sql,
+        )
+
+
+def columns(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot):
+        columns = () if item.desc is None else item.desc.columns
+        for position, column in enumerate(columns, start=1):
+            yield (
+                item.id,
+                column.name,
+                position,
+                column.nullable,
+                column.sql_type.lower(),
+                column.default_sql,
+                None,
+                -1,
+            )
+
+
+def clusters(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for c in snapshot.clusters:
+        factor = len(c.replicas) if c.managed else None
+        yield c.id, c.name, c.owner, ["=UC/"], c.managed, c.size, factor, None, None, None, None
+
+
+def cluster_replicas(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for c in snapshot.clusters:
+        for replica in c.replicas:
+            yield replica.id, replica.name, c.id, replica.size, None, c.owner, None
+
+
+def audit_events(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for e in snapshot.audit_events:
+        yield e.id, e.event_type, e.object_type, e.details, e.user, moment(e.occurred_ms)
+
+
+def object_dependencies(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot):
+        for used in item.direct_dependencies:
+            yield item.id, used
+
+
+def fully_qualified_names(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for item in items(snapshot):
+        schema = snapshot.catalog.schema(item.schema_name)
+        yield (
+            item.id,
+            item.name,
+            _type_name(item),
+            schema.id,
+            schema.name,
+            None if schema.is_system else DATABASE_ID,
+            None if schema.is_system else CATALOG_NAME,
+            _cluster_id(snapshot, item),
+        )
+
+
+def comments(snapshot: SystemSnapshot) -> Iterator[Row]:
+    """Of a column with its position in `mz_columns`, of anything else with NULL."""
+    for schema in snapshot.catalog.schemas.values():
+        if schema.comment:
+            yield schema.id, "schema", None, schema.comment
+    for item in items(snapshot):
+        if item.comment:
+            yield item.id, _type_name(item), None, item.comment
+        columns = () if item.desc is None else item.desc.columns
+        for position, column in enumerate(columns, start=1):
+            comment = json.loads(column.metadata_json).get("comment")
+            if comment:
+                yield item.id, _type_name(item), position, comment
+
+
+def secrets(snapshot: SystemSnapshot) -> Iterator[Row]:
+    """Names alone."""
+    for item in items(snapshot, ItemKind.SECRET):
+        yield (*_identity(snapshot, item), item.owner, _privileges(item))
+
+
+def webhook_sources(snapshot: SystemSnapshot) -> Iterator[Row]:
+    for object_id, url in snapshot.webhooks.items():
+        yield object_id, snapshot.catalog.items[object_id].name, url
