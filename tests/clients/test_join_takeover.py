@@ -26,6 +26,7 @@ from tests.support.other_host import (
     python_apart,
     python_elsewhere,
 )
+from tests.support.stopped import stopped
 
 from slackwater.server.identity import this_process
 
@@ -97,16 +98,13 @@ def test_a_leader_that_hangs_is_fenced(leader, location):
     wait_until(lambda: sunk(out) == [1], what="the sink's first range")
     old = only_coordinator(location)
     address, token = leading(location)
-    os.kill(old, signal.SIGSTOP)
-    try:
+    with stopped([old]):
         other = Application(location)
         other.sql("USE slackwater")
         for number in range(2, 5):
             other.sql(f"INSERT INTO t VALUES ({number})")
         # The new leader's sink waits for nobody.
         wait_until(lambda: sunk(out) == [1, 2, 3, 4], what="the sink of the new leader")
-    finally:
-        os.kill(old, signal.SIGCONT)
     with other:
         assert other.value("SELECT count(*) FROM t") == 4
         complaint = complaint_of(leader, "INSERT INTO t VALUES (5)")
@@ -249,14 +247,12 @@ def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gat
     more_ticks(leader, 45)
     with pytest.raises(TimeoutError):
         other.result(0)
-    jvm = joiner.jvm()
-    os.kill(jvm, signal.SIGSTOP)
-    try:
-        more_ticks(leader, 5)
-        other.result()
-    finally:
-        gate.open()
-        os.kill(jvm, signal.SIGCONT)
+    with stopped([joiner.jvm()]):
+        try:
+            more_ticks(leader, 5)
+            other.result()
+        finally:
+            gate.open()
     with pytest.raises(SqlError) as refused:
         hanging.result()
     assert (refused.value.condition, refused.value.sqlstate) == ("SLACKWATER_LOCK_LOST", "40001")

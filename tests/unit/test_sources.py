@@ -188,16 +188,15 @@ def test_errors_are_data_a_read_at_their_time_fails_as_a_whole(place, tmp_path):
     assert (error.condition, error.is_data_error) == ("SLACKWATER_SOURCE_ERROR", True)
     assert "2.csv, line 3" in error.message
     assert place.read("f", before) == [{"k": 1}]
-    statuses = {r["name"]: (r["status"], r["error"]) for r in place.system("mz_source_statuses")}
-    assert statuses["f"][0] == "stalled"
-    assert "2.csv, line 3" in statuses["f"][1]
+    status = lambda: next(r for r in place.system("mz_source_statuses") if r["name"] == "f")  # noqa: E731
+    place.wait(lambda: status()["status"] == "stalled")
+    assert "2.csv, line 3" in status()["error"]
     # It goes on, across a restart too.
     place.restart()
     put(tmp_path / "in", "3.csv", "k", "5")
     place.wait(lambda: len(place.rows("f")) == 4)
     assert refused(lambda: place.read("f")).condition == "SLACKWATER_SOURCE_ERROR"
-    statuses = {r["name"]: r["status"] for r in place.system("mz_source_statuses")}
-    assert statuses["f"] == "stalled"
+    place.wait(lambda: status()["status"] == "stalled")
     place.sql(f"CREATE SINK s FROM f INTO FILES (PATH '{tmp_path}/out', FORMAT JSON)")
     failed = lambda: {r["name"]: r["error"] for r in place.system("mz_sink_statuses")}["s"]  # noqa: E731
     place.wait(lambda: "2.csv, line 3" in (failed() or ""))
