@@ -24,7 +24,6 @@ import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.SparkContext
-import org.apache.spark.api.python.Py4JServer
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
 import org.apache.spark.sql.slackwater.lexer.Lexer
@@ -58,11 +57,11 @@ final class CoordinatorHandle private (
     .executor(Threads.pool())
     .build()
 
-  private lazy val gateway: Py4JServer = {
+  private lazy val gateway: Gateway = {
     // Its threads serve the coordinator: they must not run as the session that came first, nor be
-    // part of its statement, whose jobs Spark keeps until it ends. Some kinds start when they are made.
+    // part of its statement, whose jobs Spark keeps until it ends.
     val made = new FutureTask(() => {
-      val server = new Py4JServer(context.conf)
+      val server = new Gateway(context.conf)
       server.start()
       server
     })
@@ -347,9 +346,8 @@ final class CoordinatorHandle private (
     lease,
     ingress,
     applicationId,
-    gateway.getListeningPort,
-    gateway.secret,
-    pinnedThreads = gateway.server.isInstanceOf[py4j.ClientServer]
+    gateway.port,
+    gateway.secret
   )
 
   /** Nobody answers at `at`: the next call looks for the coordinator anew. */

@@ -50,8 +50,7 @@ final case class Launch(
     ingress: Map[String, String],
     applicationId: String,
     gatewayPort: Int,
-    gatewaySecret: String,
-    pinnedThreads: Boolean
+    gatewaySecret: String
 ) extends Logging {
   import Launch._
 
@@ -117,7 +116,8 @@ final case class Launch(
     environment.put("SLACKWATER_APPLICATION", applicationId)
     environment.put("PYSPARK_GATEWAY_PORT", gatewayPort.toString)
     environment.put("PYSPARK_GATEWAY_SECRET", gatewaySecret)
-    environment.put("PYSPARK_PIN_THREAD", pinnedThreads.toString)
+    // A call is all that a thread of the JVM does for the coordinator: none belongs to one of its own.
+    environment.put("PYSPARK_PIN_THREAD", "false")
     Interpreter.packageRoot.foreach { root =>
       val path = root.toString +: Option(environment.get("PYTHONPATH")).filter(_.nonEmpty).toSeq
       environment.put("PYTHONPATH", path.mkString(java.io.File.pathSeparator))
