@@ -182,6 +182,37 @@ def test_a_null_in_an_asserted_column_is_an_error_until_it_is_gone(place):
     assert "ASSERT NOT NULL `KEY`, ASSERT NOT NULL `name`" in shown
 
 
+def test_what_java_says_of_values_is_an_error_of_theirs(place):
+    """Spark lets `java.util.IllegalFormatException` through, which has no condition."""
+    place.sql("CREATE TABLE formats (f STRING, n INT)")
+    place.sql("INSERT INTO formats VALUES ('%d', 1)")
+    place.sql("CREATE MATERIALIZED VIEW formatted AS SELECT format_string(f, n) AS s FROM formats")
+    place.sql("CREATE MATERIALIZED VIEW constant AS SELECT format_string('%q', 1) s FROM formats")
+    place.sql("INSERT INTO formats VALUES ('%z', 2)")
+    for name, text in (("formatted", "'z'"), ("constant", "'q'")):
+        with pytest.raises(SqlError) as failed:
+            place.rows(f"SELECT * FROM {name}")
+        assert (failed.value.condition, failed.value.sqlstate) == ("SLACKWATER_DATA_ERROR", "22023")
+        assert "[SLACKWATER_FUNCTION_FAILED]" in str(failed.value)
+        assert f"UnknownFormatConversionException: Conversion = {text}" in str(failed.value)
+    place.sql("DELETE FROM formats WHERE n = 2")
+    assert place.rows("SELECT s FROM formatted") == [["1"]]
+    place.sql("DELETE FROM formats")
+    assert place.rows("SELECT s FROM constant") == []
+
+
+def test_an_element_that_is_not_there_is_an_error(place):
+    """Spark's optimizer makes it NULL, in a column that is NOT NULL: 0, in generated code."""
+    place.sql("CREATE TABLE few (n INT)")
+    place.sql("CREATE MATERIALIZED VIEW third AS SELECT array(n, 2)[2] AS x FROM few")
+    place.sql("INSERT INTO few VALUES (1)")
+    with pytest.raises(SqlError) as failed:
+        place.rows("SELECT * FROM third")
+    assert (failed.value.condition, failed.value.sqlstate) == ("SLACKWATER_DATA_ERROR", "22003")
+    place.sql("DELETE FROM few")
+    assert place.rows("SELECT x FROM third") == []
+
+
 def test_a_tick_touches_what_its_change_concerns_at_any_size(place):
     """One row that changes in a join of two tables, with 200 and with 5 000 rows."""
     touched = []

@@ -339,7 +339,11 @@ def _difference(found: Counter, wanted: Counter, at: int) -> str:
 
 
 def _bits(found: Counter, other: Counter) -> str:
-    rows = {row: (found[row], other[row]) for row in found | other if found[row] != other[row]}
+    rows = {
+        row: (found[row], other[row])
+        for row in found.keys() | other.keys()
+        if found[row] != other[row]
+    }
     return f"rows, with how many there are in either run: {rows}"
 
 

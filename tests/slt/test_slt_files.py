@@ -66,6 +66,10 @@ WITHOUT_CASE = {
         "needs a second application",
         "clients/test_join_takeover.py::test_a_leader_that_hangs_is_fenced",
     ),
+    "SLACKWATER_FUNCTION_FAILED": (
+        "it is the cause in SLACKWATER_DATA_ERROR",
+        "e2e/test_maintained_by_programs.py::test_what_java_says_of_values_is_an_error_of_theirs",
+    ),
     "SLACKWATER_FOREIGN_FILE": (
         "no statement names a file of a write",
         "unit/test_written_files.py::test_other_files_are_refused",

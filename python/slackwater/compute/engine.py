@@ -111,10 +111,14 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class NamedUpdates:
-    """The updates in `parts` with ``lower <= __time < upper``."""
+    """The updates in `parts` with ``lower <= __time < upper``.
+
+    `fields`: the columns of `desc` that are read; the others need not be brought.
+    """
 
     name: str
     desc: RelationDesc
+    fields: frozenset[str]
     parts: tuple[Part | NewPart, ...]
     lower: Timestamp
     upper: Timestamp

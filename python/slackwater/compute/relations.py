@@ -66,9 +66,15 @@ SMALL_IPC_BYTES = 4096
 """Up to this size a stream's text is kept for the next binds, which ask for the same parts."""
 
 
-def inline_text(ipc: bytes, desc: RelationDesc) -> str:
-    """A stream of updates with the columns of `desc`, as text of the protocol."""
-    return _small_text(ipc, desc) if len(ipc) <= SMALL_IPC_BYTES else _text(ipc, desc)
+def inline_text(ipc: bytes, desc: RelationDesc, fields: frozenset[str] | None = None) -> str:
+    """A stream of updates with the columns of `desc`, as text of the protocol.
+
+    Columns that are not among `fields` may be left out: to bring them takes longer than anything
+    else that a tick does over some thousand rows. A small stream is the same text for everybody.
+    """
+    if len(ipc) <= SMALL_IPC_BYTES:
+        return _small_text(ipc, desc)
+    return _text(ipc, desc if fields is None else desc.only(fields))
 
 
 def _text(ipc: bytes, desc: RelationDesc) -> str:

@@ -351,7 +351,7 @@ class RunningView:
             max_bytes=limits.tick_bytes,
         )
         deltas: dict[str, NamedUpdates] = {
-            g: NamedUpdates(g, flow.inputs[g].desc, parts, begin, upper)
+            g: NamedUpdates(g, flow.inputs[g].desc, program.fields(g), parts, begin, upper)
             for g, parts in changes.items()
             if parts
         }

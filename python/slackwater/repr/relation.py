@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -185,6 +185,10 @@ class RelationDesc:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    def only(self, names: Collection[str]) -> RelationDesc:
+        """Without the columns that are not among these."""
+        return RelationDesc(tuple(column for column in self.columns if column.name in names))
 
     def arrow_schema(self) -> pa.Schema:
         """The Arrow schema of the relation's rows, without time and diff.

@@ -366,7 +366,7 @@ def _updates_json(view: NamedUpdates) -> dict[str, Any]:
             case FileBody():
                 entry["file"] = file_json(part, part.body)
             case InlineBody(ipc):
-                entry["inline"] = inline_text(ipc, view.desc)
+                entry["inline"] = inline_text(ipc, view.desc, view.fields)
         parts.append(entry)
     return {
         "name": view.name,
@@ -410,18 +410,33 @@ def _call(method: Any, *arguments: Any) -> Any:
         ) from None
 
 
+_FUNCTION_ERRORS = frozenset(
+    {
+        "java.util.IllegalFormatException",
+        "java.util.regex.PatternSyntaxException",
+        "java.time.DateTimeException",
+        "java.lang.ArithmeticException",
+        "java.lang.NumberFormatException",
+    }
+)
+"""What Java's libraries throw over values; some of Spark's functions let it through as it is."""
+
+
 def _translate(exception: Any) -> SlackwaterError:
-    """The user error in a Java exception: the innermost cause that has a condition of Spark's."""
+    """The user error in a Java exception: the innermost cause that has a condition of Spark's, or
+    else what a function's values made Java's libraries throw."""
     found = None
-    cause = exception
-    for _ in range(20):
-        if cause is None:
-            break
+    causes = _causes(exception)
+    for cause in causes:
         condition = _condition(cause)
         if condition is not None:
             found = (condition, cause)
-        cause = cause.getCause()
     if found is None:
+        for cause in causes:
+            if not _FUNCTION_ERRORS.isdisjoint(_class_names(cause)):
+                return user_error(
+                    "SLACKWATER_FUNCTION_FAILED", reason=_first_line(str(cause.toString()))
+                )
         _log.error("call into the driver failed", error=str(exception.toString()))
         return user_error(
             "SLACKWATER_INTERNAL", reason=_first_line(str(exception.getMessage())), log="log"
@@ -432,6 +447,24 @@ def _translate(exception: Any) -> SlackwaterError:
     message = text.rsplit(" SQLSTATE:", 1)[0]
     parameters = {str(k): str(v) for k, v in dict(cause.getMessageParameters() or {}).items()}
     return SlackwaterError(condition, state, message, parameters)
+
+
+def _causes(exception: Any) -> list[Any]:
+    """The exception and what caused it, outermost first; bounded, for causes may be a circle."""
+    causes: list[Any] = []
+    while exception is not None and len(causes) < 20:
+        causes.append(exception)
+        exception = exception.getCause()
+    return causes
+
+
+def _class_names(exception: Any) -> list[str]:
+    names = []
+    kind = exception.getClass()
+    while kind is not None:
+        names.append(str(kind.getName()))
+        kind = kind.getSuperclass()
+    return names
 
 
 def _condition(exception: Any) -> str | None:

@@ -226,6 +226,11 @@ class Program:
     arrangements: tuple[Arrangement, ...]
     aliases: Mapping[ColumnNumber, ColumnNumber]
 
+    def fields(self, collection: str) -> frozenset[str]:
+        """The columns of the collection in whose changes it takes an interest."""
+        deltas = (step for step in self.steps if isinstance(step, Delta))
+        return frozenset(f for step in deltas if step.collection == collection for f in step.fields)
+
     def to_json(self) -> str:
         """The form that the driver reads."""
         return json.dumps(

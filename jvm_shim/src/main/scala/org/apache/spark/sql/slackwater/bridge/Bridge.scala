@@ -427,6 +427,11 @@ private[bridge] object BridgeSession {
     */
   private val constantsInPlaceOfColumns = rule("FoldablePropagation")
 
+  /** Of an array that is made of values, Spark makes an element beyond them NULL, also where that is
+    * an error, and there the column is none that may be NULL: rows of such a view would be luck.
+    */
+  private val elementsOfKnownValues = rule("SimplifyExtractValueOps")
+
   /** A constant that fails would fail where there is no row to compute it for. */
   private val constantsBeforeRows = rule("ConstantFolding")
 
@@ -436,7 +441,7 @@ private[bridge] object BridgeSession {
     "spark.sql.codegen.factoryMode" -> "FALLBACK",
     "spark.sql.shuffle.partitions" -> "4",
     "spark.slackwater.internal" -> "true",
-    excluded -> constantsInPlaceOfColumns
+    excluded -> s"$constantsInPlaceOfColumns,$elementsOfKnownValues"
   )
 
   /** Few rows are computed sooner than generated code for them would be compiled. */
@@ -448,7 +453,7 @@ private[bridge] object BridgeSession {
 
   /** Constants are computed when there is a row. */
   val rowByRowSettings: Map[String, String] = fewSettings ++ Map(
-    excluded -> s"$constantsInPlaceOfColumns,$constantsBeforeRows"
+    excluded -> s"${settings(excluded)},$constantsBeforeRows"
   )
 
   /** Everything in one partition, so that nothing is shuffled or broadcast. */

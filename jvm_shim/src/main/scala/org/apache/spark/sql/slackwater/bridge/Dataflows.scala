@@ -131,7 +131,8 @@ final class Dataflows private[bridge] (
       val chosen = sessionFor(request)
       val inputs = new SnapshotInputs(views.get(planId), request)
       val rows = ExactAggregate.in(inputs.snapshot(request.get("node").asInt))
-      val columns = rows.output.zip(names).map { case (column, name) => Alias(column, name)() }
+      val columns =
+        rows.output.zip(names).map { case (column, name) => Alias(Canonical(column), name)() }
       val now = Project(columns :+ Alias(Literal(1L), Wire.DiffColumn)(), rows)
       val changes = Option(request.get("recorded")).fold[LogicalPlan](now) { recorded =>
         val schema = SnapshotInputs.schemaOf(recorded)
@@ -143,16 +144,16 @@ final class Dataflows private[bridge] (
       }
       val time = Alias(Literal(request.get("as_of").asLong), Wire.TimeColumn)()
       val whole = Project(changes.output.init ++ Seq(time, changes.output.last), changes)
-      optimized(chosen, whole)
-        .orElse(optimized(rowByRow, WindowFrames(whole)))
-        .getOrElse(Dataset.ofRows(chosen, whole))
+      val made = Dataset.ofRows(chosen, whole)
+      if (isOptimized(made)) made
+      else
+        Option(Dataset.ofRows(rowByRow, WindowFrames(whole))).filter(isOptimized).getOrElse(made)
     }
 
-  /** None: a constant fails, which says nothing where there is no row to compute it for. */
-  private def optimized(in: SparkSession, plan: LogicalPlan): Option[Dataset[_]] =
-    SQLConf.withExistingConf(in.sessionState.conf) {
-      val made = Dataset.ofRows(in, plan)
-      Option.when(Try(made.queryExecution.optimizedPlan).isSuccess)(made)
+  /** No: a constant fails, which says nothing where there is no row to compute it for. */
+  private def isOptimized(made: Dataset[_]): Boolean =
+    SQLConf.withExistingConf(made.sparkSession.sessionState.conf) {
+      Try(made.queryExecution.optimizedPlan).isSuccess
     }
 
   private def leftOver(environment: String, coordinator: String): Unit =
@@ -178,7 +179,7 @@ final class Dataflows private[bridge] (
     var retracts = false
     Option(request.get("sources").get(columns.collection)).foreach { node =>
       val input = PartReader.input(node)
-      val rows = reader.rowsOf(input, columns.stored, request.get("origin").asText)
+      val rows = reader.rowsOf(input, columns, request.get("origin").asText)
       val (time, diff) = (columns.width, columns.width + 1)
       PartReader.within(input, time, rows).foreach { row =>
         retracts ||= row.getLong(diff) < 0

@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.slackwater.programs.SourceColumns
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.PartScan
 import org.apache.spark.sql.types.StructType
@@ -59,24 +60,21 @@ private[slackwater] object PartRows {
 /** Reads parts through the rows that are kept of them. */
 private[slackwater] final class PartReader(session: SparkSession, parts: PartRows) {
 
-  /** The rows of each part, with the columns `kept`.
+  /** The rows of each part, with the columns that are wanted, and the update columns.
     *
     * `origin` is where the ids of parts come from.
     */
-  def rowsOf(in: DeltaInput, kept: StructType, origin: String): Seq[IndexedSeq[UnsafeRow]] = {
-    // One text for all that has these columns.
-    val columns = kept.json.intern()
+  def rowsOf(in: DeltaInput, wanted: SourceColumns, origin: String): Seq[IndexedSeq[UnsafeRow]] =
     in.parts.map { part =>
       val id = part.path("id").asLong(-1L)
-      val key = (origin, id, columns)
+      val key = (origin, id, wanted.storedText)
       val known = if (id >= 0) parts.find(key) else None
       known.getOrElse {
-        val rows = load(in, kept, part)
+        val rows = load(in, wanted.stored, part)
         if (id >= 0) parts.add(key, rows)
         rows
       }
     }
-  }
 
   private def load(in: DeltaInput, kept: StructType, part: JsonNode): IndexedSeq[UnsafeRow] =
     if (part.has("inline")) {

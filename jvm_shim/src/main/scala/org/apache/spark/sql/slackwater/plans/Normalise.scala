@@ -94,6 +94,7 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
     Batch(
       "subqueries",
       Once,
+      NullAwareInJoins,
       RewritePredicateSubquery,
       AskAboveAggregates,
       JoinScalarSubqueries,

@@ -10,11 +10,14 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.{
   AGGREGATE,
   EXISTS_SUBQUERY,
+  IN_SUBQUERY,
+  JOIN,
   LIMIT,
   OFFSET,
   PLAN_EXPRESSION,
   SCALAR_SUBQUERY,
-  WINDOW
+  WINDOW,
+  WINDOW_EXPRESSION
 }
 import org.apache.spark.sql.types.{DataType, MapType, StringType}
 
@@ -197,14 +200,51 @@ private[plans] object OnlyRow {
   }
 }
 
-/** What a window only passes on stands beside it: Spark lists columns of the outer query among the
-  * calls when it takes a window out of a LATERAL subquery.
+/** `NOT IN` in the condition of a join is `NOT EXISTS` of what is equal, or may be.
+  *
+  * Spark asks there whether an equal value exists, and does not see that NULL may be one.
+  */
+private[plans] object NullAwareInJoins extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    plan.transformWithPruning(_.containsAllPatterns(JOIN, IN_SUBQUERY)) { case join: Join =>
+      join.copy(condition = join.condition.map(_.transformDown {
+        case Not(InSubquery(values, query: ListQuery)) if values.exists(_.references.nonEmpty) =>
+          Not(possible(values, query))
+      }))
+    }
+
+  private def possible(values: Seq[Expression], query: ListQuery): Exists = {
+    val columns = query.plan.output.map(column => Alias(column, column.name)())
+    val renamed = AttributeMap(query.plan.output.zip(columns.map(_.toAttribute)))
+    val same = values.zip(columns).map { case (value, column) =>
+      EqualTo(value, column.toAttribute)
+    }
+    val correlated = query.joinCond.map(_.transform { case a: Attribute =>
+      renamed.getOrElse(a, a)
+    })
+    Exists(
+      Project(columns, query.plan),
+      outerAttrs = values.flatMap(_.references) ++ query.outerAttrs,
+      exprId = query.exprId,
+      joinCond = same.map(equal => Or(equal, IsNull(equal))) ++ correlated
+    )
+  }
+}
+
+/** What is no call of a window function stands beside the window: Spark lists columns of the outer
+  * query among the calls when it takes a window out of a LATERAL subquery, and knows `count(NULL)`
+  * to be 0.
   */
 private[plans] object PassBesideWindows extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformUpWithPruning(_.containsPattern(WINDOW)) {
-      case window: Window if window.windowExpressions.exists(_.isInstanceOf[Attribute]) =>
-        val calls = window.windowExpressions.filterNot(_.isInstanceOf[Attribute])
-        Project(window.output, window.copy(windowExpressions = calls))
+      case window: Window if !window.windowExpressions.forall(isCall) =>
+        val calls = window.windowExpressions.filter(isCall)
+        val columns = window.windowExpressions.map(e => if (isCall(e)) e.toAttribute else e)
+        val below = if (calls.isEmpty) window.child else window.copy(windowExpressions = calls)
+        Project(window.child.output ++ columns, below)
     }
+
+  private def isCall(expression: NamedExpression): Boolean =
+    expression.containsPattern(WINDOW_EXPRESSION)
 }

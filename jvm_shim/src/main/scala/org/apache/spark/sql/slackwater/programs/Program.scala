@@ -30,6 +30,9 @@ private[slackwater] final class SourceColumns(val collection: String, fields: St
   /** As parts have them, with the update columns. */
   val stored: StructType = Wire.updateSchema(Sources.stored(fields))
 
+  /** `stored` as a text, by which rows of parts are kept. */
+  val storedText: String = stored.json
+
   /** Over such rows: the columns alone, in the form that equal values have. */
   val cut: Evaluation = new Evaluation(
     fields.indices.map(i => Canonical(BoundReference(i, stored(i).dataType, nullable = true)))
@@ -54,6 +57,15 @@ private[slackwater] final class Program(
     steps: IndexedSeq[Step],
     kept: Seq[Kept]
 ) {
+
+  /** The output's rows in the form that equal values have; None: their types have one form. */
+  private val canonical: Option[Evaluation] = {
+    val values = schema.fields.indices.map(i => BoundReference(i, schema(i).dataType, true))
+    val forms = values.map(value => Canonical(value))
+    Option.unless(values.zip(forms).forall { case (value, form) => value eq form })(
+      new Evaluation(forms)
+    )
+  }
 
   private val busy = new ReentrantLock
   @volatile private var isClosed = false
@@ -81,7 +93,13 @@ private[slackwater] final class Program(
       work.nanos = System.nanoTime() - began
     }
     kept.foreach(_.reached(upper))
-    (running(steps.size - 1).consolidated, told(running))
+    (inOneForm(running(steps.size - 1)).consolidated, told(running))
+  }
+
+  private def inOneForm(updates: Updates): Updates = canonical.fold(updates) { form =>
+    val formed = new Updates
+    updates.foreach((row, time, diff) => formed.add(form(row).copy(), time, diff))
+    formed
   }
 
   /** The output is durable up to `upper`: nothing will be asked of times before. */
