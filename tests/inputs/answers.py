@@ -21,12 +21,20 @@ def rows_of(table: pa.Table) -> Counter[str]:
     return Counter(repr(row) for row in rows)
 
 
+SMALLEST = 1e-13
+
+
 def nearly(rows: Counter[str]) -> Counter[str]:
     """The rows with fewer digits: Spark's sums of squares round where ours are exact."""
     found: Counter[str] = Counter()
     for row, count in rows.items():
-        found[_DOUBLE.sub(lambda double: f"{float(double[0]):.8g}", row)] += count
+        found[_DOUBLE.sub(lambda double: _shortened(float(double[0])), row)] += count
     return found
+
+
+def _shortened(double: float) -> str:
+    """What is left where sums of some digits should have been equal is nothing."""
+    return f"{double:.8g}" if abs(double) >= SMALLEST else "0"
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

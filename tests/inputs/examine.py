@@ -73,6 +73,8 @@ def _run(session: SparkSession, statement: str) -> None:
 
 
 def _forget_tables(session: SparkSession) -> None:
+    # Where words are reserved, SHOW USER FUNCTIONS is none.
+    session.conf.set("spark.sql.ansi.enforceReservedKeywords", "false")
     _run(session, "USE spark_catalog.default")
     for row in session.sql("SHOW USER FUNCTIONS").collect():
         if "." in row[0]:

@@ -38,6 +38,13 @@ PROGRAMS = [
     "SELECT CASE WHEN true THEN CAST(next AS STRING) ELSE CAST('2017-12-11' AS DATE) END FROM ones",
     "SELECT CASE WHEN true THEN CAST(1 AS STRING) ELSE CAST('2017-12-11' AS DATE) END FROM ones",
     "SELECT to_timestamp('2018-01-01', 'aa' || name) FROM scores",
+    "SELECT count(NULL) OVER (), name FROM scores",
+    "SELECT count(NULL) OVER (), sum(score) OVER (PARTITION BY team) FROM scores",
+    "SELECT array(1, 2)[5] FROM ones",
+    "SELECT array(1, 2)[5] FROM ones WHERE next > 1",
+    "SELECT array(next, 2)[1], named_struct('a', next).a FROM ones",
+    "SELECT array(named_struct('a', next)).a FROM ones",
+    "SELECT format_string('%d', name), format_string('%d', 'a') FROM scores",
     "SELECT CASE WHEN true THEN CAST(1 AS STRING) ELSE DATE'2017-12-11' END,"
     " sum(next) OVER (ORDER BY next ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM ones",
     "SELECT x.id FROM maps x WHERE EXISTS (SELECT * FROM maps y WHERE x.m['k'] = y.m['k'] LIMIT 1)",
