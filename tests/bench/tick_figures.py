@@ -11,7 +11,7 @@ from tests.support.application import Application
 
 CHANGED_ROWS = 1000
 WARM_UP = 5
-ROUNDS = 7
+ROUNDS = 16
 
 QUERIES = (1, 3, 4, 5, 6, 10, 12, 13, 14, 15, 17, 18, 21)
 OTHERS = {
