@@ -101,11 +101,14 @@ class RunningView:
     """Whether the query failed at the last time at which it was computed as a whole."""
     _careful_until: Timestamp = field(default=Timestamp(0), init=False)
     """Up to here a tick has failed: until then there is one for each time of a change."""
+    _compares: bool = field(init=False)
+    """Whether the output may differ from what the plan has until it is compared."""
     _costs: Costs = field(init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
+        self._compares = self.flow.is_remade
         self._costs = Costs(self.limits.followed_rows)
 
     def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
@@ -121,7 +124,7 @@ class RunningView:
 
     def is_quick(self, tick: Tick) -> bool:
         """Whether the tick only follows changes, and few: others may wait for it."""
-        if tick.first or self._running is None:
+        if tick.first or self._running is None or self._compares:
             return False
         changes = self._changes(tick.lower, tick.upper).values()
         return sum(part.rows for parts in changes for part in parts) <= self.limits.quick_rows
@@ -175,6 +178,7 @@ class RunningView:
 
     def committed(self, upper: Timestamp) -> None:
         """The updates up to `upper` are durable."""
+        self._compares = False
         if self._running is not None:
             self._running.committed(upper)
 
@@ -203,6 +207,9 @@ class RunningView:
         if tick.first:
             return self._contents(tick, tick.lower)
         self._refuse_errors(tick.lower, tick.upper)
+        if self._compares:
+            self.close()
+            return self._contents(tick, tick.lower)
         if program is None:
             return self._recomputed(tick)
         if self._pause_ticks > 0:

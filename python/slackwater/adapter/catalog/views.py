@@ -123,10 +123,7 @@ class Views:
         details = {
             **item.details,
             "maintenance": "incremental" if plan.program else "recompute",
-            "program": {
-                "version": PROGRAM_VERSION,
-                "fingerprint": plan.kept.plan.fingerprint,
-            },
+            "program": _made_by(plan),
         }
         # Held before the time is chosen, so that the view can be filled at that time.
         hold = self._env.hold(
@@ -199,6 +196,7 @@ class Views:
             errors_shard=item.errors_shard,
             as_of=Timestamp(int(item.details["as_of"])),
             settings=item.details.get("settings"),
+            is_remade=item.details.get("program") != _made_by(plan),
         )
 
     def plan(self, item: CatalogItem) -> ViewPlan:
@@ -364,6 +362,11 @@ def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: st
         columns.append(f"{value} AS {quote_identifier(column.name)}")
     inner = ", ".join(f"c{position}" for position in range(len(columns)))
     return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
+
+
+def _made_by(plan: ViewPlan) -> dict[str, object]:
+    """What says whether two plans have the same rows."""
+    return {"version": PROGRAM_VERSION, "fingerprint": plan.kept.plan.fingerprint}
 
 
 def _collections(plan: ViewPlan) -> tuple[GlobalId, ...]:

@@ -106,17 +106,35 @@ EXACT = IDEMPOTENT | {
     "count_min_sketch",
     "max_by_k",
     "min_by_k",
+    "in_order",
 }
-"""Other aggregates whose value is the same in whichever order the rows come."""
+"""Other aggregates whose value is the same in whichever order the rows come; `in_order` is any that
+the plan gives them in one."""
 
 
 COLLECTED = frozenset({"collect_list", "collect_set"})
 """Aggregates whose value the plan sorts; that of a window it does not."""
 
 
-SETTLED: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("min", "max", "min_by", "max_by", "min_by_k", "max_by_k", "mode"), frozenset({"floating"})
-)
+_ANY_ISSUE = frozenset({"floating", "collation", "map", "variant"})
+
+SETTLED: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(
+        (
+            "min",
+            "max",
+            "min_by",
+            "max_by",
+            "min_by_k",
+            "max_by_k",
+            "mode",
+            "percentile",
+            "percentile_disc",
+        ),
+        frozenset({"floating"}),
+    ),
+    **dict.fromkeys(("in_order", "approx_count_distinct", "count_min_sketch"), _ANY_ISSUE),
+}
 """Of which key issues the plan has made one value of those that are equal."""
 
 SETTLED_IN_GROUPS: Mapping[str, frozenset[str]] = {
@@ -127,28 +145,12 @@ SETTLED_IN_GROUPS: Mapping[str, frozenset[str]] = {
     ),
     **dict.fromkeys(COLLECTED, frozenset({"floating", "collation"})),
     # Of each value of the pivot's column there is one row.
-    "pivotfirst": frozenset({"floating", "collation", "map", "variant"}),
+    "pivotfirst": _ANY_ISSUE,
 }
 """The same outside of windows."""
 
 RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """Window functions that ask only which rows are peers."""
-
-PLACES = frozenset(
-    {
-        "row_number",
-        "ntile",
-        "lag",
-        "lead",
-        "nth_value",
-        "first",
-        "first_value",
-        "last",
-        "last_value",
-        "any_value",
-    }
-)
-"""Window functions that ask for the place of each row in the order."""
 
 
 def misuse_of_now(plan: AnalyzedPlan) -> str | None:
@@ -306,11 +308,12 @@ class _Lowering:
         return self._by_groups(node, window.inputs[0], window.partition, False, window.out)
 
     def _refuse_luck(self, call: WindowCall) -> None:
-        """The same rows give the same values, in whichever order they are stored."""
-        if call.function in RANKS or (call.function in PLACES and call.rows):
+        """The same rows give the same values, in whichever order they are stored.
+
+        Where a frame counts rows, the plan has an order that leaves none open.
+        """
+        if call.rows or call.function in RANKS:
             return
-        if call.function in PLACES:
-            raise NotMaintained(f"{call.function} over peers")
         if is_accumulation(self.plan, call.function, call.args):
             return
         issues = self._key_issues(call.args)

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from slackwater.planner.plan.algebra import Bound, ColumnNumber, HandleNumber, NodeNumber
 
-VERSION = 2
-"""Of the rules by which programs are made."""
+VERSION = 3
+"""Of what plans mean: another version of the same plan may have had other rows."""
 
 StepNumber: TypeAlias = int
 ArrangementNumber: TypeAlias = int

@@ -34,7 +34,9 @@ _ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("first", "any_value", "last"), _ORDER.format(alternative="min, max, min_by or max_by")
     ),
+    "TRANSFORM": "A script may say anything. Register a deterministic function of Python.",
     "aes_encrypt": "Give it a vector to begin with, or encrypt when the row is written.",
+    "mode": _ORDER.format(alternative="mode(array_sort(map_entries(...)))"),
     "listagg": _ORDER.format(alternative="array_join(array_sort(collect_list(...)), ',')"),
 }  # fmt: skip
 

@@ -17,12 +17,19 @@ import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   KllSketchMergeBase,
   Nondeterministic,
+  RowOrdering,
   SortArray,
   UserDefinedExpression,
   WindowExpression
 }
 import org.apache.spark.sql.catalyst.expressions.aggregate._
-import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, Sample, View}
+import org.apache.spark.sql.catalyst.plans.logical.{
+  LeafNode,
+  LogicalPlan,
+  Sample,
+  ScriptTransformation,
+  View
+}
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
 import org.apache.spark.sql.classic.SparkSession
@@ -135,6 +142,8 @@ private[slackwater] object Analysis {
       case _: CollectList | _: CollectSet   => !ofResult
       // These sketches leave out every other value, the odd or the even ones at random.
       case _: KllSketchAggBase | _: KllMergeAggBase[_] => true
+      // Maps that are equal count apart there.
+      case mode: Mode    => !RowOrdering.isOrderable(mode.child.dataType)
       case list: ListAgg => !list.orderExpressions.exists(_.child.semanticEquals(list.child))
       case _             => false
     }
@@ -171,6 +180,7 @@ private[slackwater] object Analysis {
       case rdd: LogicalRDD                    => foreign += Option(rdd.rdd.name).getOrElse("an RDD")
       case leaf: LeafNode if leaf.isStreaming => foreign += leaf.nodeName
       case _: Sample                          => nondeterministic += "TABLESAMPLE"
+      case _: ScriptTransformation            => nondeterministic += "TRANSFORM"
       case SQLFunctionNode(function, _)       => declared(function)
       case _                                  =>
     }

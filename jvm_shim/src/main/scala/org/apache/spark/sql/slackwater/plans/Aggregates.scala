@@ -23,6 +23,8 @@ import org.apache.spark.sql.types.ArrayType
   *   - Texts with a collation that an aggregate keeps are kept in structs: Spark's interpreted
   *     aggregates copy a struct, and such a text they do not.
   *   - DISTINCT texts are counted by what their collation has equal.
+  *   - What else depends on the order gets the rows in one (`InOrder`), by what all calls read: it
+  *     takes the same rows as its neighbours do.
   */
 private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan
@@ -35,6 +37,8 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         MinBy(same(value), withValue(by, value))
       case mode: Mode if mode.reverseOpt.isEmpty && RowOrdering.isOrderable(mode.dataType) =>
         mode.copy(child = same(mode.child), reverseOpt = Some(true))
+      case percentile: Percentile     => percentile.copy(child = same(percentile.child))
+      case percentile: PercentileDisc => percentile.copy(child = same(percentile.child))
       case first: MaxMinByK if RowOrdering.isOrderable(first.valueExpr.dataType) =>
         first.copy(
           valueExpr = same(first.valueExpr),
@@ -42,9 +46,29 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
         )
     }
     .transformUpWithPruning(_.containsPattern(AGGREGATE)) { case aggregate: Aggregate =>
-      aggregate
-        .copy(aggregateExpressions = aggregate.aggregateExpressions.map(e => kept(sorted(e))))
+      val order = read(aggregate)
+      aggregate.copy(aggregateExpressions =
+        aggregate.aggregateExpressions.map(e => kept(sorted(inOrder(e, order))))
+      )
     }
+
+  /** The columns that calls read, beside those which all rows of a group have alike. */
+  private def read(aggregate: Aggregate): Seq[Attribute] = {
+    val alike = AttributeSet(aggregate.groupingExpressions.collect { case a: Attribute => a })
+    val calls = AttributeSet(aggregate.aggregateExpressions.flatMap(_.collect {
+      case call: AggregateExpression => call
+    }))
+    aggregate.child.output.filter(a => calls.contains(a) && !alike.contains(a))
+  }
+
+  private def inOrder(result: NamedExpression, order: Seq[Attribute]): NamedExpression = result
+    .transformUp {
+      case call: AggregateExpression if !Settled.inGroups(call.aggregateFunction) =>
+        val by = if (call.isDistinct) Nil else order
+        val function = InOrder.of(call.aggregateFunction, by, call.isDistinct)
+        call.copy(aggregateFunction = function, isDistinct = false)
+    }
+    .asInstanceOf[NamedExpression]
 
   private def kept(result: NamedExpression): NamedExpression = result
     .transformUp { case call: AggregateExpression =>
@@ -108,6 +132,37 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
       val text = GetStructField(element, 0)
       if (hasNulls) text else KnownNotNull(text)
     }
+  }
+}
+
+/** Which aggregates have one value for the same rows, in whichever order these come. */
+private[plans] object Settled {
+
+  /** In a group, once `SettleAggregates` has done its part. */
+  def inGroups(function: AggregateFunction): Boolean = function match {
+    case list: CollectList => isSortable(list)
+    case set: CollectSet   => isSortable(set)
+    case other             => inWindows(other)
+  }
+
+  def inWindows(function: AggregateFunction): Boolean = function match {
+    case _: Count | _: Sum | _: Average | _: Min | _: Max  => true
+    case _: BitAndAgg | _: BitOrAgg | _: BitXorAgg         => true
+    case _: Percentile | _: PercentileDisc | _: PivotFirst => true
+    case _: HyperLogLogPlusPlus | _: CountMinSketchAgg     => true
+    case by: MaxBy       => RowOrdering.isOrderable(by.left.dataType)
+    case by: MinBy       => RowOrdering.isOrderable(by.left.dataType)
+    case some: MaxMinByK => RowOrdering.isOrderable(some.valueExpr.dataType)
+    case mode: Mode      =>
+      RowOrdering.isOrderable(mode.dataType) && Handles.keyIssues(mode.dataType).isEmpty
+    // It is called by an operator of its own.
+    case _: PythonFuncExpression => true
+    case other                   => Moments.of(other).nonEmpty
+  }
+
+  private def isSortable(list: AggregateFunction): Boolean = list.dataType match {
+    case ArrayType(element, _) => RowOrdering.isOrderable(element)
+    case _                     => false
   }
 }
 

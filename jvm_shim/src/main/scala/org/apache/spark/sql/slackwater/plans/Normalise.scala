@@ -48,6 +48,7 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
         PullOutGroupingExpressions,
         InsertMapSortInGroupingExpressions,
         RewriteAsOfJoin,
+        JoinNearest,
         RewriteCollationJoin,
         LimitSorted
       ),

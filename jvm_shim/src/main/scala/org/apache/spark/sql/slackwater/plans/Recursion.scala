@@ -24,18 +24,23 @@ private[plans] object KeepRecursions extends Rule[LogicalPlan] {
   }
 }
 
-/** Recursions in their places, each copy with ids of its own. */
+/** Recursions in their places, each copy with ids of its own; they leave no rows open either. */
 private[plans] object RestoreRecursions extends Rule[LogicalPlan] {
+  private val settle = Seq(SettleAggregates, NumberLimited, SettleTies)
+
   override def apply(plan: LogicalPlan): LogicalPlan = {
     val seen = mutable.HashSet.empty[Seq[Attribute]]
     plan.transformUpWithSubqueries {
-      case KeptRecursion(loop, output) if loop.output == output && seen.add(output) => loop
+      case KeptRecursion(loop, output) if loop.output == output && seen.add(output) => settled(loop)
       case KeptRecursion(loop, output)                                              =>
-        val copy = Renewed(loop)
+        val copy = Renewed(settled(loop))
         val columns = copy.output.zip(output).map { case (value, column) =>
           Alias(value, column.name)(column.exprId, column.qualifier)
         }
         Project(columns, copy)
     }
   }
+
+  private def settled(loop: UnionLoop): LogicalPlan =
+    loop.withNewChildren(loop.children.map(child => settle.foldLeft(child)((p, rule) => rule(p))))
 }

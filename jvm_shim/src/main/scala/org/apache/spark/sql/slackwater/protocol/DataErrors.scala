@@ -45,6 +45,11 @@ private[slackwater] object DataErrors {
       "milliseconds" -> advice
     )
 
+  def limitOfRecursion(): AnalysisException = unsupported(
+    "LIMIT without ORDER BY over a recursion, in a materialized view,",
+    "Give it an ORDER BY, and let a condition end the recursion."
+  )
+
   def unbound(name: String): AnalysisException =
     Errors.user("SLACKWATER_UNBOUND_RELATION", "objectName" -> name)
 
