@@ -7,6 +7,7 @@ from tests.support.application import Application, SqlError
 
 pytestmark = pytest.mark.spark
 
+SESSION = "session_window(timestamp_seconds(60 * v), '90 seconds')"
 SETTLED = {
     "SELECT k, v FROM t LIMIT 3": "SELECT k, v FROM t ORDER BY k, v LIMIT 3",
     "SELECT v FROM t LIMIT 2 OFFSET 1": "SELECT v FROM t ORDER BY v LIMIT 2 OFFSET 1",
@@ -52,6 +53,12 @@ SETTLED = {
         "SELECT k, transform(percentile_disc(array(0.0, 0.5, 1.0)) WITHIN GROUP (ORDER BY v),"
         " p -> int(p)) AS p FROM t GROUP BY k"
     ),
+    "SELECT k, session_window.start AS a, session_window.end AS b, count(*) AS n, sum(v) AS s"
+    f" FROM t GROUP BY k, {SESSION}": (
+        "SELECT k, timestamp_seconds(60 * min(v)) AS a, timestamp_seconds(60 * max(v) + 90) AS b,"
+        " count(*) AS n, sum(v) AS s FROM (SELECT k, v, v - dense_rank() OVER"
+        " (PARTITION BY k ORDER BY v) AS g FROM t WHERE v IS NOT NULL) GROUP BY k, g"
+    ),
     "SELECT t.k, t.v, t.v - u.m AS d FROM t JOIN t AS u EXACT NEAREST 2 BY DISTANCE t.v - u.m": (
         "SELECT k, v, d FROM (SELECT t.k, t.v,"
         " slice(array_sort(collect_list(t.v - u.m)), 1, 2) AS l"
@@ -68,6 +75,9 @@ SETTLED = {
 """Queries that leave rows or orders open, and such with the same rows that do not."""
 
 WITHOUT_TWIN = (
+    "SELECT session_window.start AS a, count(DISTINCT s) AS n, max(x) AS m,"
+    f" histogram_numeric(x, 2) AS b FROM t GROUP BY {SESSION}",
+    f"SELECT k, {SESSION} AS w, sum(x) AS b FROM t GROUP BY ALL HAVING count(*) > 1",
     "SELECT t.v, t.x, u.v AS w, u.mp AS b FROM t LEFT JOIN t AS u"
     " APPROX NEAREST 3 BY SIMILARITY t.m * u.v",
     "SELECT k, histogram_numeric(x, 3) AS h FROM t GROUP BY k",

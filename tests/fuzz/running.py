@@ -25,6 +25,7 @@ from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
 STUCK_S = 30
+MOST_ROWS = 500_000
 Contents = Mapping[int, Counter]
 """The rows at each time."""
 
@@ -314,6 +315,10 @@ class _Maintained:
         return Counter({row: count for row, count in found.items() if count})
 
 
+class _TooManyRows(Exception):
+    """DuckDB has each row as often as it is there: a view on views may have billions."""
+
+
 class _Stopped(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
@@ -353,7 +358,7 @@ def _bits(found: Counter, other: Counter) -> str:
 def _recomputed(case: Case) -> tuple[dict[str, Contents], dict[str, str]]:
     """What DuckDB answers at each time, and why it does not."""
     refused: dict[str, str] = {}
-    duck = duckdb.connect(config={"threads": 1})
+    duck = duckdb.connect(config={"threads": 1, "memory_limit": "2GB"})
     try:
         for name, kinds in case.tables.items():
             columns = ", ".join(f"{c} {KINDS[kind].duck}" for c, kind in kinds.items())
@@ -374,7 +379,7 @@ def _recomputed(case: Case) -> tuple[dict[str, Contents], dict[str, str]]:
             for name in list(answers):
                 try:
                     answers[name][at] = _answer(duck, name)
-                except duckdb.Error as error:
+                except (duckdb.Error, _TooManyRows) as error:
                     refused[name] = f"DuckDB: {type(error).__name__}"
                     del answers[name]
         return answers, refused
@@ -401,6 +406,11 @@ def _fill(duck: duckdb.DuckDBPyConnection, case: Case, at: int) -> None:
 
 
 def _answer(duck: duckdb.DuckDBPyConnection, name: str) -> Counter:
-    found = duck.sql(f"FROM {name}").to_arrow_table()
+    found = duck.sql(f"FROM {name}").to_arrow_reader()
     kinds = [field.type for field in found.schema]
-    return Counter(tuple(map(compared, row.values(), kinds)) for row in found.to_pylist())
+    rows: Counter = Counter()
+    for batch in found:
+        rows.update(tuple(map(compared, row.values(), kinds)) for row in batch.to_pylist())
+        if rows.total() > MOST_ROWS:
+            raise _TooManyRows
+    return rows

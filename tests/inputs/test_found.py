@@ -47,6 +47,7 @@ PROGRAMS = [
     "SELECT format_string('%d', name), format_string('%d', 'a') FROM scores",
     "SELECT CASE WHEN true THEN CAST(1 AS STRING) ELSE DATE'2017-12-11' END,"
     " sum(next) OVER (ORDER BY next ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM ones",
+    "SELECT who, count(*), max(at) FROM events GROUP BY who, session_window(at, '5 minutes')",
     "SELECT x.id FROM maps x WHERE EXISTS (SELECT * FROM maps y WHERE x.m['k'] = y.m['k'] LIMIT 1)",
 ]
 _UNMATERIALIZABLE = "SLACKWATER_UNMATERIALIZABLE_FUNCTION"
@@ -66,9 +67,6 @@ RECOMPUTED = {
         " WHERE n < (SELECT max(score) FROM scores)) SELECT * FROM r",
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r"
         " WHERE n < (SELECT max(score) FROM scores)) SELECT * FROM r JOIN r q ON r.n = q.n + 1",
-    ],
-    "Aggregate: groups that merge": [
-        "SELECT who, count(*), max(at) FROM events GROUP BY who, session_window(at, '5 minutes')"
     ],
 }
 

@@ -130,5 +130,6 @@ def _condition(plan, join):
 
 def _call(plan, call):
     distinct = "distinct " if call.distinct else ""
+    ordered = " in order" if call.in_order else ""
     kept = "" if call.filter is None else f" filter {_handle(plan, call.filter)}"
-    return f"{call.function}{distinct}{_handles(plan, call.args)}{kept} as #{call.column}"
+    return f"{call.function}{distinct}{_handles(plan, call.args)}{ordered}{kept} as #{call.column}"

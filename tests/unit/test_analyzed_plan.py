@@ -71,7 +71,7 @@ def answer(nodes, columns, handles, width=1):
     schema = RelationDesc.of(**{f"n{i}": "integer" for i in range(width)})
     return {
         "plan": "plan-1",
-        "version": 2,
+        "version": 3,
         "collections": ["u1"],
         "columns": [column() for _ in range(columns)],
         "handles": handles,
@@ -134,17 +134,26 @@ def test_every_operator_is_read():
                     "args": [2],
                     "distinct": True,
                     "filter": 3,
+                    "in_order": False,
                     "column": 8,
                 }
             ],
             "results": [5],
+            "session": None,
             "in": [5],
             "out": [9],
         },
         {
             "op": "window",
             "functions": [
-                {"function": "lag", "handle": 6, "args": [6], "rows": True, "column": 10}
+                {
+                    "function": "lag",
+                    "handle": 6,
+                    "args": [6],
+                    "rows": True,
+                    "in_order": True,
+                    "column": 10,
+                }
             ],
             "partition": [6],
             "order": [{"handle": 6, "ascending": False, "nulls_first": True}],
@@ -202,7 +211,11 @@ def test_every_operator_is_read():
             (5,), (9,), (Computed(3, 7),), (AggregateCall("sum", 4, (2,), True, 3, 8),), (5,)
         ),
         Window(
-            (6,), (9, 10), (WindowCall("lag", 6, (6,), True, 10),), (6,), (SortKey(6, False, True),)
+            (6,),
+            (9, 10),
+            (WindowCall("lag", 6, (6,), True, 10, True),),
+            (6,),
+            (SortKey(6, False, True),),
         ),
         Expand((7,), (11,), ((6,), (7,))),
         Generate((8,), (12,), 8, True, (), (12,)),
@@ -266,7 +279,7 @@ def change(path, new):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (change(["version"], 3), "version 3"),
+        (change(["version"], 2), "version 2"),
         (change(["nodes", 1, "op"], "shuffle"), "operator shuffle"),
         (change(["nodes", 1, "hint"], "x"), "not known: hint"),
         (change(["handles", 0, "hint"], "x"), "not known: hint"),

@@ -130,6 +130,12 @@ def _partitions(plan: AnalyzedPlan, node: Window) -> str:
 
 
 def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:
+    if node.session is not None:
+        others = [
+            plan.handles[g.handle].sql for n, g in enumerate(node.groups) if n != node.session
+        ]
+        whose = f" by {', '.join(others)} that changed" if others else ""
+        return "Aggregate", "keyed", f"The sessions{whose} are computed again from their rows."
     if all(is_accumulated(plan, call) for call in node.aggregates):
         operator = "Aggregate" if node.aggregates else "Distinct"
         return operator, "accumulable", "Only the groups that changed are touched."

@@ -106,10 +106,8 @@ EXACT = IDEMPOTENT | {
     "count_min_sketch",
     "max_by_k",
     "min_by_k",
-    "in_order",
 }
-"""Other aggregates whose value is the same in whichever order the rows come; `in_order` is any that
-the plan gives them in one."""
+"""Other aggregates whose value is the same in whichever order the rows come."""
 
 
 COLLECTED = frozenset({"collect_list", "collect_set"})
@@ -133,7 +131,7 @@ SETTLED: Mapping[str, frozenset[str]] = {
         ),
         frozenset({"floating"}),
     ),
-    **dict.fromkeys(("in_order", "approx_count_distinct", "count_min_sketch"), _ANY_ISSUE),
+    **dict.fromkeys(("approx_count_distinct", "count_min_sketch"), _ANY_ISSUE),
 }
 """Of which key issues the plan has made one value of those that are equal."""
 
@@ -246,7 +244,8 @@ class _Lowering:
 
     def _aggregate(self, node: NodeNumber, aggregate: Aggregate) -> StepNumber:
         self._refuse_key_issues(group.handle for group in aggregate.groups)
-        if not all(is_accumulated(self.plan, call) for call in aggregate.aggregates):
+        accumulated = all(is_accumulated(self.plan, call) for call in aggregate.aggregates)
+        if aggregate.session is not None or not accumulated:
             return self._regrouped(node, aggregate)
         below = aggregate.inputs[0]
         reduced = self.add(
@@ -265,10 +264,13 @@ class _Lowering:
         return self.add(Mapped(reduced, results, aggregate.out))
 
     def _regrouped(self, node: NodeNumber, aggregate: Aggregate) -> StepNumber:
-        """``delta(Γ(A)) = Γ(A of the changed groups) after each change - before it``."""
+        """``delta(Γ(A)) = Γ(A of the changed groups) after each change - before it``.
+
+        Sessions merge: all of them that have the other keys are computed anew.
+        """
         for call in aggregate.aggregates:
             self._refuse_unless_exact(call)
-        keys = tuple(group.handle for group in aggregate.groups)
+        keys = tuple(g.handle for n, g in enumerate(aggregate.groups) if n != aggregate.session)
         once = all(call.function in IDEMPOTENT for call in aggregate.aggregates)
         return self._by_groups(node, aggregate.inputs[0], keys, once, aggregate.out)
 
@@ -285,7 +287,7 @@ class _Lowering:
         return self.add(Regrouped(step, node, arranged, once, out))
 
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
-        if is_accumulated(self.plan, call):
+        if call.in_order or is_accumulated(self.plan, call):
             return
         issues = self._key_issues(call.args)
         if call.function in ACCUMULATED:
@@ -312,7 +314,7 @@ class _Lowering:
 
         Where a frame counts rows, the plan has an order that leaves none open.
         """
-        if call.rows or call.function in RANKS:
+        if call.rows or call.in_order or call.function in RANKS:
             return
         if is_accumulation(self.plan, call.function, call.args):
             return

@@ -162,7 +162,10 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """`handle` is the function with its arguments; `args` are these alone."""
+    """`handle` is the function with its arguments; `args` are these alone.
+
+    `in_order`: it is given its rows in an order that leaves nothing open.
+    """
 
     function: str
     handle: HandleNumber
@@ -170,13 +173,15 @@ class AggregateCall:
     distinct: bool
     filter: HandleNumber | None
     column: ColumnNumber
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """`results` are computed over the columns of `groups` and `aggregates`.
 
-    Without groups there is one row, also of no input.
+    Without groups there is one row, also of no input. `session`: which of the groups is a time
+    window that merges with others which overlap it.
     """
 
     inputs: tuple[NodeNumber, ...]
@@ -184,6 +189,7 @@ class Aggregate:
     groups: tuple[Computed, ...]
     aggregates: tuple[AggregateCall, ...]
     results: tuple[HandleNumber, ...]
+    session: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +203,7 @@ class SortKey:
 class WindowCall:
     """`handle` is the function with its arguments and its window; `args` are the former alone.
 
-    `rows`: its frame counts rows, and sees no peers.
+    `rows`: its frame counts rows, and sees no peers. `in_order`: as of an `AggregateCall`.
     """
 
     function: str
@@ -205,6 +211,7 @@ class WindowCall:
     args: tuple[HandleNumber, ...]
     rows: bool
     column: ColumnNumber
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from slackwater.planner.plan.checks import check
 from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import RelationDesc
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 _COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "="})
 
@@ -232,6 +232,7 @@ def _aggregate(fields: _Fields, inputs: _Numbers, out: _Numbers) -> Operator:
         groups=tuple(_computed(each) for each in fields.objects("groups")),
         aggregates=tuple(_call(each) for each in fields.objects("aggregates")),
         results=fields.integers("results"),
+        session=fields.integer_or_none("session"),
     )
 
 
@@ -249,6 +250,7 @@ def _call(fields: _Fields) -> AggregateCall:
         distinct=fields.boolean("distinct"),
         filter=fields.integer_or_none("filter"),
         column=fields.integer("column"),
+        in_order=fields.boolean("in_order"),
     )
     fields.end()
     return made
@@ -271,6 +273,7 @@ def _window_call(fields: _Fields) -> WindowCall:
         args=fields.integers("args"),
         rows=fields.boolean("rows"),
         column=fields.integer("column"),
+        in_order=fields.boolean("in_order"),
     )
     fields.end()
     return made

@@ -170,8 +170,10 @@ private[plans] object Settled {
   * is noted at their column.
   */
 private[plans] object Sessions {
-  def areIn(aggregate: Aggregate): Boolean = aggregate.groupingExpressions.exists {
-    case group: NamedExpression => group.metadata.contains(SessionWindow.marker)
+  def areIn(aggregate: Aggregate): Boolean = aggregate.groupingExpressions.exists(isOne)
+
+  def isOne(group: Expression): Boolean = group match {
+    case named: NamedExpression => named.metadata.contains(SessionWindow.marker)
     case _                      => false
   }
 }

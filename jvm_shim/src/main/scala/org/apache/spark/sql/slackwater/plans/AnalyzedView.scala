@@ -62,7 +62,7 @@ private[slackwater] final case class AnalyzedView(
 private[slackwater] object AnalyzedView {
 
   /** Of the form of `json`. */
-  val version = 2
+  val version = 3
 
   /** Takes the analyzed plan of a query apart; `session` has the settings of the view. */
   def of(session: SparkSession, analyzed: LogicalPlan): AnalyzedView = session.withActive {

@@ -98,13 +98,8 @@ private[plans] final class Exporter {
     Input(plans.size - 1, plan, encoded.out)
   }
 
-  private def reason(plan: LogicalPlan): Option[String] = plan match {
-    case aggregate: Aggregate if Sessions.areIn(aggregate) => Some("groups that merge")
-    case _                                                 => reasonOfExpressions(plan)
-  }
-
   /** Why the expressions of an operator cannot be handed over. */
-  private def reasonOfExpressions(plan: LogicalPlan): Option[String] = {
+  private def reason(plan: LogicalPlan): Option[String] = {
     val all = plan.expressions.flatMap(_.collect { case e => e })
     all.collectFirst {
       case e: PythonFuncExpression if !isCalledByRow(plan, e) => s"the Python function ${e.name}"

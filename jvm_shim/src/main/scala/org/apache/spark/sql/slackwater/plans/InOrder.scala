@@ -37,7 +37,7 @@ private[slackwater] final case class InOrder(
   override def nullable: Boolean = function.nullable
   override def dataType: DataType = function.dataType
   override def defaultResult: Option[Literal] = function.defaultResult
-  override def prettyName: String = InOrder.name
+  override def prettyName: String = function.prettyName
 
   @transient private lazy val project =
     InterpretedUnsafeProjection.createProjection(fields.zipWithIndex.map { case (field, i) =>
@@ -113,7 +113,6 @@ private[slackwater] final case class InOrder(
 }
 
 private[slackwater] object InOrder {
-  val name = "in_order"
 
   /** `function` over rows in the order of `by`, or where nothing is said of what it is called with;
     * only of what can be ordered.

@@ -133,6 +133,10 @@ private[plans] final class Operators(handles: Handles) {
     val scope = Scope.of(groups.map(_.toAttribute), groupColumns) ++
       Scope.of(aggregates.map(_.resultAttribute), aggregateColumns)
     json.set[ObjectNode]("results", expressions(results, scope))
+    groups.indexWhere(Sessions.isOne) match {
+      case -1      => json.putNull("session")
+      case session => json.put("session", session)
+    }
     Encoded(json, results.map(result => handles.column(result.toAttribute)))
   }
 
@@ -141,7 +145,7 @@ private[plans] final class Operators(handles: Handles) {
     val node = calls.addObject().put("function", FunctionName.of(function))
     node.put("handle", handles.handle(function, scope))
     node.set[ObjectNode]("args", expressions(function.children, scope))
-    node.put("distinct", call.isDistinct)
+    node.put("distinct", call.isDistinct).put("in_order", function.isInstanceOf[InOrder])
     call.filter.fold(node.putNull("filter"))(f => node.put("filter", handles.handle(f, scope)))
     val column = handles.column(function.prettyName, call.dataType, call.nullable)
     node.put("column", column)
@@ -158,12 +162,13 @@ private[plans] final class Operators(handles: Handles) {
   }
 
   private def windowCall(calls: ArrayNode, call: NamedExpression, scope: Scope): Int = {
-    val (function, args, frame) = WindowCall.of(call)
-    val node = calls.addObject().put("function", function)
+    val WindowCall(called, args, frame) = WindowCall.of(call)
+    val node = calls.addObject().put("function", FunctionName.of(called))
     node.put("handle", handles.handle(call, scope))
     node.set[ObjectNode]("args", expressions(args, scope))
     val column = handles.column(call.toAttribute)
-    node.put("rows", frame == RowFrame).put("column", column)
+    node.put("rows", frame == RowFrame).put("in_order", called.isInstanceOf[InOrder])
+    node.put("column", column)
     column
   }
 
@@ -241,14 +246,21 @@ private[plans] object FunctionName {
     own.unsetTagValue(FunctionRegistry.FUNC_ALIAS)
     own match {
       case first: MaxMinByK => s"${first.prettyName}_k"
+      case ordered: InOrder => of(ordered.function)
       case other            => other.prettyName
     }
   }
 }
 
 /** The function that a window calls, what it is called with, and what its frame counts in. */
+private[plans] final case class WindowCall(
+    called: Expression,
+    args: Seq[Expression],
+    frame: FrameType
+)
+
 private[plans] object WindowCall {
-  def of(call: NamedExpression): (String, Seq[Expression], FrameType) = call match {
+  def of(call: NamedExpression): WindowCall = call match {
     case Alias(WindowExpression(function, spec), _) =>
       val called = function match {
         case aggregate: AggregateExpression => aggregate.aggregateFunction
@@ -256,7 +268,7 @@ private[plans] object WindowCall {
       }
       spec.frameSpecification match {
         case frame: SpecifiedWindowFrame =>
-          (FunctionName.of(called), called.children, frame.frameType)
+          WindowCall(called, called.children, frame.frameType)
         case other => throw new IllegalStateException(s"a frame that is not specified: $other")
       }
     case other => throw new IllegalStateException(s"no call of a window function: ${other.sql}")
