@@ -58,3 +58,15 @@ def test_not_in_beside_other_conditions_of_a_join_knows_null(declared):
         runs=[ONE_BY_ONE],
     )
     assert failure_of(declared, case) is None
+
+
+def test_a_group_by_a_map_is_taken_away_as_it_was_filled(declared):
+    row = (1, (("x", None), ("y", 2)))
+    case = Case(
+        tables={"t0": {"c0": "integer", "c1": "map"}},
+        histories={"t0": ((row, 5, 1), (row, 8, -1))},
+        views=views("SELECT x.c1 AS c0, count(x.c1) AS n FROM t0 AS x GROUP BY x.c1"),
+        as_of=0,
+        runs=[Run(boundaries=(7, 10), limits=Limits(), workers=1, kills=(2, 8, 19))],
+    )
+    assert failure_of(declared, case) is None

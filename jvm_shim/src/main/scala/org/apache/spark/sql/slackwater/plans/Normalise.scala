@@ -46,7 +46,6 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
         ReplaceExpressions,
         CountExists,
         PullOutGroupingExpressions,
-        InsertMapSortInGroupingExpressions,
         RewriteAsOfJoin,
         JoinNearest,
         RewriteCollationJoin,
