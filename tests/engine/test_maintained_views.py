@@ -280,6 +280,35 @@ def test_a_worker_that_starts_again_continues(bench, expected):
         assert bench.rows("n", time) == expected(query, time)
 
 
+def test_a_tick_that_others_would_wait_for_is_made_again_apart(declared, tmp_path, monkeypatch):
+    """One row may meet all others: how long that takes shows when it is done."""
+    bench = Bench(tmp_path, declared, Limits(quick_ms=0))
+    apart = []
+    work_apart = bench.worker._work_apart
+    monkeypatch.setattr(
+        bench.worker,
+        "_work_apart",
+        lambda view, tick: (apart.append((view.flow.name, tick)), work_apart(view, tick)),
+    )
+    try:
+        bench.table("a", RelationDesc.of(k="integer", v="integer"))
+        bench.table("b", RelationDesc.of(k="integer", w="integer"))
+        bench.view("j", "SELECT v, w FROM a JOIN b ON a.k = b.k")
+        many = [((1, n), 1, 1) for n in range(5_000)]
+        bench.commit(2, {"a": many, "b": [((1, 7), 1, 1)]})
+        bench.wait("j", 1)
+        bench.commit(3, {"a": [((2, 0), 2, 1)]})
+        bench.wait("j", 2)
+        before = len(apart)
+        bench.commit(4, {"b": [((1, 7), 3, -1), ((1, 8), 3, 1)]})
+        bench.wait("j", 3)
+        assert [name for name, tick in apart[before:] if tick is not None] == ["j"]
+        assert bench.rows("j", 3) == Counter({(n, 8): 1 for n in range(5_000)})
+        assert bench.worker.records.all()[-1].by_program
+    finally:
+        bench.close()
+
+
 def test_an_output_of_another_plan_is_compared_before_it_is_followed(bench, expected):
     """An upgrade may give a query other rows: what is taken away later must be there."""
     old, new = (f"SELECT k, {f}(v) AS m FROM a GROUP BY k" for f in ("max", "min"))

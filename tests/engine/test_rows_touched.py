@@ -28,6 +28,7 @@ QUERIES = {
     "full join": "SELECT r.k, q.v FROM r FULL JOIN q ON r.k = q.k",
     "semi join": "SELECT k, v FROM r WHERE EXISTS (SELECT 1 FROM q WHERE q.k = r.k)",
     "anti join": "SELECT k, v FROM r WHERE NOT EXISTS (SELECT 1 FROM q WHERE q.k = r.k)",
+    "semi join with anything": "SELECT k, v FROM r WHERE EXISTS (SELECT 1 FROM q WHERE v >= 0)",
     "existence": "SELECT k, v FROM r WHERE v < 0 OR k IN (SELECT k FROM q)",
     "except all": "SELECT k FROM r EXCEPT ALL SELECT k FROM q",
     "intersect all": "SELECT k FROM r INTERSECT ALL SELECT k FROM q",
@@ -45,6 +46,12 @@ QUERIES = {
     "the first of each": "SELECT k, v FROM r QUALIFY row_number() OVER "
     "(PARTITION BY k ORDER BY v DESC) = 1",
     "the first of all": "SELECT k, v FROM r ORDER BY v DESC LIMIT 1",
+    "some of all": "SELECT k, v FROM r LIMIT 2",
+    "the last of peers": "SELECT k, last_value(v) OVER (PARTITION BY k ORDER BY g) AS l FROM r",
+    "in one order": "SELECT k, histogram_numeric(v, 2) AS h FROM r GROUP BY k",
+    "sessions": "SELECT k, session_window(timestamp_seconds(v), '1 second') AS w, count(*) AS n"
+    " FROM r GROUP BY ALL",
+    "unpivot": "SELECT * FROM (SELECT k, v, v + 1 AS w FROM r) UNPIVOT (x FOR c IN (v, w))",
     "a scalar subquery": "SELECT k, v, (SELECT max(v) FROM q WHERE q.k = r.k) AS m FROM r",
     "lateral": "SELECT r.k, x.n FROM r, LATERAL (SELECT count(*) AS n FROM q WHERE q.k = r.k) AS x",
     "pivot": "SELECT * FROM (SELECT k, v % 2 AS o, v FROM r) PIVOT (sum(v) FOR o IN (0, 1))",
@@ -76,17 +83,22 @@ def test_ticks_touch_what_changes(declared, tmp_path, size):
         bench.write(2, {"r": loaded, "q": loaded})
         for name, query in QUERIES.items():
             bench.view(name, query, 1, is_read=False)
-        # The first change fills the program, the greatest row goes, one comes, one is in between.
+        # The first change fills the program, the greatest row goes, one comes, one is in between;
+        # then those of the other table, at the right side of joins and in subqueries.
         last, middle = content[-1], content[size // 2]
         changes = (
-            [(*middle, -1)],
-            [(*last, -1)],
-            [(*middle, 1), (last[0], last[1] + 7, last[2], 1)],
+            ("r", [(*middle, -1)]),
+            ("r", [(*last, -1)]),
+            ("r", [(*middle, 1), (last[0], last[1] + 7, last[2], 1)]),
+            ("q", [(*middle, -1)]),
+            ("q", [(*last, -1), (*middle, 1)]),
         )
-        for number, changed in enumerate(changes):
+        for number, (table, changed) in enumerate(changes):
             at = 2 + number
-            bench.write(at + 1, {"r": updates(changed, at)})
-            for name in QUERIES:
+            bench.write(at + 1, {table: updates(changed, at)})
+            for name, query in QUERIES.items():
+                if table == "q" and " q" not in query:
+                    continue
                 bench.wait(name, at)
                 tick = bench.worker.records.last(bench.flows[name].global_id)
                 assert tick.by_program, name

@@ -201,7 +201,11 @@ class SimulatedProgram:
         return TIMESTAMP_MAX
 
     def tick(
-        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        deltas: Mapping[str, NamedUpdates],
+        most_ms: int | None = None,
     ) -> Ticked:
         changes = {g: self.engine.updates(named) for g, named in deltas.items()}
         held = {g: Counter(rows) for g, rows in self._held.items()}

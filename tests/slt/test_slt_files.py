@@ -38,6 +38,10 @@ WITHOUT_CASE = {
         "is told to the log: the view is recomputed instead",
         "e2e/test_arrangement_memory.py::test_what_does_not_fit_is_recomputed_until_it_fits",
     ),
+    "SLACKWATER_TICK_MEMORY": (
+        "needs a change of more than the driver can hold",
+        "e2e/test_large_ticks.py::test_what_only_a_program_can_follow_says_what_is_wrong",
+    ),
     "SLACKWATER_COORDINATOR_START": (
         "needs an interpreter that does not start",
         "clients/test_shim_process.py::test_a_coordinator_that_cannot_start",

@@ -149,6 +149,18 @@ class Ticked:
     load_us: int = 0
 
 
+class TickEnded(Exception):
+    """A tick of a program has ended before it was done: nothing of it counts.
+
+    `reason`: `large`, it holds more than it may; `slow`, it takes longer than it may; `closed`,
+    its dataflow is removed.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the tick has ended: {reason}")
+        self.reason = reason
+
+
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
@@ -160,13 +172,18 @@ class TickProgram(Protocol):
         """
 
     def tick(
-        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        deltas: Mapping[str, NamedUpdates],
+        most_ms: int | None = None,
     ) -> Ticked:
         """The output's updates with ``lower <= __time < upper``, consolidated.
 
         Columns: those of the output by their position, ``__time``, ``__diff``. `deltas` are the
         updates of the collections that have changed, if any has. To be called again, it gives the
-        same. Raises SLACKWATER_INDEX_MEMORY when what it keeps grows out of its room.
+        same. Raises SLACKWATER_INDEX_MEMORY when what it keeps grows out of its room, and
+        `TickEnded` when the tick takes longer than about `most_ms`, or too much memory.
         """
 
     def committed(self, upper: Timestamp) -> None:

@@ -13,7 +13,14 @@ import structlog
 
 from slackwater.compute.choice import FOLLOWED_ROWS, Costs
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
-from slackwater.compute.engine import Contents, Engine, NamedUpdates, TickProgram, ViewContents
+from slackwater.compute.engine import (
+    Contents,
+    Engine,
+    NamedUpdates,
+    TickEnded,
+    TickProgram,
+    ViewContents,
+)
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import relation_json
 from slackwater.compute.schedule import Tick, capped_upper
@@ -45,14 +52,16 @@ class Limits:
 
     A tick takes about `tick_rows` of input and `tick_bytes` of stored parts, to bound its memory,
     but at least what changes at its first time; one that follows no more than
-    `quick_rows` takes milliseconds. Out of fewer than `few_rows` of input contents are computed as
-    one task and collected; else by executors, and up to `inline_rows` that these wrote become an
-    inline part. Fewer changes than `followed_rows` are always followed by a program.
+    `quick_rows` is quick, unless it takes more than `quick_ms`. Out of fewer than `few_rows` of
+    input contents are computed as one task and collected; else by executors, and up to
+    `inline_rows` that these wrote become an inline part. Fewer changes than `followed_rows`
+    are always followed by a program.
     """
 
     tick_rows: int = 2_000_000
     tick_bytes: int = 128 << 20
     quick_rows: int = 10_000
+    quick_ms: int = 100
     few_rows: int = 50_000
     inline_rows: int = 10_000
     followed_rows: int = FOLLOWED_ROWS
@@ -103,6 +112,8 @@ class RunningView:
     """Up to here a tick has failed: until then there is one for each time of a change."""
     _compares: bool = field(init=False)
     """Whether the output may differ from what the plan has until it is compared."""
+    _is_slow: bool = field(default=False, init=False)
+    """Whether the last tick took longer than others may wait."""
     _costs: Costs = field(init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
@@ -124,7 +135,7 @@ class RunningView:
 
     def is_quick(self, tick: Tick) -> bool:
         """Whether the tick only follows changes, and few: others may wait for it."""
-        if tick.first or self._running is None or self._compares:
+        if tick.first or self._running is None or self._compares or self._is_slow:
             return False
         changes = self._changes(tick.lower, tick.upper).values()
         return sum(part.rows for parts in changes for part in parts) <= self.limits.quick_rows
@@ -135,13 +146,14 @@ class RunningView:
         has_program = self.flow.plan.program is not None and self._running is None
         return has_program and self._pause_ticks == 0 and not self._fails
 
-    def appends(self, tick: Tick) -> tuple[Append, Append]:
+    def appends(self, tick: Tick, most_ms: int | None = None) -> tuple[Append, Append]:
         """The updates of the tick: those of the rows, and those of the errors.
 
         It may end before ``tick.upper``: another one does the rest. Nothing is committed. Raises
         what the engine and the shards raise, but no error of a row; of a view with a temporal
         filter SLACKWATER_INDEX_MEMORY when there is no memory for its program, and
-        SLACKWATER_TEMPORAL_FILTER when it has none.
+        SLACKWATER_TEMPORAL_FILTER when it has none; `TickEnded` when it takes longer than
+        `most_ms`, or the dataflow is removed.
         """
         self.scanned, self.steps, self.by_program = 0, (), False
         self.plan_us = self.load_us = self.encode_us = 0
@@ -154,13 +166,13 @@ class RunningView:
         if tick.lower < self._careful_until:
             tick = self._smallest(tick, due) or tick
         try:
-            return self._with_errors(self._rows(tick), ())
+            return self._with_errors(self._rows(tick, most_ms), ())
         except SlackwaterError as error:
             smallest = self._smallest(tick, due) if error.is_data_error else None
             if smallest is None:
                 raise
         self._careful_until = tick.upper
-        return self._whole(tick, ()) if smallest == tick else self.appends(smallest)
+        return self._whole(tick, ()) if smallest == tick else self.appends(smallest, most_ms)
 
     @property
     def can_be_filled(self) -> bool:
@@ -198,7 +210,7 @@ class RunningView:
         self.close()
         self.engine.forget_plan(self.flow.plan.kept.plan_id)
 
-    def _rows(self, tick: Tick) -> Append:
+    def _rows(self, tick: Tick, most_ms: int | None) -> Append:
         """The updates of the rows, if the query fails at no time of the tick."""
         program = self.flow.plan.program
         if program is None and self.flow.plan.is_temporal:
@@ -220,7 +232,15 @@ class RunningView:
             self.close()
             return self._recomputed(tick)
         try:
-            return self._ticked(program, tick, changes)
+            return self._ticked(program, tick, changes, most_ms)
+        except TickEnded as ended:
+            if ended.reason != "large":
+                self._is_slow = True
+                raise
+            self.close()
+            if self.flow.plan.is_temporal:
+                raise user_error("SLACKWATER_TICK_MEMORY", objectName=self.flow.name) from ended
+            return self._recomputed(tick)
         except SlackwaterError as error:
             if error.condition != "SLACKWATER_INDEX_MEMORY":
                 raise
@@ -339,7 +359,9 @@ class RunningView:
 
     # By the program
 
-    def _ticked(self, program: Program, tick: Tick, changes: _Changes) -> Append:
+    def _ticked(
+        self, program: Program, tick: Tick, changes: _Changes, most_ms: int | None
+    ) -> Append:
         flow = self.flow
         running = self._up_to(program, tick.lower)
         self._next_change = None
@@ -364,8 +386,9 @@ class RunningView:
         }
         self.scanned += rows
         began = time.perf_counter_ns()
-        ticked = running.tick(begin, upper, deltas)
+        ticked = running.tick(begin, upper, deltas, most_ms)
         took_us = _us_since(began)
+        self._is_slow = took_us > 1000 * limits.quick_ms
         self._costs.ticked(rows, took_us)
         self.load_us += ticked.load_us
         self.encode_us += took_us - ticked.load_us - sum(s.elapsed_us for s in ticked.steps)

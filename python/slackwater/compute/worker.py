@@ -12,7 +12,7 @@ import structlog
 
 from slackwater.compute import schedule
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
-from slackwater.compute.engine import Engine
+from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.records import Filling, TickRecord, TickRecords, TickTimes
 from slackwater.compute.removal import Removal
 from slackwater.compute.schedule import Flow, Round, Tick, Trouble
@@ -273,7 +273,11 @@ class Worker:
                 if not view.is_quick(tick):
                     self._work_apart(view, tick)
                     continue
-                moved = self._timed_tick(view, tick) or moved
+                try:
+                    moved = self._quick_tick(view, tick) or moved
+                except TickEnded:
+                    self._work_apart(view, tick)
+                    continue
                 with self._shared.changed:
                     if self._shared.stopping:
                         return False
@@ -422,22 +426,31 @@ class Worker:
             # The next tick tries again as well, but this should not be: the log has all of it.
             _LOG.exception("not_filled_ahead", view=view.flow.name)
 
-    def _timed_tick(self, view: RunningView, tick: Tick) -> bool:
+    def _quick_tick(self, view: RunningView, tick: Tick) -> bool:
+        """Raises `TickEnded` when it takes longer than others may wait."""
+        with self._shared.changed:
+            removal = self._shared.removals.get(view.flow.global_id)
+        if removal is None:
+            return True
+        with self._engine.ended_by(removal):
+            return self._timed_tick(view, tick, self._limits.quick_ms)
+
+    def _timed_tick(self, view: RunningView, tick: Tick, most_ms: int | None = None) -> bool:
         global_id = view.flow.global_id
         with self._shared.changed:
             self._shared.tick_began_ms[global_id] = self._clock_ms()
         try:
-            return self._tick(view, tick)
+            return self._tick(view, tick, most_ms)
         finally:
             with self._shared.changed:
                 del self._shared.tick_began_ms[global_id]
 
-    def _tick(self, view: RunningView, tick: Tick) -> bool:
+    def _tick(self, view: RunningView, tick: Tick, most_ms: int | None) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""
         flow = view.flow
         try:
             began = time.perf_counter_ns()
-            append, errors = view.appends(tick)
+            append, errors = view.appends(tick, most_ms)
             with self._shared.changed:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
@@ -451,6 +464,11 @@ class Worker:
             return self._forget_dropped({flow.global_id: flow})
         except (FatalError, Fenced):
             raise
+        except TickEnded:
+            with self._shared.changed:
+                if self._shared.flows.get(flow.global_id) is flow:
+                    raise
+            return True
         except SlackwaterError as error:
             return self._trouble(flow, error)
         except Exception as error:

@@ -10,7 +10,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from slackwater.compute.engine import (
     KeptPlan,
     NamedUpdates,
     Ticked,
+    TickEnded,
     ViewContents,
     WrittenFile,
 )
@@ -121,6 +122,11 @@ class SparkBridge:
             yield
         finally:
             self._driver.statement.interruption = before
+
+    def calling_at_end(self, action: Callable[[], None]) -> AbstractContextManager[None]:
+        """Calls `action` when what the thread does ends before its time, while the block runs."""
+        interruption = getattr(self._driver.statement, "interruption", None)
+        return nullcontext() if interruption is None else interruption.ending(action)
 
     def _run(self, method: Any, *arguments: Any) -> Any:
         """A call that may take long. Its statement's end is the end of its job group."""
@@ -319,12 +325,20 @@ class SparkProgram:
         return Timestamp(bridge._run(load, self._program_id, self._plan_id, request))
 
     def tick(
-        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        deltas: Mapping[str, NamedUpdates],
+        most_ms: int | None = None,
     ) -> Ticked:
         """As the seam says."""
-        payload = _call(self._flows.tick, self._program_id, self._request(lower, upper, deltas))
+        request = self._request(lower, upper, deltas, most_ms)
+        with self._bridge.calling_at_end(self.close):
+            payload = _call(self._flows.tick, self._program_id, request)
         end = 4 + int.from_bytes(payload[:4], "big")
         told = json.loads(payload[4:end])
+        if "ended" in told:
+            raise TickEnded(told["ended"])
         steps = tuple(
             StepRecord(step["operator"], step["emitted"], step["looked_up"], step["micros"])
             for step in told["operators"]
@@ -334,7 +348,11 @@ class SparkProgram:
         return Ticked(updates, steps, Timestamp(told["next_change"]), told["load_micros"])
 
     def _request(
-        self, lower: Timestamp, upper: Timestamp, deltas: Mapping[str, NamedUpdates]
+        self,
+        lower: Timestamp,
+        upper: Timestamp,
+        deltas: Mapping[str, NamedUpdates],
+        most_ms: int | None,
     ) -> str:
         sources = {name: _updates_json(delta) for name, delta in deltas.items()}
         return json.dumps(
@@ -342,6 +360,7 @@ class SparkProgram:
                 "origin": self._bridge._driver.origin,
                 "lower": lower,
                 "upper": upper,
+                "most_ms": most_ms,
                 "sources": sources,
             }
         )

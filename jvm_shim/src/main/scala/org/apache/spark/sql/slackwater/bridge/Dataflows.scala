@@ -101,9 +101,20 @@ final class Dataflows private[bridge] (
   /** Runs a tick: four bytes with the length of a JSON text that says what was done, the text, and
     * the updates as an Arrow stream.
     *
-    * It is loaded, and each part comes with its rows, or is a file.
+    * It is loaded, and each part comes with its rows, or is a file. The text is `{"ended": reason}`,
+    * without updates, where the tick has taken more than it may (`Allowance`): at most `most_ms`.
     */
-  def tick(programId: String, requestJson: String): Array[Byte] = configured {
+  def tick(programId: String, requestJson: String): Array[Byte] =
+    try ticked(programId, requestJson)
+    catch {
+      case ended: TickEnded    => endedBecause(ended.reason)
+      case _: OutOfMemoryError => endedBecause("large")
+    }
+
+  private def endedBecause(reason: String): Array[Byte] =
+    framed(Json.mapper.writeValueAsString(Json.obj().put("ended", reason)), Array.empty)
+
+  private def ticked(programId: String, requestJson: String): Array[Byte] = configured {
     val program = programOf(programId)
     val request = Json.mapper.readTree(requestJson)
     val began = System.nanoTime()
@@ -112,7 +123,12 @@ final class Dataflows private[bridge] (
     }
     val loaded = TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - began)
     val (updates, told) =
-      program.tick(request.get("lower").asLong, request.get("upper").asLong, deltas)
+      program.tick(
+        request.get("lower").asLong,
+        request.get("upper").asLong,
+        Option(request.get("most_ms")).filterNot(_.isNull).map(_.asLong),
+        deltas
+      )
     told.put("load_micros", loaded)
     framed(Json.mapper.writeValueAsString(told), encoded(updates, program.schema))
   }

@@ -78,7 +78,8 @@ private[plans] final class NormaliseSubqueries(normalise: LogicalPlan => Logical
   }
 }
 
-/** `EXISTS (q)` that refers to nothing outside is `(SELECT count(*) FROM q) > 0`.
+/** `EXISTS (q)` that refers to nothing outside is `(SELECT count(*) > 0 FROM q)`, whose value stays
+  * while the number changes.
   *
   * Spark takes one row of it, and which one that is would have to be maintained.
   */
@@ -88,7 +89,8 @@ private[plans] object CountExists extends Rule[LogicalPlan] {
       case exists: Exists if !exists.isCorrelated =>
         val rows = Alias(Count(Literal(1)).toAggregateExpression(), "rows")()
         val counted = Aggregate(Nil, Seq(rows), exists.plan)
-        GreaterThan(ScalarSubquery(counted, exprId = exists.exprId), Literal(0L))
+        val some = Alias(GreaterThan(rows.toAttribute, Literal(0L)), "exists")()
+        ScalarSubquery(Project(Seq(some), counted), exprId = exists.exprId)
     }
 }
 

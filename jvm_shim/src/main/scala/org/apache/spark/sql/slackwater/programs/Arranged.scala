@@ -53,20 +53,19 @@ private[slackwater] final class Arranged(val shared: SharedArrangement, delta: I
   }
 
   /** Every update of the key with a time below `below`: its arranged columns, valid during the
-    * call, time and diff. How many there were.
+    * call, time and diff.
     */
-  def lookup(key: UnsafeRow, below: Long)(visit: (UnsafeRow, Long, Long) => Unit): Int = {
-    var found = 0
+  def lookup(key: UnsafeRow, below: Long, work: Work)(
+      visit: (UnsafeRow, Long, Long) => Unit
+  ): Unit =
     shared.arrangement.lookup(
       key,
       below,
       new Sink {
         override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
-          found += 1
+          work.found()
           visit(row, time, diff)
         }
       }
     )
-    found
-  }
 }

@@ -27,12 +27,12 @@ private[slackwater] final class Lookup(
   override def inputs: Seq[Int] = Seq(in)
 
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     val below = if (old) running.lower else running.upper
     running(in).foreach { (row, time, diff) =>
       val key = keys(row)
       if (Keyed.matches(key, nullSafe))
-        work.lookedUp += other.lookup(key, below) { (found, foundTime, foundDiff) =>
+        other.lookup(key, below, work) { (found, foundTime, foundDiff) =>
           val pair = joined(row, entry(key, found))
           if (condition.forall(_(pair)))
             out.add(
@@ -78,7 +78,7 @@ private[slackwater] final class Presence(
   override def inputs: Seq[Int] = Seq(left, right)
 
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     changesOfLeft(running, work, out)
     changesOfRight(running, work, out)
     out
@@ -89,10 +89,9 @@ private[slackwater] final class Presence(
       val key = leftKeys(row)
       var partners = 0L
       if (Keyed.matches(key, nullSafe))
-        work.lookedUp += rightSide.lookup(key, math.min(time + 1, running.upper)) {
-          (found, _, foundDiff) =>
-            if (condition.forall(_(joined(row, entry(key, found)))))
-              partners = Math.addExact(partners, foundDiff)
+        rightSide.lookup(key, math.min(time + 1, running.upper), work) { (found, _, foundDiff) =>
+          if (condition.forall(_(joined(row, entry(key, found)))))
+            partners = Math.addExact(partners, foundDiff)
         }
       if ((partners > 0) == present) out.add(row, time, diff)
     }
@@ -109,7 +108,7 @@ private[slackwater] final class Presence(
   /** What comes and goes on the left side because of the partners with this key. */
   private def turned(key: UnsafeRow, running: Running, work: Work, out: Updates): Unit = {
     val partners = mutable.ArrayBuffer.empty[(UnsafeRow, Long, Long)]
-    work.lookedUp += rightSide.lookup(key, running.upper) { (found, time, diff) =>
+    rightSide.lookup(key, running.upper, work) { (found, time, diff) =>
       partners += ((found.copy(), time, diff))
     }
     val changed = partners.filter(_._2 >= running.lower)
@@ -118,7 +117,7 @@ private[slackwater] final class Presence(
     if (!common || always.nonEmpty) {
       // A row's partners are counted once, however many updates it has.
       val known = mutable.HashMap.empty[UnsafeRow, Seq[(Long, Long)]]
-      work.lookedUp += leftSide.lookup(key, running.upper) { (found, time, diff) =>
+      leftSide.lookup(key, running.upper, work) { (found, time, diff) =>
         val row = restore(entry(key, found))
         val turns =
           if (common) always

@@ -4,10 +4,15 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Generator, GenericInternalRow, JoinedRow}
 
 /** What an operator did in one tick. */
-private[slackwater] final class Work {
+private[slackwater] final class Work(allowance: Allowance) {
   var emitted = 0L
   var lookedUp = 0L
   var nanos = 0L
+
+  def found(): Unit = {
+    lookedUp += 1
+    allowance.visit()
+  }
 }
 
 /** A tick that runs: its interval, and what each operator of the program has emitted in it.
@@ -19,13 +24,21 @@ private[slackwater] final class Running(
     val lower: Long,
     val upper: Long,
     size: Int,
-    val deltas: Int => Updates
+    val deltas: Int => Updates,
+    val allowance: Allowance
 ) {
   private val results = new Array[Updates](size)
-  val work: IndexedSeq[Work] = IndexedSeq.fill(size)(new Work)
+  val work: IndexedSeq[Work] = IndexedSeq.fill(size)(new Work(allowance))
 
   def apply(operator: Int): Updates = results(operator)
   def update(operator: Int, updates: Updates): Unit = results(operator) = updates
+
+  /** Nobody reads what the operator has emitted any more. */
+  def forget(operator: Int): Unit = {
+    // A union of one passes on what another operator has emitted.
+    if (results.count(_ eq results(operator)) == 1) results(operator).giveBack()
+    results(operator) = Updates.none
+  }
 }
 
 /** One operator: its updates in the interval, out of those of the operators before it.
@@ -57,16 +70,21 @@ private[slackwater] object Unchanging extends Operator {
 private[slackwater] final class MapRows(in: Int, project: Evaluation) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
-    running(in).foreach((row, time, diff) => out.add(project(row).copy(), time, diff))
-    out
+    val out = new Updates(running.allowance)
+    var (adds, retracts) = (false, false)
+    running(in).foreach { (row, time, diff) =>
+      if (diff < 0) retracts = true else adds = true
+      out.add(project(row).copy(), time, diff)
+    }
+    // What changes in columns that are left out is no change.
+    if (adds && retracts) out.consolidated else out
   }
 }
 
 private[slackwater] final class FilterRows(in: Int, condition: Condition) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     running(in).foreach((row, time, diff) => if (condition(row)) out.add(row, time, diff))
     out
   }
@@ -76,7 +94,7 @@ private[slackwater] final class FilterRows(in: Int, condition: Condition) extend
 private[slackwater] final class ExpandRows(in: Int, projections: Seq[Evaluation]) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     running(in).foreach { (row, time, diff) =>
       projections.foreach(project => out.add(project(row).copy(), time, diff))
     }
@@ -101,7 +119,7 @@ private[slackwater] final class GenerateRows(
 
   override def inputs: Seq[Int] = Seq(in)
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     running(in).foreach { (row, time, diff) =>
       def emit(made: InternalRow): Unit =
         out.add(project(joined(row, made)).copy(), time, diff)
@@ -117,7 +135,7 @@ private[slackwater] final class UnionAll(override val inputs: Seq[Int]) extends 
     val changed = inputs.map(running(_)).filterNot(_.isEmpty)
     if (changed.size <= 1) changed.headOption.getOrElse(Updates.none)
     else {
-      val out = new Updates
+      val out = new Updates(running.allowance)
       changed.foreach(_.foreach((row, time, diff) => out.add(row, time, diff)))
       out
     }

@@ -67,6 +67,13 @@ private[slackwater] final class Program(
     )
   }
 
+  /** For each step those whose updates it is the last to read. */
+  private val lastRead: IndexedSeq[Seq[Int]] = {
+    val readers = steps.indices.flatMap(i => steps(i).operator.inputs.map(_ -> i))
+    val last = readers.groupMapReduce(_._1)(_._2)(math.max)
+    steps.indices.map(i => last.collect { case (read, `i`) => read }.toSeq)
+  }
+
   private val busy = new ReentrantLock
   @volatile private var isClosed = false
   private var isGivenBack = false
@@ -79,9 +86,19 @@ private[slackwater] final class Program(
     nextChange(asOf + 1)
   }
 
-  /** The updates of the output in the interval, what was done for them, and what comes next. */
-  def tick(lower: Long, upper: Long, deltas: Int => Updates): (Updates, ObjectNode) = using {
-    val running = new Running(lower, upper, steps.size, deltas)
+  /** The updates of the output in the interval, what was done for them, and what comes next.
+    *
+    * Throws [[TickEnded]] when it holds more rows than a tick may, takes longer than `mostMillis`, or
+    * the program is closed.
+    */
+  def tick(
+      lower: Long,
+      upper: Long,
+      mostMillis: Option[Long],
+      deltas: Int => Updates
+  ): (Updates, ObjectNode) = using {
+    val allowance = new Allowance(Allowance.ofHeap, mostMillis, () => isClosed)
+    val running = new Running(lower, upper, steps.size, deltas, allowance)
     steps.indices.foreach { i =>
       val step = steps(i)
       val work = running.work(i)
@@ -91,6 +108,7 @@ private[slackwater] final class Program(
       step.moves.foreach(_.advance(running))
       work.emitted = running(i).size
       work.nanos = System.nanoTime() - began
+      lastRead(i).foreach(running.forget)
     }
     kept.foreach(_.reached(upper))
     (inOneForm(running(steps.size - 1)).consolidated, told(running))

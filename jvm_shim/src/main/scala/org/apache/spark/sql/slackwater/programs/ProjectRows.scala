@@ -30,7 +30,7 @@ private[slackwater] final class ProjectRows(in: Int, types: Seq[DataType], proje
 
   override def inputs: Seq[Int] = Seq(in)
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     projected.run(Map(ProjectRows.slot -> (() => timed(running(in))))).foreach { row =>
       out.add(cut(row).copy(), row.getLong(time), row.getLong(diff))
     }

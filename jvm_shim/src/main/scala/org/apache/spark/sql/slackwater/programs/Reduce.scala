@@ -123,10 +123,10 @@ private[slackwater] final class Reduce(
   override def inputs: Seq[Int] = Seq(in)
 
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     val batch = new Batch
     val covered = states.arrangement.upper
-    changes(running(in)).foreach { case (key, byTime) =>
+    changes(running).foreach { case (key, byTime) =>
       val group = before(key, running.lower, work)
       var state = Option.when(group.rows != 0)(group.state)
       var row = result(key, group)
@@ -154,10 +154,12 @@ private[slackwater] final class Reduce(
   }
 
   /** The inputs of the aggregates by group and time, in the order of time. */
-  private def changes(updates: Updates): Changes = {
+  private def changes(running: Running): Changes = {
     val found: Changes = new ByKey(mutable.TreeMap.empty[Long, Updates])
-    updates.foreach { (row, time, diff) =>
-      found(keyOf(row)).getOrElseUpdate(time, new Updates).add(inputOf(row).copy(), time, diff)
+    running(in).foreach { (row, time, diff) =>
+      found(keyOf(row))
+        .getOrElseUpdate(time, new Updates(running.allowance))
+        .add(inputOf(row).copy(), time, diff)
     }
     found
   }
@@ -169,7 +171,7 @@ private[slackwater] final class Reduce(
       lower,
       new Sink {
         override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
-          work.lookedUp += 1
+          work.found()
           val sum = sums.getOrElse(row, 0L) + diff
           sums.put(row.copy(), sum)
         }

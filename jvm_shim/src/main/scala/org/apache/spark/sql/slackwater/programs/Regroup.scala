@@ -103,7 +103,7 @@ private[slackwater] final class Regroup(
   override def inputs: Seq[Int] = Seq(in)
 
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     val stages = mutable.ArrayBuffer.empty[Stage]
     val contents = mutable.ArrayBuffer.empty[Rows]
     changed(running(in)).foreach { case (key, times) =>
@@ -125,7 +125,7 @@ private[slackwater] final class Regroup(
       running: Running,
       work: Work
   ): collection.IndexedSeq[(Option[Long], Rows)] = {
-    val known = updatesOf(key, running.upper, work)
+    val known = updatesOf(key, running.upper, work, running.allowance)
     val found = mutable.ArrayBuffer[(Option[Long], Rows)](None -> present(known, running.lower))
     times.foreach { time =>
       val rows = present(known, time + 1)
@@ -146,11 +146,14 @@ private[slackwater] final class Regroup(
   private def updatesOf(
       key: UnsafeRow,
       below: Long,
-      work: Work
+      work: Work,
+      allowance: Allowance
   ): mutable.ArrayBuffer[(UnsafeRow, Long, Long)] = {
     val found = mutable.ArrayBuffer.empty[(UnsafeRow, Long, Long)]
-    work.lookedUp += rows.lookup(key, below) { (row, time, diff) =>
-      found += ((restore(entry(key, row)).copy(), time, diff))
+    rows.lookup(key, below, work) { (row, time, diff) =>
+      val restored = restore(entry(key, row)).copy()
+      allowance.take(restored.getSizeInBytes + BesideRow)
+      found += ((restored, time, diff))
     }
     found
   }
@@ -196,6 +199,9 @@ private[slackwater] final class Regroup(
 }
 
 private object Regroup {
+
+  /** The objects of a row, and the places in which it is counted. */
+  val BesideRow = 128L
 
   /** Each with how often it is there. */
   type Rows = collection.Map[UnsafeRow, Long]

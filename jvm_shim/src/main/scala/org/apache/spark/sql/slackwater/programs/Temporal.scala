@@ -113,7 +113,7 @@ private[slackwater] final class TemporalFilter(in: Int, validity: Validity, queu
     running(in).isEmpty && queue.next(running.lower) >= running.upper
 
   override def run(running: Running, work: Work): Updates = {
-    val out = new Updates
+    val out = new Updates(running.allowance)
     val coming = new TransitionBatch
     running(in).foreach { (row, time, diff) =>
       validity.transitions(row, time) { (at, sign) =>

@@ -4,18 +4,29 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
-/** Updates of one interval. The rows are owned: nobody changes them after `add`. */
-private[slackwater] final class Updates {
+/** Updates of one interval. The rows are owned: nobody changes them after `add`.
+  *
+  * @param allowance
+  *   what holds them
+  */
+private[slackwater] final class Updates(allowance: Allowance = Allowance.unlimited) {
+  import Updates._
+
   private var rows = new Array[UnsafeRow](16)
   private var times = new Array[Long](16)
   private var diffs = new Array[Long](16)
   private var count = 0
+  private var bytes = Empty
+  allowance.take(bytes)
 
   def size: Int = count
   def isEmpty: Boolean = count == 0
 
   def add(row: UnsafeRow, time: Long, diff: Long): Unit = {
     if (count == rows.length) grow()
+    val taken = row.getSizeInBytes + BesideRow
+    bytes += taken
+    allowance.take(taken)
     rows(count) = row
     times(count) = time
     diffs(count) = diff
@@ -30,14 +41,21 @@ private[slackwater] final class Updates {
     }
   }
 
+  /** Nobody reads them any more. */
+  def giveBack(): Unit = {
+    allowance.giveBack(bytes)
+    bytes = 0
+  }
+
   /** The same changes with each row once at each time, and none that comes to nothing. */
   def consolidated: Updates = {
     val sums = mutable.LinkedHashMap.empty[(UnsafeRow, Long), Long]
     foreach { (row, time, diff) =>
       sums.updateWith((row, time))(found => Some(Math.addExact(found.getOrElse(0L), diff)))
     }
-    val result = new Updates
+    val result = new Updates(allowance)
     sums.foreach { case ((row, time), diff) => if (diff != 0) result.add(row, time, diff) }
+    giveBack()
     result
   }
 
@@ -50,5 +68,10 @@ private[slackwater] final class Updates {
 }
 
 private[slackwater] object Updates {
+
+  /** The objects of a row, its place, its time and its diff. */
+  private val BesideRow = 64L
+  private val Empty = 450L
+
   val none: Updates = new Updates
 }

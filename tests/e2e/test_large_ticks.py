@@ -1,0 +1,48 @@
+"""One row may change more than the driver can hold: no view is lost by it, and no other waits."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.application import Application, SqlError
+
+pytestmark = pytest.mark.spark
+
+ROWS = 1_500_000
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    location = tmp_path_factory.mktemp("large") / "environment"
+    with Application(location, master="local[2]") as application:
+        application.sql("USE slackwater")
+        application.sql(f"CREATE TABLE facts AS SELECT 1 AS k, id AS v FROM range({ROWS})")
+        application.sql("CREATE TABLE names AS SELECT 1 AS k, 'a' AS name")
+        yield application
+
+
+def test_a_row_that_meets_all_others(place):
+    joined = "SELECT name, sum(v) AS s, count(*) AS n FROM facts JOIN names USING (k) GROUP BY name"
+    place.sql(f"CREATE MATERIALIZED VIEW joined AS {joined}")
+    place.sql("INSERT INTO facts VALUES (1, 0)")
+    total = sum(range(ROWS))
+    assert place.rows("SELECT * FROM joined") == [["a", total, ROWS + 1]]
+    place.sql("UPDATE names SET name = 'b'")
+    assert place.rows("SELECT * FROM joined") == [["b", total, ROWS + 1]]
+    steps = place.rows("EXPLAIN ANALYZE FOR MATERIALIZED VIEW joined")
+    assert any("recompute" in str(step) for step in steps), steps
+    place.sql("INSERT INTO facts VALUES (1, 1)")
+    assert place.rows("SELECT * FROM joined") == [["b", total + 1, ROWS + 2]]
+    place.sql("DROP MATERIALIZED VIEW joined")
+
+
+def test_what_only_a_program_can_follow_says_what_is_wrong(place):
+    place.sql(
+        "CREATE MATERIALIZED VIEW valid AS SELECT name, count(*) AS n"
+        " FROM facts JOIN names USING (k) WHERE mz_now() >= v GROUP BY name"
+    )
+    assert len(place.rows("SELECT * FROM valid")) == 1
+    place.sql("UPDATE names SET name = 'c'")
+    with pytest.raises(SqlError) as failed:
+        place.rows("SELECT * FROM valid")
+    assert "SLACKWATER_TICK_MEMORY" in str(failed.value)
+    place.sql("DROP MATERIALIZED VIEW valid")
