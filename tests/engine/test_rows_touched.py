@@ -29,6 +29,7 @@ QUERIES = {
     "semi join": "SELECT k, v FROM r WHERE EXISTS (SELECT 1 FROM q WHERE q.k = r.k)",
     "anti join": "SELECT k, v FROM r WHERE NOT EXISTS (SELECT 1 FROM q WHERE q.k = r.k)",
     "semi join with anything": "SELECT k, v FROM r WHERE EXISTS (SELECT 1 FROM q WHERE v >= 0)",
+    "not in": "SELECT k, v FROM r WHERE k NOT IN (SELECT k FROM q WHERE v % 8 = 0)",
     "existence": "SELECT k, v FROM r WHERE v < 0 OR k IN (SELECT k FROM q)",
     "except all": "SELECT k FROM r EXCEPT ALL SELECT k FROM q",
     "intersect all": "SELECT k FROM r INTERSECT ALL SELECT k FROM q",

@@ -96,6 +96,7 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
       Once,
       NullAwareInJoins,
       RewritePredicateSubquery,
+      SplitNullAware,
       AskAboveAggregates,
       JoinScalarSubqueries,
       CountSingleRows
