@@ -32,6 +32,14 @@ def test_what_does_not_fit_is_recomputed_until_it_fits(tmp_path):
         said = (location / "log" / "coordinator.jsonl").read_text()
         assert "recomputed_for_lack_of_memory" in said
         assert "[SLACKWATER_INDEX_MEMORY] What slackwater.default.j looks its changes up in" in said
+        told = (
+            "SELECT message FROM mz_internal.mz_notices WHERE notice_type = 'recomputed view'"
+            " AND object_id = (SELECT id FROM mz_catalog.mz_materialized_views WHERE name = 'j')"
+        )
+        (notice,) = application.rows(told)
+        begin = "slackwater.default.j is recomputed at each change: [SLACKWATER_INDEX_MEMORY] What"
+        assert notice[0].startswith(begin)
+        assert notice[0] in {row[2] for row in application.rows("SHOW NOTICES")}
         for name in ("a", "b"):
             application.sql(f"DELETE FROM {name} WHERE k >= 100")
         assert application.value("SELECT count(*) FROM j") == 100
@@ -41,6 +49,7 @@ def test_what_does_not_fit_is_recomputed_until_it_fits(tmp_path):
             if "lookup" in steps(application, "j"):
                 break
         assert "lookup" in steps(application, "j")
+        assert application.rows(told) == []
 
 
 def test_what_does_not_fit_into_memory_is_looked_up_in_files(tmp_path):

@@ -41,7 +41,7 @@ from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions import Context, Running, Session, Sessions
 from slackwater.adapter.statements import Statements
-from slackwater.adapter.system.notices import stalled
+from slackwater.adapter.system.notices import recomputed, stalled
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.system.tables import SystemTables
@@ -176,12 +176,18 @@ class Coordinator:
             if item is not None:
                 sessions.notify(stalled(item.full_name, error), "WARNING", error.sqlstate)
 
+        def view_is_short(global_id: GlobalId, error: SlackwaterError) -> None:
+            item = catalog.state.items.get(global_id)
+            if item is not None:
+                sessions.notify(recomputed(item.full_name, error), "WARNING", error.sqlstate)
+
         worker = Worker(
             persist,
             spark,
             on_progress=views_moved,
             on_fatal=lambda error: on_fatal(str(error)),
             on_stalled=view_stalled,
+            on_short=view_is_short,
         )
 
         def committed(_: Committed) -> None:

@@ -91,6 +91,8 @@ class RunningView:
     limits: Limits = field(default_factory=Limits)
     scanned: int = field(default=0, init=False)
     """How many rows the last tick read whole, or the present one is to read so."""
+    shortage: SlackwaterError | None = field(default=None, init=False)
+    """Why the view is recomputed at each change though it has a program."""
     by_program: bool = field(default=False, init=False)
     """Whether the last tick was one of the program."""
     steps: tuple[StepRecord, ...] = field(default=(), init=False)
@@ -423,6 +425,7 @@ class RunningView:
                 self.load_us += took_us
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
+            self.shortage = None
             self._next_change = due
             self._attempts = 0
         return self._running
@@ -430,6 +433,7 @@ class RunningView:
     def _give_up(self, error: SlackwaterError) -> None:
         """What the program keeps does not fit: others may end, so it is tried again later."""
         self.close()
+        self.shortage = error
         self._tried = True
         self._attempts += 1
         self._pause_ticks = min(LONGEST_PAUSE_TICKS, 2**self._attempts)

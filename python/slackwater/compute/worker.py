@@ -56,6 +56,7 @@ class _Shared:
     flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
     removals: dict[GlobalId, Removal] = field(default_factory=dict)
     troubles: dict[GlobalId, Trouble] = field(default_factory=dict)
+    shortages: dict[GlobalId, tuple[SlackwaterError, int]] = field(default_factory=dict)
     apart: dict[GlobalId, _Apart] = field(default_factory=dict)
     tick_began_ms: dict[GlobalId, int] = field(default_factory=dict)
     awake: bool = False
@@ -93,6 +94,7 @@ class Worker:
         on_progress: Progress,
         on_fatal: Fatal,
         on_stalled: Stalled = lambda global_id, error: None,
+        on_short: Stalled = lambda global_id, error: None,
         name: str = "replica",
         limits: Limits | None = None,
         clock_ms: Callable[[], int] = _monotonic_ms,
@@ -100,7 +102,8 @@ class Worker:
         """`on_progress` is called in a worker's thread with uppers after they were committed.
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant;
-        `on_stalled` when a dataflow has failed several times running, once until it goes on again.
+        `on_stalled` when a dataflow has failed several times running, once until it goes on again;
+        `on_short` when one begins to be recomputed for lack of memory.
         `name` is part of the names of its temporary views; `limits` are those of its views, None:
         the usual ones; `clock_ms` only measures pauses.
         """
@@ -109,6 +112,7 @@ class Worker:
         self._on_progress = on_progress
         self._on_fatal = on_fatal
         self._on_stalled = on_stalled
+        self._on_short = on_short
         self._name = name
         self._limits = limits or Limits()
         self._clock_ms = clock_ms
@@ -151,6 +155,7 @@ class Worker:
         with self._shared.changed:
             self._shared.flows.pop(global_id, None)
             self._shared.troubles.pop(global_id, None)
+            self._shared.shortages.pop(global_id, None)
             removal = self._shared.removals.pop(global_id, None)
             self._shared.changed.notify_all()
         if removal is not None:
@@ -195,6 +200,14 @@ class Worker:
         now_ms = self._clock_ms()
         with self._shared.changed:
             return {g: (t.error, now_ms - t.began_ms) for g, t in self._shared.troubles.items()}
+
+    def shortages(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
+        """What is recomputed for lack of memory: of which, and for how many milliseconds."""
+        now_ms = self._clock_ms()
+        with self._shared.changed:
+            return {
+                g: (e, now_ms - began_ms) for g, (e, began_ms) in self._shared.shortages.items()
+            }
 
     def fillings(self) -> Sequence[Filling]:
         """How far those dataflows are that read whole inputs at the moment."""
@@ -476,8 +489,20 @@ class Worker:
             return self._trouble(flow, error)
         with self._shared.changed:
             self._shared.troubles.pop(flow.global_id, None)
+        self._note_shortage(flow.global_id, view.shortage)
         self._report({flow.global_id: append.upper})
         return True
+
+    def _note_shortage(self, global_id: GlobalId, error: SlackwaterError | None) -> None:
+        with self._shared.changed:
+            shortages = self._shared.shortages
+            is_new = error is not None and global_id not in shortages
+            if error is None:
+                shortages.pop(global_id, None)
+            elif is_new and global_id in self._shared.flows:
+                shortages[global_id] = (error, self._clock_ms())
+        if error is not None and is_new:
+            self._on_short(global_id, error)
 
     def _record(self, view: RunningView, append: Append, before_us: int, computed: int) -> None:
         """`before_us`: what was done before the commit, which began at `computed`."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.system.snapshot import NoticeEntry
 from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.ids import GlobalId
 
 STALLED = "stalled view"
 STALLED_HINT = "It is tried again, with pauses that grow up to 30 seconds."
+RECOMPUTED = "recomputed view"
+RECOMPUTED_HINT = "Its program is tried again, after 2, 4, 8, .. and at most 64 changes."
 
 
 def stalled(name: str, error: SlackwaterError) -> str:
@@ -17,8 +20,14 @@ def stalled(name: str, error: SlackwaterError) -> str:
     return f"{name} does not go on: [{error.condition}] {error.message}"
 
 
+def recomputed(name: str, error: SlackwaterError) -> str:
+    """What is said of a view that is computed as a whole, for lack of memory."""
+    return f"{name} is recomputed at each change: [{error.condition}] {error.message}"
+
+
 def notices(env: Environment) -> Iterator[NoticeEntry]:
-    """Those of all sessions, and one for each view that does not go on at the moment."""
+    """Those of all sessions, and one for each view that does not go on at the moment, or has no
+    room for what its program keeps."""
     yield from _of_sessions(env)
     yield from _of_views(env)
 
@@ -39,14 +48,25 @@ def _of_sessions(env: Environment) -> Iterator[NoticeEntry]:
 
 
 def _of_views(env: Environment) -> Iterator[NoticeEntry]:
-    for global_id, (error, for_ms) in env.worker.stalled().items():
+    yield from _told(env, STALLED, STALLED_HINT, stalled, env.worker.stalled())
+    yield from _told(env, RECOMPUTED, RECOMPUTED_HINT, recomputed, env.worker.shortages())
+
+
+def _told(
+    env: Environment,
+    kind: str,
+    hint: str,
+    said: Callable[[str, SlackwaterError], str],
+    troubles: Mapping[GlobalId, tuple[SlackwaterError, int]],
+) -> Iterator[NoticeEntry]:
+    for global_id, (error, for_ms) in troubles.items():
         item = env.state.items.get(global_id)
         if item is not None:
             yield NoticeEntry(
-                id=f"{STALLED}/{global_id}",
-                notice_type=STALLED,
-                message=stalled(item.full_name, error),
-                hint=STALLED_HINT,
+                id=f"{kind}/{global_id}",
+                notice_type=kind,
+                message=said(item.full_name, error),
+                hint=hint,
                 action=None,
                 action_type=None,
                 object_id=global_id,
