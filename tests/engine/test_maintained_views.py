@@ -8,14 +8,17 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal, localcontext
 
+import pyarrow as pa
 import pytest
 from tests.support.application import wait_until
 from tests.support.incremental import Bench, Recomputation, contents_of
 
+from slackwater.compute.engine import TickEnded
 from slackwater.compute.tick import CHANGES_TRIED, Limits
 from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain_program
 from slackwater.repr.relation import Column, RelationDesc
+from slackwater.spark.bridge import SparkProgram
 
 pytestmark = pytest.mark.spark
 
@@ -305,6 +308,42 @@ def test_a_tick_that_others_would_wait_for_is_made_again_apart(declared, tmp_pat
         assert [name for name, tick in apart[before:] if tick is not None] == ["j"]
         assert bench.rows("j", 3) == Counter({(n, 8): 1 for n in range(5_000)})
         assert bench.worker.records.all()[-1].by_program
+    finally:
+        bench.close()
+
+
+def test_a_tick_ends_when_its_view_is_removed(declared, tmp_path, monkeypatch):
+    made, begun, ended = SparkProgram.tick, threading.Event(), []
+
+    def watched(program, lower, upper, deltas, most_ms=None):
+        if most_ms is None:
+            begun.set()
+        try:
+            return made(program, lower, upper, deltas, most_ms)
+        except TickEnded as end:
+            ended.append(end.reason)
+            raise
+
+    monkeypatch.setattr(SparkProgram, "tick", watched)
+    bench = Bench(tmp_path, declared)
+    try:
+        a = RelationDesc.of(k="integer", v="integer")
+        bench.table("a", a)
+        bench.table("b", RelationDesc.of(k="integer", w="integer"))
+        flow = bench.view("j", "SELECT v, w FROM a JOIN b ON a.k = b.k WHERE v % 7 = w % 7")
+        count = 400_000
+        columns = [[1] * count, list(range(count)), [1] * count, [1] * count]
+        schema = a.update_schema()
+        many = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
+        bench.write(2, {"a": many})
+        bench.wait("j", 1)
+        bench.commit(3, {"a": [((2, 0), 2, 1)]})
+        bench.wait("j", 2)
+        begun.clear()
+        bench.commit(4, {"b": [((1, w), 3, 1) for w in range(40)]})
+        assert begun.wait(60)
+        bench.worker.remove(flow.global_id)
+        wait_until(lambda: ended[-1:] == ["closed"])
     finally:
         bench.close()
 

@@ -115,7 +115,8 @@ final class Dataflows private[bridge] (
     framed(Json.mapper.writeValueAsString(Json.obj().put("ended", reason)), Array.empty)
 
   private def ticked(programId: String, requestJson: String): Array[Byte] = configured {
-    val program = programOf(programId)
+    val opened = Option(programs.get(programId)).getOrElse(throw new TickEnded("closed"))
+    val program = opened.program
     val request = Json.mapper.readTree(requestJson)
     val began = System.nanoTime()
     val deltas = program.sources.map { case (operator, columns) =>
