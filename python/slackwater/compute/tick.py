@@ -372,7 +372,6 @@ class RunningView:
         if begin < tick.lower:
             changes = self._changes(begin, tick.upper)
         every = [part for parts in changes.values() for part in parts]
-        rows = sum(part.rows for part in every)
         limits = self.limits
         upper = capped_upper(
             every,
@@ -386,12 +385,14 @@ class RunningView:
             for g, parts in changes.items()
             if parts
         }
-        self.scanned += rows
+        self.scanned += sum(part.rows for part in every)
         began = time.perf_counter_ns()
         ticked = running.tick(begin, upper, deltas, most_ms)
         took_us = _us_since(began)
         self._is_slow = took_us > 1000 * limits.quick_ms
-        self._costs.ticked(rows, took_us)
+        # The interval may have been cut: what came later was brought, and not followed.
+        followed = sum(part.rows for part in every if part.min_time < upper)
+        self._costs.ticked(followed, took_us)
         self.load_us += ticked.load_us
         self.encode_us += took_us - ticked.load_us - sum(s.elapsed_us for s in ticked.steps)
         self._reached = max(self._reached, upper)
