@@ -46,4 +46,6 @@ def test_what_only_a_program_can_follow_says_what_is_wrong(place):
     with pytest.raises(SqlError) as failed:
         place.rows("SELECT * FROM valid")
     assert "takes more of the driver's heap than a tick may have" in str(failed.value)
+    (shown,) = (row for row in place.rows("SHOW MATERIALIZED VIEWS") if row[0] == "valid")
+    assert "SLACKWATER_TICK_MEMORY" in shown[-2]
     place.sql("DROP MATERIALIZED VIEW valid")

@@ -101,6 +101,10 @@ def test_a_row_that_is_there_very_often_is_never_there_at_once(declared, tmp_pat
     updates = [((7,), 1, 3_000_000_000), ((8,), 1, 1), ((9,), 2, 1), ((9,), 3, -1)]
     bench.commit(4, {"many": updates})
     assert rows_of(bench, "SELECT v FROM many LIMIT 3", 3, "many") == [7, 7, 7]
+    first = "SELECT v FROM (SELECT v, v > 7 AS large FROM many) ORDER BY large DESC, v LIMIT 3"
+    assert rows_of(bench, first, 3, "many") == [8, 7, 7]
+    each = "SELECT v FROM many QUALIFY row_number() OVER (PARTITION BY v ORDER BY v) < 3"
+    assert rows_of(bench, each, 3, "many") == [7, 7, 8]
     assert rows_of(bench, "SELECT v FROM many WHERE v <> 7", 3, "many") == [8]
     bench.close()
 

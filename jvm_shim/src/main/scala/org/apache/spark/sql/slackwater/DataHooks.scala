@@ -14,7 +14,7 @@ import org.apache.spark.sql.slackwater.binding.{
   ResolveAsOf,
   ResolveKept
 }
-import org.apache.spark.sql.slackwater.scan.{ExpandScans, FoldInlineRows}
+import org.apache.spark.sql.slackwater.scan.{BoundedCopies, ExpandScans, FoldInlineRows}
 
 /** The rules that read and write collections. */
 object DataHooks {
@@ -35,6 +35,7 @@ object DataHooks {
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(_ => FoldInlineRows)
+      extensions.injectOptimizerRule(_ => BoundedCopies)
       extensions.injectPlannerStrategy(_ => DataStrategy)
     }
 }

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.{LIMIT, OFFSET, WINDOW}
 import org.apache.spark.sql.slackwater.protocol.DataErrors
+import org.apache.spark.sql.slackwater.scan.FirstRows
 import org.apache.spark.sql.types.{CalendarIntervalType, DataType, MapType, VariantType}
 
 /** LIMIT and OFFSET are conditions of the rows' numbers. What ORDER BY leaves open, or all where
@@ -73,30 +74,9 @@ private[plans] object NumberInBuckets extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformUpWithPruning(_.containsPattern(WINDOW)) {
-      case filter @ Filter(condition, window: Window) if numbersAll(window) =>
-        kept(condition, window.windowExpressions.head.toAttribute)
-          .filter(_ <= mostKept)
-          .fold(filter)(n => filter.copy(child = window.copy(child = firstOf(window, n))))
+      case filter @ FirstRows(count, window) if window.partitionSpec.isEmpty && count <= mostKept =>
+        filter.copy(child = window.copy(child = firstOf(window, count)))
     }
-
-  private def numbersAll(window: Window): Boolean =
-    window.partitionSpec.isEmpty && (window.windowExpressions match {
-      case Seq(Alias(WindowExpression(RowNumber(), _), _)) => true
-      case _                                               => false
-    })
-
-  /** How many of the first rows the condition can be true for. */
-  private def kept(condition: Expression, number: Attribute): Option[Int] = {
-    val bounds = JoinCondition.conjuncts(condition).collect {
-      case LessThanOrEqual(a: Attribute, Literal(n: Int, _)) if a.semanticEquals(number)    => n
-      case LessThan(a: Attribute, Literal(n: Int, _)) if a.semanticEquals(number)           => n - 1
-      case EqualTo(a: Attribute, Literal(n: Int, _)) if a.semanticEquals(number)            => n
-      case GreaterThanOrEqual(Literal(n: Int, _), a: Attribute) if a.semanticEquals(number) => n
-      case GreaterThan(Literal(n: Int, _), a: Attribute) if a.semanticEquals(number)        => n - 1
-      case EqualTo(Literal(n: Int, _), a: Attribute) if a.semanticEquals(number)            => n
-    }
-    bounds.minOption
-  }
 
   private def firstOf(window: Window, count: Int): LogicalPlan =
     steps.foldLeft(window.child) { (below, size) =>

@@ -114,7 +114,7 @@ private[slackwater] final class Regroup(
         contents += differing(i)._2
       }
     }
-    emit(stages, contents, out)
+    emit(stages, contents, running.allowance, out)
     out.consolidated
   }
 
@@ -171,22 +171,31 @@ private[slackwater] final class Regroup(
   private def emit(
       stages: collection.IndexedSeq[Stage],
       contents: collection.IndexedSeq[Rows],
+      allowance: Allowance,
       out: Updates
   ): Unit = {
     def stage(at: Int, row: UnsafeRow): Unit = {
       stages(at).from.foreach(out.add(row, _, 1L))
       stages(at).until.foreach(out.add(row, _, -1L))
     }
-    if (contents.exists(_.nonEmpty))
-      grouped.run(Map(Tagged.slot -> (() => tagged(contents)))).foreach { row =>
+    if (contents.exists(_.nonEmpty)) {
+      var held = 0L
+      def taken(row: UnsafeRow): UnsafeRow = {
+        allowance.take(row.getSizeInBytes)
+        held += row.getSizeInBytes
+        row
+      }
+      grouped.run(Map(Tagged.slot -> (() => tagged(contents).map(taken)))).foreach { row =>
         stage(row.getLong(0).toInt, untagging(row).copy())
       }
+      allowance.giveBack(held)
+    }
     nothing.foreach { row =>
       contents.indices.foreach(at => if (contents(at).isEmpty) stage(at, row))
     }
   }
 
-  private def tagged(contents: collection.IndexedSeq[Rows]): Iterator[InternalRow] = {
+  private def tagged(contents: collection.IndexedSeq[Rows]): Iterator[UnsafeRow] = {
     val joined = new JoinedRow
     for {
       at <- contents.indices.iterator

@@ -10,8 +10,10 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.types.{BooleanType, StructType}
 
-/** As many rows as the multiplicity says, one after the other: they are never in memory at once. */
-private[scan] final case class Copies(child: Expression)
+/** As many rows as the multiplicity says, but at most `atMost`, one after the other: they are never
+  * in memory at once.
+  */
+private[scan] final case class Copies(child: Expression, atMost: Long = Long.MaxValue)
     extends UnaryExpression
     with Generator
     with CodegenFallback {
@@ -22,7 +24,7 @@ private[scan] final case class Copies(child: Expression)
     val multiplicity = child.eval(input).asInstanceOf[Long]
     if (multiplicity < 0) throw new NegativeMultiplicity("a row of a collection")
     new Iterator[InternalRow] {
-      private var left = multiplicity
+      private var left = math.min(multiplicity, atMost)
       override def hasNext: Boolean = left > 0
       override def next(): InternalRow = {
         left -= 1
