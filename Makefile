@@ -57,7 +57,7 @@ arrangements: setup ## Measure the index in memory; ROWS=24000000: with so many 
 	$(SBT) "Test/runMain org.apache.spark.sql.slackwater.arrangements.Bench $(or $(ROWS),6000000) $(FILES)"
 
 property: setup ## Run the property tests alone; EXAMPLES=100000: that many histories, on all cores
-	$(VENV_PYTHON) -m pytest tests/property $(if $(EXAMPLES),--numprocesses auto --dist worksteal)
+	$(VENV_PYTHON) -m pytest tests/property $(if $(EXAMPLES),--timeout 0 --numprocesses auto --dist worksteal)
 
 chaos: setup ## Run the crash tests alone, and the one with two networks
 	SLACKWATER_NETWORKS=1 $(VENV_PYTHON) -m pytest tests/chaos \
