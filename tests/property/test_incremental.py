@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from tests.property.histories import histories
 from tests.support.incremental import Bench
+from tests.support.no_memory import WithoutMemory
 from tests.support.program_cases import HISTORIES, QUERIES
 from tests.support.view_histories import LAST, TABLES, Case, cases_in_order, recomputed
 
@@ -18,10 +19,10 @@ pytestmark = pytest.mark.spark
 TOP = "SELECT k, count(*) AS n, sum(v) AS v FROM v0 GROUP BY k"
 
 
-def maintained(declared, case, boundaries, top=TOP):
+def maintained(declared, case, boundaries, top=TOP, engine=None):
     """The contents of each view, and of a view on it, at every time."""
     with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(Path(directory), declared)
+        bench = Bench(Path(directory), declared, engine=engine)
         try:
             for name, desc in TABLES.items():
                 bench.table(name, desc)
@@ -60,3 +61,11 @@ def test_worked_cases_of_operators(declared, operator, boundaries):
     case = Case(HISTORIES, queries, boundaries, boundaries, 0)
     expected = recomputed(case, top=None)
     assert maintained(declared, case, boundaries, top=None) == expected
+
+
+@pytest.mark.parametrize("operator", QUERIES)
+def test_worked_cases_without_memory_for_arrangements(declared, tmp_path, operator):
+    case = Case(HISTORIES, QUERIES[operator], (), (), 0)
+    engine = WithoutMemory(declared.engine(str(tmp_path)))
+    found = maintained(declared, case, (2, 7, LAST + 1), top=None, engine=engine)
+    assert found == recomputed(case, top=None)

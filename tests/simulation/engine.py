@@ -25,6 +25,7 @@ from tests.support.planned import plan_over
 
 from slackwater.compute.engine import (
     Analysis,
+    Collections,
     Contents,
     Function,
     KeptPlan,
@@ -112,7 +113,7 @@ class SimulatedEngine:
         self._planned.pop(plan_id, None)
 
     def open_program(
-        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp
+        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
     ) -> SimulatedProgram:
         return SimulatedProgram(self, self._planned[kept.plan_id])
 
@@ -195,9 +196,10 @@ class SimulatedProgram:
     _begin: int = 0
     _pending: Mapping[str, list] = field(default_factory=dict)
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> Timestamp:
-        self._held = {g: self.engine.contents(c, as_of) for g, c in inputs.items()}
-        self._begin = as_of + 1
+    def load(self, inputs: Collections) -> Timestamp:
+        at = inputs.as_of
+        self._held = {g: self.engine.contents(c, at) for g, c in inputs.contents.items()}
+        self._begin = at + 1
         return TIMESTAMP_MAX
 
     def tick(
@@ -206,6 +208,7 @@ class SimulatedProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None = None,
+        before: Collections | None = None,
     ) -> Ticked:
         changes = {g: self.engine.updates(named) for g, named in deltas.items()}
         held = {g: Counter(rows) for g, rows in self._held.items()}

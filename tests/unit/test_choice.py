@@ -39,4 +39,19 @@ def test_what_is_small_says_nothing_of_what_is_large():
     costs = Costs()
     for tell in (costs.ticked, costs.computed, costs.filled):
         tell(FOLLOWED_ROWS - 1, 10**12)
-    assert costs == Costs()
+    for rows in (0, MANY, 10 * MANY, 100 * MANY):
+        assert costs.recompute(MANY, rows) == Costs().recompute(MANY, rows)
+
+
+def test_reading_goes_on_while_it_costs_less_and_is_tried_again_where_it_cost_more():
+    costs = Costs()
+    costs.read(50)
+    assert not costs.recompute_and_not_read()
+    costs.computed(1, 100)
+    assert not costs.recompute_and_not_read()
+    costs.read(150)
+    tries = 0
+    while costs.recompute_and_not_read():
+        costs.computed(1, 100)
+        tries += 1
+    assert 2 < tries < 20

@@ -121,7 +121,7 @@ def snapshot():
                 3,
                 2,
                 TickTimes(5, 10, 4000, 20, 1000),
-                (StepRecord("delta", 3, 0, 10), StepRecord("lookup", 2, 5, 20)),
+                (StepRecord("delta", "delta", 3, 0, 10), StepRecord("lookup", "indexed", 2, 5, 20)),
             ),
         ),
     )
@@ -318,4 +318,4 @@ def test_ticks_say_what_they_did_and_their_steps(snapshot):
     assert tick[2:4] == (900, 950)
     assert tick[5:] == (True, 3, 5, 2, 5, 10, 4000, 20, 1000)
     steps = [tuple(row.values())[2:] for row in rows("mz_recent_tick_steps", snapshot)]
-    assert steps == [(950, 0, "delta", 3, 0, 10), (950, 1, "lookup", 2, 5, 20)]
+    assert steps == [(950, 0, "delta", 3, 0, 10, "delta"), (950, 1, "lookup", 2, 5, 20, "indexed")]

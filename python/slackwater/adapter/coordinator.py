@@ -41,7 +41,7 @@ from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions import Context, Running, Session, Sessions
 from slackwater.adapter.statements import Statements
-from slackwater.adapter.system.notices import recomputed, stalled
+from slackwater.adapter.system.notices import stalled, unindexed
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.system.tables import SystemTables
@@ -179,7 +179,7 @@ class Coordinator:
         def view_is_short(global_id: GlobalId, error: SlackwaterError) -> None:
             item = catalog.state.items.get(global_id)
             if item is not None:
-                sessions.notify(recomputed(item.full_name, error), "WARNING", error.sqlstate)
+                sessions.notify(unindexed(item.full_name, error), "WARNING", error.sqlstate)
 
         worker = Worker(
             persist,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 FOLLOWED_ROWS = 100_000
 """Fewer changes than these are followed: what they cost is not worth a question."""
@@ -11,6 +11,10 @@ TICK_US_PER_CHANGE = 30.0
 WHOLE_US_PER_ROW = 3.0
 FILL_US_PER_ROW = 4.0
 """What is taken for true until it has been measured, on the processors of today."""
+
+
+READ_BELIEVED = 0.95
+"""How much of what a reading tick cost still counts after each time without one."""
 
 
 @dataclass(slots=True)
@@ -26,6 +30,10 @@ class Costs:
     tick_us_per_change: float = TICK_US_PER_CHANGE
     whole_us_per_row: float = WHOLE_US_PER_ROW
     fill_us_per_row: float = FILL_US_PER_ROW
+    _read_us: float = field(default=0.0, init=False)
+    """Of the last tick that read what it looked up; believed less whenever it is not done again."""
+    _whole_us: float = field(default=0.0, init=False)
+    """To compute the view, the last time."""
 
     def ticked(self, changes: int, took_us: int) -> None:
         """A tick of the program has followed so many changes."""
@@ -34,6 +42,8 @@ class Costs:
 
     def computed(self, rows: int, took_us: int) -> None:
         """The view was computed out of so many rows of its inputs."""
+        self._whole_us = took_us
+        self._read_us *= READ_BELIEVED
         if rows >= self.followed_rows:
             self.whole_us_per_row = took_us / rows
 
@@ -41,6 +51,14 @@ class Costs:
         """The program was filled out of so many rows of its inputs."""
         if rows >= self.followed_rows:
             self.fill_us_per_row = took_us / rows
+
+    def read(self, took_us: int) -> None:
+        """A tick of the program has read what it looked up."""
+        self._read_us = took_us
+
+    def recompute_and_not_read(self) -> bool:
+        """Whether to recompute where a tick would have to read what it looks up."""
+        return 0 < self._whole_us < self._read_us
 
     def may_recompute(self, changes: int) -> bool:
         """Whether it is worth asking."""

@@ -73,6 +73,15 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
+class Collections:
+    """All inputs of a view at `as_of`, by their names. `few`: one task reads them."""
+
+    as_of: Timestamp
+    contents: Mapping[str, Contents]
+    few: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ViewContents:
     """The rows of a view at `as_of`, with the columns of `output`, over those of its inputs then.
 
@@ -139,6 +148,7 @@ class Ticked:
     """The updates of a tick, and what each step of the program did for them.
 
     `load_us`: to read what has changed.
+    `scanned`: the collections that were read whole, each as often as it was.
     `next_change`: the first time from the tick's upper on at which the output changes though no
     input does, if none did before; TIMESTAMP_MAX: there is none.
     """
@@ -147,6 +157,7 @@ class Ticked:
     steps: tuple[StepRecord, ...]
     next_change: Timestamp = TIMESTAMP_MAX
     load_us: int = 0
+    scanned: tuple[str, ...] = ()
 
 
 class TickEnded(Exception):
@@ -164,10 +175,10 @@ class TickEnded(Exception):
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> Timestamp:
-        """Fills what it keeps with the contents of all inputs at `as_of`; `few`: one task does.
+    def load(self, inputs: Collections) -> Timestamp:
+        """Fills what it keeps.
 
-        The first time after `as_of` at which the output changes though no input does.
+        The first time after `inputs.as_of` at which the output changes though no input does.
         Raises SLACKWATER_INDEX_MEMORY when there is no room for it.
         """
 
@@ -177,13 +188,15 @@ class TickProgram(Protocol):
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None = None,
+        before: Collections | None = None,
     ) -> Ticked:
         """The output's updates with ``lower <= __time < upper``, consolidated.
 
         Columns: those of the output by their position, ``__time``, ``__diff``. `deltas` are the
-        updates of the collections that have changed, if any has. To be called again, it gives the
-        same. Raises SLACKWATER_INDEX_MEMORY when what it keeps grows out of its room, and
-        `TickEnded` when the tick takes longer than about `most_ms`, or too much memory.
+        updates of the collections that have changed, if any has. `before` are all of them just
+        before `lower`, for a program that is not resident. To be called again, it gives the same.
+        Raises SLACKWATER_INDEX_MEMORY when what it keeps grows out of its room, and `TickEnded`
+        when the tick takes longer than about `most_ms`, or too much memory.
         """
 
     def committed(self, upper: Timestamp) -> None:
@@ -241,9 +254,13 @@ class Engine(Protocol):
         """The driver may drop what it keeps of the plan. An unknown id changes nothing."""
 
     def open_program(
-        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp
+        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
     ) -> TickProgram:
-        """A program whose first tick begins just after `as_of`; `name` is the view's."""
+        """A program whose first tick begins just after `as_of`; `name` is the view's.
+
+        `resident`: it keeps what it looks up. Else each tick reads what it needs from the inputs,
+        and it keeps but the rows that wait for their times.
+        """
 
     def collect_view(self, view: ViewContents) -> pa.Table:
         """The contents, as updates at their time."""

@@ -16,9 +16,14 @@ KEPT = 32
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step of a program in one tick."""
+    """One step of a program in one tick.
+
+    `mode`: `delta`, it needs what has changed alone; `indexed`, it looks that up in an arrangement;
+    `scanned`, in what a job has read of the inputs; `recompute`, it computes the view as a whole.
+    """
 
     operator: str
+    mode: str
     emitted: int
     looked_up: int
     elapsed_us: int

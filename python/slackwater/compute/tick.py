@@ -14,6 +14,7 @@ import structlog
 from slackwater.compute.choice import FOLLOWED_ROWS, Costs
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
 from slackwater.compute.engine import (
+    Collections,
     Contents,
     Engine,
     NamedUpdates,
@@ -36,7 +37,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 LONGEST_PAUSE_TICKS = 64
-"""A program that did not fit into memory is tried again after so many ticks at most."""
+"""What did not fit into memory is tried again after so many ticks at most."""
 
 CHANGES_TRIED = 16
 """While a query fails, it is computed at each of so many changes; of more at the last one only."""
@@ -75,14 +76,14 @@ class RunningView:
     query's rows over the inputs at t, and it has no errors at t; or the query fails over these
     inputs, and the view has an error at t.
 
-    A view without a program, or whose program does not fit into memory, is recomputed at each time
-    at which an input changes; its updates are what the contents differ by. So is a view at one time
-    at which so much changes that this costs less. What a program keeps is filled from the inputs as
-    they were just before a tick, when a tick needs it.
+    A view without a program is recomputed at each time at which an input changes; its updates are
+    what the contents differ by. So is a view at one time at which so much changes that this costs
+    less. What a program keeps is filled from the inputs as they were just before a tick, when a
+    tick needs it. Where there is no memory for that, each tick reads of the inputs what it needs.
 
     A view with a temporal filter also changes when no input does, and only its program knows when:
-    without memory for that it does not go on. While its query fails and no input changes, it is
-    computed as a whole at the last time of each tick.
+    without memory for the rows that wait it does not go on. While its query fails and no input
+    changes, it is computed as a whole at the last time of each tick.
     """
 
     flow: Dataflow
@@ -92,7 +93,7 @@ class RunningView:
     scanned: int = field(default=0, init=False)
     """How many rows the last tick read whole, or the present one is to read so."""
     shortage: SlackwaterError | None = field(default=None, init=False)
-    """Why the view is recomputed at each change though it has a program."""
+    """Why the program is not resident."""
     by_program: bool = field(default=False, init=False)
     """Whether the last tick was one of the program."""
     steps: tuple[StepRecord, ...] = field(default=(), init=False)
@@ -103,6 +104,8 @@ class RunningView:
     """These as `TickTimes` has them."""
     _running: TickProgram | None = field(default=None, init=False)
     """With all that it keeps."""
+    _resident: bool = field(default=True, init=False)
+    """Whether the program keeps what it looks up."""
     _reached: Timestamp = field(default=Timestamp(0), init=False)
     """What the program keeps has all updates of its inputs before this time."""
     _next_change: Timestamp | None = field(default=None, init=False)
@@ -139,21 +142,24 @@ class RunningView:
         """Whether the tick only follows changes, and few: others may wait for it."""
         if tick.first or self._running is None or self._compares or self._is_slow:
             return False
+        if not self._resident:
+            return False
         changes = self._changes(tick.lower, tick.upper).values()
         return sum(part.rows for parts in changes for part in parts) <= self.limits.quick_rows
 
     @property
     def is_to_be_filled(self) -> bool:
         """Whether the next tick fills the program."""
-        has_program = self.flow.plan.program is not None and self._running is None
-        return has_program and self._pause_ticks == 0 and not self._fails
+        if self.flow.plan.program is None or self._pause_ticks > 0 or self._fails:
+            return False
+        return self._running is None or not self._resident
 
     def appends(self, tick: Tick, most_ms: int | None = None) -> tuple[Append, Append]:
         """The updates of the tick: those of the rows, and those of the errors.
 
         It may end before ``tick.upper``: another one does the rest. Nothing is committed. Raises
         what the engine and the shards raise, but no error of a row; of a view with a temporal
-        filter SLACKWATER_INDEX_MEMORY when there is no memory for its program, and
+        filter SLACKWATER_INDEX_MEMORY when there is no memory for the rows that wait, and
         SLACKWATER_TEMPORAL_FILTER when it has none; `TickEnded` when it takes longer than
         `most_ms`, or the dataflow is removed.
         """
@@ -228,7 +234,8 @@ class RunningView:
             return self._recomputed(tick)
         if self._pause_ticks > 0:
             self._pause_ticks -= 1
-            return self._recomputed(tick)
+        elif self._running is not None and not self._resident:
+            self.close()
         changes = self._changes(tick.lower, tick.upper)
         if self._is_cheaper_whole(tick, changes):
             self.close()
@@ -246,11 +253,11 @@ class RunningView:
         except SlackwaterError as error:
             if error.condition != "SLACKWATER_INDEX_MEMORY":
                 raise
-            if self.flow.plan.is_temporal:
+            if not self._resident:
                 self.close()
                 raise
             self._give_up(error)
-            return self._recomputed(tick)
+            return self._rows(tick, most_ms)
 
     # Errors
 
@@ -351,12 +358,14 @@ class RunningView:
         """
         parts = [part for each in changes.values() for part in each]
         rows = sum(part.rows for part in parts)
-        if not self._costs.may_recompute(rows):
+        if not parts or not (self._costs.may_recompute(rows) or not self._resident):
             return False
         at = min(part.min_time for part in parts)
         last = max(part.max_time for part in parts)
         if at != last or self.first_due(tick.lower, at) < at:
             return False
+        if not self._resident and self._costs.recompute_and_not_read():
+            return True
         return self._costs.recompute(rows, self._input_rows(at))
 
     # By the program
@@ -386,14 +395,20 @@ class RunningView:
             if parts
         }
         self.scanned += sum(part.rows for part in every)
+        before = None if self._resident else self._collections(Timestamp(begin - 1))
         began, began_ns = time.perf_counter_ns(), time.monotonic_ns()
-        ticked = running.tick(begin, upper, deltas, most_ms)
+        ticked = running.tick(begin, upper, deltas, most_ms, before)
         took_us = _us_since(began)
         # By the clock by which threads wait, that a simulation replaces.
         self._is_slow = time.monotonic_ns() - began_ns > 1_000_000 * limits.quick_ms
         # The interval may have been cut: what came later was brought, and not followed.
         followed = sum(part.rows for part in every if part.min_time < upper)
-        self._costs.ticked(followed, took_us)
+        if self._resident:
+            self._costs.ticked(followed, took_us)
+        else:
+            self._costs.read(took_us)
+            at = Timestamp(begin - 1)
+            self.scanned += sum(self._rows_of(flow.inputs[GlobalId(g)], at) for g in ticked.scanned)
         self.load_us += ticked.load_us
         self.encode_us += took_us - ticked.load_us - sum(s.elapsed_us for s in ticked.steps)
         self._reached = max(self._reached, upper)
@@ -413,33 +428,39 @@ class RunningView:
     def _filled(self, program: Program, before: Timestamp) -> TickProgram:
         """The program; at first it is filled with the contents at `before`."""
         if self._running is None:
+            self._resident = self._pause_ticks <= 0
             with ExitStack() as undo:
-                began = time.perf_counter_ns()
+                began, resident = time.perf_counter_ns(), self._resident
                 opened = self.engine.open_program(
-                    self.flow.plan.kept, program, self.flow.name, before
+                    self.flow.plan.kept, program, self.flow.name, before, resident
                 )
                 undo.callback(opened.close)
                 self.plan_us += _us_since(began)
-                began, rows = time.perf_counter_ns(), self._input_rows(before)
-                due = opened.load(before, self._inputs(before), few=rows < self.limits.few_rows)
-                took_us = _us_since(began)
-                self._costs.filled(rows, took_us)
-                self.load_us += took_us
+                if resident or self.flow.plan.is_temporal:
+                    self._next_change = self._loaded(opened, before)
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
-            self.shortage = None
-            self._next_change = due
-            self._attempts = 0
+            if resident:
+                self.shortage, self._attempts = None, 0
         return self._running
 
+    def _loaded(self, opened: TickProgram, before: Timestamp) -> Timestamp:
+        began, rows = time.perf_counter_ns(), self._input_rows(before)
+        self.scanned += rows
+        due = opened.load(self._collections(before))
+        took_us = _us_since(began)
+        self._costs.filled(rows, took_us)
+        self.load_us += took_us
+        return due
+
     def _give_up(self, error: SlackwaterError) -> None:
-        """What the program keeps does not fit: others may end, so it is tried again later."""
+        """What the program looks up does not fit: others may end, so it is tried again later."""
         self.close()
         self.shortage = error
         self._tried = True
         self._attempts += 1
         self._pause_ticks = min(LONGEST_PAUSE_TICKS, 2**self._attempts)
-        _LOG.warning("recomputed_for_lack_of_memory", view=self.flow.name, error=str(error))
+        _LOG.warning("no_memory_for_an_index", view=self.flow.name, error=str(error))
 
     # Computed as a whole
 
@@ -454,14 +475,12 @@ class RunningView:
         """The contents at `at`, as what they differ by from those just before the tick."""
         flow = self.flow
         self._refuse_errors(at, Timestamp(at + 1))
-        recorded = None
-        if not tick.first:
-            output = Input(flow.output_shard, flow.output)
-            recorded = self._read(output, Timestamp(tick.lower - 1), updates=True)
-        rows = self._input_rows(at)
-        view = ViewContents(flow.plan.kept, flow.output, at, self._inputs(at), recorded)
+        inputs, rows = self._collections(at), self._input_rows(at)
+        self.scanned += rows
+        recorded = None if tick.first else self._recorded(Timestamp(tick.lower - 1))
+        view = ViewContents(flow.plan.kept, flow.output, at, inputs.contents, recorded)
         began = time.perf_counter_ns()
-        if rows < self.limits.few_rows:
+        if inputs.few:
             parts = self._inline(self.engine.collect_view(view))
         else:
             files = self.engine.write_view(view, self.shards.shard_directory(flow.output_shard))
@@ -469,7 +488,8 @@ class RunningView:
             parts = self._few_inline(tuple(file.part() for file in files if file.rows))
         took_us = _us_since(began)
         self._costs.computed(rows, took_us)
-        self.steps = (StepRecord("recompute", sum(part.rows for part in parts), 0, took_us),)
+        emitted = sum(part.rows for part in parts)
+        self.steps = (StepRecord("recompute", "recompute", emitted, 0, took_us),)
         self._fails = False
         return Append(flow.output_shard, self._lower(tick), Timestamp(at + 1), parts)
 
@@ -479,20 +499,26 @@ class RunningView:
             return tick.lower
         return min(tick.lower, self.shards.state(self.flow.output_shard).upper)
 
+    def _recorded(self, at: Timestamp) -> Contents:
+        """The updates of the output up to `at`."""
+        output = Input(self.flow.output_shard, self.flow.output)
+        self.scanned += self._rows_of(output, at)
+        parts = self.shards.parts_at(output.shard_id, at)
+        return Contents(output.desc, relation_json(parts, output.desc, upper=Timestamp(at + 1)))
+
     def _input_rows(self, at: Timestamp) -> int:
-        inputs = self.flow.inputs.values()
-        return sum(part.rows for i in inputs for part in self.shards.parts_at(i.shard_id, at))
+        return sum(self._rows_of(source, at) for source in self.flow.inputs.values())
 
-    def _inputs(self, at: Timestamp) -> Mapping[str, Contents]:
-        return {g: self._read(source, at) for g, source in self.flow.inputs.items()}
+    def _rows_of(self, source: Input, at: Timestamp) -> int:
+        return sum(part.rows for part in self.shards.parts_at(source.shard_id, at))
 
-    def _read(self, source: Input, at: Timestamp, *, updates: bool = False) -> Contents:
-        """The collection at `at`: its rows, or, where `updates` are wanted, all up to then."""
-        desc, parts = source.desc, self.shards.parts_at(source.shard_id, at)
-        self.scanned += sum(part.rows for part in parts)
-        if updates:
-            return Contents(desc, relation_json(parts, desc, upper=Timestamp(at + 1)))
-        return Contents(desc, relation_json(parts, desc, as_of=at))
+    def _collections(self, at: Timestamp) -> Collections:
+        contents: dict[str, Contents] = {}
+        for global_id, source in self.flow.inputs.items():
+            parts = self.shards.parts_at(source.shard_id, at)
+            relation = relation_json(parts, source.desc, as_of=at)
+            contents[global_id] = Contents(source.desc, relation)
+        return Collections(at, contents, few=self._input_rows(at) < self.limits.few_rows)
 
     def _inline(self, updates: pa.Table) -> tuple[NewPart, ...]:
         if updates.num_rows == 0:

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from slackwater.compute.engine import (
     Analysis,
+    Collections,
     Contents,
     Function,
     Interruption,
@@ -192,8 +193,9 @@ class SparkBridge:
         _call(self._bridge().forgetPlan, plan_id)
 
     def open_program(
-        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp
+        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
     ) -> SparkProgram:
+        """As the seam says."""
         flows = _call(self._bridge().dataflows)
         program_id = _call(
             flows.open,
@@ -203,6 +205,7 @@ class SparkBridge:
             program.to_json(),
             name,
             as_of,
+            resident,
         )
         return SparkProgram(self, flows, program_id, kept.plan_id)
 
@@ -317,10 +320,10 @@ class SparkProgram:
         self._program_id = program_id
         self._plan_id = plan_id
 
-    def load(self, as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> Timestamp:
+    def load(self, inputs: Collections) -> Timestamp:
         """As the seam says."""
         bridge = self._bridge
-        request = json.dumps(_inputs_json(as_of, inputs, few=few))
+        request = json.dumps(_collections_json(inputs))
         load = bridge._bridge().loadProgram
         return Timestamp(bridge._run(load, self._program_id, self._plan_id, request))
 
@@ -330,22 +333,37 @@ class SparkProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None = None,
+        before: Collections | None = None,
     ) -> Ticked:
         """As the seam says."""
-        request = self._request(lower, upper, deltas, most_ms)
-        with self._bridge.calling_at_end(self.close):
-            payload = _call(self._flows.tick, self._program_id, request)
+        request = self._request(lower, upper, deltas, most_ms, before)
+        payload = self._run(request, by_jobs=before is not None)
         end = 4 + int.from_bytes(payload[:4], "big")
         told = json.loads(payload[4:end])
         if "ended" in told:
             raise TickEnded(told["ended"])
         steps = tuple(
-            StepRecord(step["operator"], step["emitted"], step["looked_up"], step["micros"])
+            StepRecord(
+                step["operator"], step["mode"], step["emitted"], step["looked_up"], step["micros"]
+            )
             for step in told["operators"]
         )
         with pa.ipc.open_stream(pa.py_buffer(payload)[end:]) as reader:
             updates = reader.read_all()
-        return Ticked(updates, steps, Timestamp(told["next_change"]), told["load_micros"])
+        return Ticked(
+            updates,
+            steps,
+            Timestamp(told["next_change"]),
+            told["load_micros"],
+            tuple(told["scanned"]),
+        )
+
+    def _run(self, request: str, *, by_jobs: bool) -> bytes:
+        with self._bridge.calling_at_end(self.close):
+            if by_jobs:
+                tick = self._bridge._bridge().tickProgram
+                return bytes(self._bridge._run(tick, self._program_id, request))
+            return bytes(_call(self._flows.tick, self._program_id, request))
 
     def _request(
         self,
@@ -353,6 +371,7 @@ class SparkProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None,
+        before: Collections | None,
     ) -> str:
         sources = {name: _updates_json(delta) for name, delta in deltas.items()}
         return json.dumps(
@@ -362,6 +381,7 @@ class SparkProgram:
                 "upper": upper,
                 "most_ms": most_ms,
                 "sources": sources,
+                "before": None if before is None else _collections_json(before),
             }
         )
 
@@ -396,17 +416,18 @@ def _updates_json(view: NamedUpdates) -> dict[str, Any]:
 
 
 def _contents_request(view: ViewContents, *, few: bool) -> str:
-    request = {**_inputs_json(view.as_of, view.inputs, few=few), "node": view.kept.plan.root}
+    inputs = _collections_json(Collections(view.as_of, view.inputs, few))
+    request = {**inputs, "node": view.kept.plan.root}
     if view.recorded is not None:
         request["recorded"] = _contents_json(view.recorded)
     return json.dumps(request)
 
 
-def _inputs_json(as_of: Timestamp, inputs: Mapping[str, Contents], *, few: bool) -> dict[str, Any]:
+def _collections_json(inputs: Collections) -> dict[str, Any]:
     return {
-        "few": few,
-        "as_of": as_of,
-        "inputs": {name: _contents_json(contents) for name, contents in inputs.items()},
+        "few": inputs.few,
+        "as_of": inputs.as_of,
+        "inputs": {name: _contents_json(each) for name, each in inputs.contents.items()},
     }
 
 

@@ -222,7 +222,9 @@ class Views:
             return ViewPlan(kept, None, missing.reason)
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        return self._explained(self.plan(item), item.details.get("settings"))
+        resident = item.id not in self._env.worker.shortages()
+        settings = item.details.get("settings")
+        return self._explained(self.plan(item), settings, resident=resident)
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
         catalog, namespace, settings = context.catalog, context.namespace, context.settings
@@ -314,7 +316,7 @@ class Views:
         return inputs
 
     def _explained(
-        self, plan: ViewPlan, settings: Mapping[str, str] | None
+        self, plan: ViewPlan, settings: Mapping[str, str] | None, *, resident: bool = True
     ) -> list[tuple[object, ...]]:
         self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
         analyzed = plan.kept.plan
@@ -322,7 +324,7 @@ class Views:
         if plan.program is None:
             rows = explain_recomputed(analyzed, names, plan.reason)
         else:
-            rows = explain_program(analyzed, names)
+            rows = explain_program(analyzed, names, resident=resident)
         return [
             (row.id, row.parent, row.operator, row.maintenance, row.reason, row.advice)
             for row in rows

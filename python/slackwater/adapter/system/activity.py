@@ -236,6 +236,7 @@ def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[Row]:
                 step.emitted,
                 step.looked_up,
                 step.elapsed_us,
+                step.mode,
             )
 
 

@@ -11,8 +11,8 @@ from slackwater.repr.ids import GlobalId
 
 STALLED = "stalled view"
 STALLED_HINT = "It is tried again, with pauses that grow up to 30 seconds."
-RECOMPUTED = "recomputed view"
-RECOMPUTED_HINT = "Its program is tried again, after 2, 4, 8, .. and at most 64 changes."
+UNINDEXED = "unindexed view"
+UNINDEXED_HINT = "Memory is asked for again, after 2, 4, 8, .. and at most 64 changes."
 
 
 def stalled(name: str, error: SlackwaterError) -> str:
@@ -20,9 +20,9 @@ def stalled(name: str, error: SlackwaterError) -> str:
     return f"{name} does not go on: [{error.condition}] {error.message}"
 
 
-def recomputed(name: str, error: SlackwaterError) -> str:
-    """What is said of a view that is computed as a whole, for lack of memory."""
-    return f"{name} is recomputed at each change: [{error.condition}] {error.message}"
+def unindexed(name: str, error: SlackwaterError) -> str:
+    """What is said of a view that has no room for what its changes are looked up in."""
+    return f"{name} reads its inputs at each change: [{error.condition}] {error.message}"
 
 
 def notices(env: Environment) -> Iterator[NoticeEntry]:
@@ -49,7 +49,7 @@ def _of_sessions(env: Environment) -> Iterator[NoticeEntry]:
 
 def _of_views(env: Environment) -> Iterator[NoticeEntry]:
     yield from _told(env, STALLED, STALLED_HINT, stalled, env.worker.stalled())
-    yield from _told(env, RECOMPUTED, RECOMPUTED_HINT, recomputed, env.worker.shortages())
+    yield from _told(env, UNINDEXED, UNINDEXED_HINT, unindexed, env.worker.shortages())
 
 
 def _told(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,6 +37,11 @@ LINEAR: Mapping[type[Operator], str] = {
 }
 
 
+_BUCKET = re.compile(r"\((hash\(.+\)|bucket) & \d+\)")
+"""The number of a bucket: what extremes and first rows are computed from, so that few are looked at
+again."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExplainRow:
     """One operator. `parent` is the id of its consumer, None for the root.
@@ -54,6 +60,10 @@ class ExplainRow:
 
 RECOMPUTED = "Let views that are maintained do the joins and aggregates, and read them in this one."
 """What helps where a view is recomputed."""
+SCANNED = "There is no memory for that now: a tick scans what is below for the keys that it needs."
+"""Of an operator that looks something up, while the view is not resident."""
+ENLARGE = "Raise spark.slackwater.arrangements.memory or spark.slackwater.arrangements.disk."
+"""What helps then."""
 
 
 def explain_recomputed(
@@ -68,17 +78,22 @@ def explain_recomputed(
     return (root, *read)
 
 
-def explain_program(plan: AnalyzedPlan, names: Mapping[str, str]) -> tuple[ExplainRow, ...]:
+def explain_program(
+    plan: AnalyzedPlan, names: Mapping[str, str], *, resident: bool = True
+) -> tuple[ExplainRow, ...]:
     """The operators of the plan, the root first, each before its inputs.
 
     `names` are those of the collections. An operator that several others read appears below each.
+    `resident`: there is memory for what is looked up.
     """
     rows: list[ExplainRow] = []
 
     def visit(number: NodeNumber, parent: int | None) -> None:
         operator, maintenance, reason = _described(plan, number, names)
-        own = len(rows)
-        rows.append(ExplainRow(own, parent, operator, maintenance, reason, None))
+        own, advice = len(rows), None
+        if maintenance != "linear" and not resident:
+            reason, advice = f"{reason} {SCANNED}", ENLARGE
+        rows.append(ExplainRow(own, parent, operator, maintenance, reason, advice))
         for below in _inputs(plan, number):
             visit(below, own)
 
@@ -124,7 +139,13 @@ def _described(
 
 def _partitions(plan: AnalyzedPlan, node: Window) -> str:
     if not node.partition:
-        return "There is no PARTITION BY: the whole input is computed again from its rows."
+        below = _below(plan, node)
+        whole = "the whole input is"
+        if isinstance(below, Window) and _is_in_buckets(plan, below):
+            whole = "the first rows of all buckets are"
+        return f"There is no PARTITION BY: {whole} computed again from its rows."
+    if _is_in_buckets(plan, node):
+        return "The buckets that changed are computed again from their rows."
     keys = ", ".join(plan.handles[each].sql for each in node.partition)
     return f"The partitions by {keys} that changed are computed again from their rows."
 
@@ -140,9 +161,31 @@ def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:
         operator = "Aggregate" if node.aggregates else "Distinct"
         return operator, "accumulable", "Only the groups that changed are touched."
     again = dict.fromkeys(c.function for c in node.aggregates if not is_accumulated(plan, c))
-    subject = "The groups that changed are" if node.groups else "The whole input is"
-    return (
-        "Aggregate",
-        "keyed",
-        f"{subject} computed again from the rows, for {', '.join(again)}.",
-    )
+    below = _below(plan, node)
+    subject, rows = "The groups that changed are" if node.groups else "The whole input is", "rows"
+    if isinstance(below, Aggregate) and _is_in_buckets(plan, below):
+        subject = "The groups that changed are" if node.groups else "It is"
+        rows = "values of their buckets" if node.groups else "values of its buckets"
+    if _is_in_buckets(plan, node):
+        subject = "The buckets that changed are"
+    reason = f"{subject} computed again from the {rows}, for {', '.join(again)}."
+    return "Aggregate", "keyed", reason
+
+
+def _below(plan: AnalyzedPlan, node: Operator) -> Operator:
+    """The first operator below that does more than to pass rows on."""
+    below = plan.nodes[node.inputs[0]]
+    return _below(plan, below) if isinstance(below, Project | Filter) else below
+
+
+def _is_in_buckets(plan: AnalyzedPlan, node: Window | Aggregate) -> bool:
+    """Whether the rows are divided by a hash of their columns."""
+    if isinstance(node, Window):
+        return any(_BUCKET.fullmatch(plan.handles[each].sql) for each in node.partition)
+    below = plan.nodes[node.inputs[0]]
+    if not isinstance(below, Project):
+        return False
+    made = dict(zip(below.out, below.exprs, strict=True))
+    columns = (plan.handles[group.handle].column for group in node.groups)
+    exprs = (made[column] for column in columns if column is not None and column in made)
+    return any(_BUCKET.fullmatch(plan.handles[each].sql) for each in exprs)

@@ -153,6 +153,12 @@ final class Bridge private[bridge] (opened: Opened) {
       inPool(own)(flows.load(programId, planId, inputsJson))
     }
 
+  /** Runs a tick that reads collections by jobs; see `Dataflows.tick`. */
+  def tickProgram(programId: String, requestJson: String, group: String): Array[Byte] =
+    running.within(own.sparkContext, group) {
+      inPool(own)(flows.tick(programId, requestJson))
+    }
+
   /** What a query reads, which functions it calls that are not Spark's own, and how it behaves, as
     * JSON; a user's error as `{"error": ..}`.
     *

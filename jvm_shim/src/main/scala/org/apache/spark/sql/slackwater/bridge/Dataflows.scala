@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import java.util.concurrent.atomic.AtomicLong
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
@@ -27,7 +28,7 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
 import org.apache.spark.sql.slackwater.binding.MzNow
-import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, CollectionSlot}
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan._
@@ -55,7 +56,7 @@ final class Dataflows private[bridge] (
 
   private def programOf(id: String): Program = programs.get(id).program
 
-  /** Makes the program of a plan; its first tick begins after `asOf`.
+  /** Makes the program of a plan; its first tick begins after `asOf`. `resident`: see `Programs`.
     *
     * What another coordinator of the same environment has opened is given back: it has ended.
     */
@@ -65,7 +66,8 @@ final class Dataflows private[bridge] (
       planId: String,
       programJson: String,
       name: String,
-      asOf: Long
+      asOf: Long,
+      resident: Boolean
   ): String = configured {
     val json = Json.mapper.readTree(programJson)
     val made = new Programs(
@@ -76,7 +78,8 @@ final class Dataflows private[bridge] (
       settings,
       name,
       asOf,
-      compiled
+      compiled,
+      resident
     ).program
     val id = s"program-${numbers.incrementAndGet()}"
     leftOver(environment, coordinator)
@@ -103,6 +106,8 @@ final class Dataflows private[bridge] (
     *
     * It is loaded, and each part comes with its rows, or is a file. The text is `{"ended": reason}`,
     * without updates, where the tick has taken more than it may (`Allowance`): at most `most_ms`.
+    * Of a program that is not resident, `before` describes the collections just before `lower`;
+    * then `scanned` has the ids of those that were read, each as often as it was.
     */
   def tick(programId: String, requestJson: String): Array[Byte] =
     try ticked(programId, requestJson)
@@ -123,14 +128,19 @@ final class Dataflows private[bridge] (
       operator -> deltaOf(request, columns)
     }
     val loaded = TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - began)
+    val before = Option(request.get("before")).filterNot(_.isNull)
+    val inputs = before.map(new SnapshotInputs(views.get(opened.planId), _))
     val (updates, told) =
       program.tick(
         request.get("lower").asLong,
         request.get("upper").asLong,
         Option(request.get("most_ms")).filterNot(_.isNull).map(_.asLong),
-        deltas
+        deltas,
+        before.zip(inputs).map { case (described, each) => Before(sessionFor(described), each) }
       )
     told.put("load_micros", loaded)
+    val scanned = told.putArray("scanned")
+    inputs.foreach(_.scanned.foreach(scanned.add))
     framed(Json.mapper.writeValueAsString(told), encoded(updates, program.schema))
   }
 
@@ -290,7 +300,16 @@ private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode
       }
       .toMap
 
-  override def snapshot(node: Int): LogicalPlan = MzNow.at(view.snapshot(node, collections), asOf)
+  /** The collections that snapshots were made of, each as often as one reads it. */
+  val scanned: mutable.ArrayBuffer[String] = mutable.ArrayBuffer.empty
+
+  override def snapshot(node: Int): LogicalPlan = {
+    view.nodes(node).foreach {
+      case slot: CollectionSlot => scanned += slot.id
+      case _                    =>
+    }
+    MzNow.at(view.snapshot(node, collections), asOf)
+  }
 }
 
 private[bridge] object SnapshotInputs {

@@ -33,24 +33,27 @@ private[slackwater] object Keyed {
   }
 }
 
-/** An arrangement of a program, which moves on with the updates that an operator has emitted.
+/** An index of a program, which moves on with the updates that an operator has emitted.
   *
   * It may be ahead of the tick: another program that shares it was faster, or the tick before was
   * computed and not committed. The times of a lookup say what it sees.
   */
-private[slackwater] final class Arranged(val shared: SharedArrangement, delta: Int, entry: Keyed) {
+private[slackwater] final class Arranged(index: Index, delta: Int, entry: Keyed) {
+
+  def mode: String = index.mode
 
   /** Takes the updates that it does not have yet. */
-  def advance(running: Running): Unit = shared.advance { arrangement =>
-    if (arrangement.upper < running.upper) {
-      val batch = new Batch
-      running(delta).foreach { (row, time, diff) =>
-        if (time >= arrangement.upper)
-          entry.key(row).foreach(key => batch.add(key, entry.value(row), time, diff))
-      }
-      arrangement.append(batch, running.upper)
+  def advance(running: Running): Unit = index.advance(running) { from =>
+    val batch = new Batch
+    running(delta).foreach { (row, time, diff) =>
+      if (time >= from)
+        entry.key(row).foreach(key => batch.add(key, entry.value(row), time, diff))
     }
+    batch
   }
+
+  /** See `Index.want`. */
+  def want(running: Running)(keys: (UnsafeRow => Unit) => Unit): Unit = index.want(running)(keys)
 
   /** Every update of the key with a time below `below`: its arranged columns, valid during the
     * call, time and diff.
@@ -58,7 +61,7 @@ private[slackwater] final class Arranged(val shared: SharedArrangement, delta: I
   def lookup(key: UnsafeRow, below: Long, work: Work)(
       visit: (UnsafeRow, Long, Long) => Unit
   ): Unit =
-    shared.arrangement.lookup(
+    index.lookup(
       key,
       below,
       new Sink {

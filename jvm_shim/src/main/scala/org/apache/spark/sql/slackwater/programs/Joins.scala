@@ -4,6 +4,17 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{JoinedRow, UnsafeRow}
 
+private object Matching {
+
+  /** The keys of updates that can be equal to others. */
+  def keysOf(updates: Updates, keys: Evaluation, nullSafe: IndexedSeq[Boolean])(
+      visit: UnsafeRow => Unit
+  ): Unit = updates.foreach { (row, _, _) =>
+    val key = keys(row)
+    if (Keyed.matches(key, nullSafe)) visit(key)
+  }
+}
+
 /** The updates of one side with what the other side has for their keys:
   * `{((a, b), max(ta, tb), da * db)}`.
   *
@@ -25,10 +36,12 @@ private[slackwater] final class Lookup(
   private val joined = new JoinedRow
 
   override def inputs: Seq[Int] = Seq(in)
+  override def mode: String = other.mode
 
   override def run(running: Running, work: Work): Updates = {
     val out = new Updates(running.allowance)
     val below = if (old) running.lower else running.upper
+    other.want(running)(Matching.keysOf(running(in), keys, nullSafe))
     running(in).foreach { (row, time, diff) =>
       val key = keys(row)
       if (Keyed.matches(key, nullSafe))
@@ -76,6 +89,7 @@ private[slackwater] final class Presence(
   private val joined = new JoinedRow
 
   override def inputs: Seq[Int] = Seq(left, right)
+  override def mode: String = rightSide.mode
 
   override def run(running: Running, work: Work): Updates = {
     val out = new Updates(running.allowance)
@@ -84,7 +98,8 @@ private[slackwater] final class Presence(
     out
   }
 
-  private def changesOfLeft(running: Running, work: Work, out: Updates): Unit =
+  private def changesOfLeft(running: Running, work: Work, out: Updates): Unit = {
+    rightSide.want(running)(Matching.keysOf(running(left), leftKeys, nullSafe))
     running(left).foreach { (row, time, diff) =>
       val key = leftKeys(row)
       var partners = 0L
@@ -95,6 +110,7 @@ private[slackwater] final class Presence(
         }
       if ((partners > 0) == present) out.add(row, time, diff)
     }
+  }
 
   private def changesOfRight(running: Running, work: Work, out: Updates): Unit = {
     val keys = mutable.LinkedHashSet.empty[UnsafeRow]
@@ -102,6 +118,8 @@ private[slackwater] final class Presence(
       val key = rightKeys(row)
       if (Keyed.matches(key, nullSafe) && !keys.contains(key)) keys += key.copy()
     }
+    rightSide.want(running)(keys.foreach)
+    leftSide.want(running)(keys.foreach)
     keys.foreach(key => turned(key, running, work, out))
   }
 

@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Expression,
   UnsafeRow
 }
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.QueryExecution
@@ -39,15 +40,13 @@ private[slackwater] final class Load(
     arrangements: Arrangements,
     arrangement: SharedArrangement,
     reader: AnyRef,
-    rows: (SparkSession, Inputs) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+    rows: Before => Iterator[(UnsafeRow, UnsafeRow, Long)]
 ) extends Kept {
 
   override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
-    arrangement.load(asOf)(rows(session, inputs))
+    arrangement.load(asOf)(rows(Before(session, inputs)))
 
-  override def reached(upper: Long): Unit = arrangement.advance { held =>
-    if (held.upper < upper) held.append(new Batch, upper)
-  }
+  override def reached(upper: Long): Unit = arrangement.advanceTo(upper)(_ => new Batch)
 
   override def committed(upper: Long): Unit = arrangement.needs(reader, upper - 1)
   override def nextChange(from: Long): Long = Long.MaxValue
@@ -61,14 +60,14 @@ private[slackwater] trait Inputs {
 
 private[slackwater] object Load {
 
-  /** Rows by keys. `keys` and `columns` are over the columns of the node. */
+  /** Rows by keys. `keys` and `columns` are over the columns of the node. None: of all keys. */
   def arranged(
       node: Int,
       keys: Seq[Expression],
       nullSafe: IndexedSeq[Boolean],
       columns: Seq[Expression]
-  )(session: SparkSession, inputs: Inputs): Iterator[(UnsafeRow, UnsafeRow, Long)] = {
-    val plan = inputs.snapshot(node)
+  )(before: Before, wanted: Option[WantedKeys]): Iterator[(UnsafeRow, UnsafeRow, Long)] = {
+    val plan = rowsOf(node, keys, before.inputs, wanted)
     val both = over(keys ++ columns, plan.output)
     val project = Project(both.map(Alias(_, "field")()), plan)
     val fields = both.zipWithIndex.map { case (e, i) =>
@@ -76,7 +75,7 @@ private[slackwater] object Load {
     }
     val key = new Evaluation(fields.take(keys.size))
     val row = new Evaluation(fields.drop(keys.size))
-    execution(session, project).executedPlan.executeCollectIterator()._2.flatMap { found =>
+    execution(before.session, project).executedPlan.executeCollectIterator()._2.flatMap { found =>
       val own = key(found)
       if (Keyed.matches(own, nullSafe)) Some((own, row(found), 1L)) else None
     }
@@ -84,11 +83,13 @@ private[slackwater] object Load {
 
   /** The states of groups: executors accumulate, and what they have is put together here. */
   def reduced(node: Int, reduction: Reduction)(
-      session: SparkSession,
-      inputs: Inputs
+      before: Before,
+      wanted: Option[WantedKeys]
   ): Iterator[(UnsafeRow, UnsafeRow, Long)] = {
     val run = reduction
-    val parts = execution(session, inputs.snapshot(node)).toRdd
+    val keys = reduction.keys.map(NormalizeFloatingNumbers.normalize)
+    val plan = rowsOf(node, keys, before.inputs, wanted)
+    val parts = execution(before.session, plan).toRdd
       .mapPartitions(rows => run.states(rows), preservesPartitioning = false)
       .collect()
     val groups = mutable.LinkedHashMap.empty[UnsafeRow, Array[Byte]]
@@ -97,6 +98,16 @@ private[slackwater] object Load {
     }
     val row = Group.stateRow
     groups.iterator.map { case (key, state) => (key, Group.asRow(row, state), 1L) }
+  }
+
+  private def rowsOf(
+      node: Int,
+      keys: Seq[Expression],
+      inputs: Inputs,
+      wanted: Option[WantedKeys]
+  ): LogicalPlan = {
+    val plan = inputs.snapshot(node)
+    wanted.fold(plan)(_.filtered(plan, over(keys, plan.output)))
   }
 
   private def over(bound: Seq[Expression], output: Seq[Attribute]): Seq[Expression] =

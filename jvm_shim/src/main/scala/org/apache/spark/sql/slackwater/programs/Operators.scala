@@ -19,13 +19,16 @@ private[slackwater] final class Work(allowance: Allowance) {
   *
   * @param deltas
   *   the updates of the collections, by the number of the operator that reads them
+  * @param before
+  *   where rows are read that no arrangement keeps
   */
 private[slackwater] final class Running(
     val lower: Long,
     val upper: Long,
     size: Int,
     val deltas: Int => Updates,
-    val allowance: Allowance
+    val allowance: Allowance,
+    val before: Option[Before]
 ) {
   private val results = new Array[Updates](size)
   val work: IndexedSeq[Work] = IndexedSeq.fill(size)(new Work(allowance))
@@ -49,6 +52,9 @@ private[slackwater] final class Running(
 private[slackwater] trait Operator {
   def inputs: Seq[Int]
   def run(running: Running, work: Work): Updates
+
+  /** What it needs, as people read it: what has changed (`delta`), or also the mode of an index. */
+  def mode: String = "delta"
 
   /** Whether nothing has changed, so that nothing comes of it. */
   def isIdle(running: Running): Boolean =

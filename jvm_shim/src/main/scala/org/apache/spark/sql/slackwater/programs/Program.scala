@@ -95,10 +95,11 @@ private[slackwater] final class Program(
       lower: Long,
       upper: Long,
       mostMillis: Option[Long],
-      deltas: Int => Updates
+      deltas: Int => Updates,
+      before: Option[Before]
   ): (Updates, ObjectNode) = using {
     val allowance = new Allowance(Allowance.ofHeap, mostMillis, () => isClosed)
-    val running = new Running(lower, upper, steps.size, deltas, allowance)
+    val running = new Running(lower, upper, steps.size, deltas, allowance, before)
     steps.indices.foreach { i =>
       val step = steps(i)
       val work = running.work(i)
@@ -160,6 +161,7 @@ private[slackwater] final class Program(
       list
         .addObject()
         .put("operator", step.name)
+        .put("mode", step.operator.mode)
         .put("emitted", work.emitted)
         .put("looked_up", work.lookedUp)
         .put("micros", TimeUnit.NANOSECONDS.toMicros(work.nanos))

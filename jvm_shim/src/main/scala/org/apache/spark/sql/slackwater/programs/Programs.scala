@@ -15,7 +15,6 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeRow
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, TransitionQueue}
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, NowBound}
 import org.apache.spark.sql.types.{StructField, StructType}
@@ -32,6 +31,8 @@ import org.apache.spark.sql.types.{StructField, StructType}
   *   a time at which the view's output is complete; ticks begin after it
   * @param compile
   *   a plan over slots, to be run often
+  * @param resident
+  *   whether what it looks up is kept between ticks, or read by each
   */
 private[slackwater] final class Programs(
     view: AnalyzedView,
@@ -41,7 +42,8 @@ private[slackwater] final class Programs(
     settings: String,
     name: String,
     asOf: Long,
-    compile: LogicalPlan => Compiled
+    compile: LogicalPlan => Compiled,
+    resident: Boolean
 ) {
   import Programs._
 
@@ -118,17 +120,26 @@ private[slackwater] final class Programs(
       spec.columns,
       None
     )
-    val shared = arrangements.of(identity, name, reader, asOf) { () =>
-      new Arrangement(spec.keys.size, spec.columns.size, arrangements.budget, name)
-    }
-    keep(shared)(Load.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns))
+    val rows = Load.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns) _
+    val index = indexed(identity, spec.keys.size, spec.columns.size)(rows)
     val entry = new Keyed(handles.project(spec.keys), spec.nullSafe, handles.project(spec.columns))
-    new Arranged(shared, spec.delta, entry)
+    new Arranged(index, spec.delta, entry)
   }
 
-  private def keep(arrangement: SharedArrangement)(
-      rows: (SparkSession, Inputs) => Iterator[(UnsafeRow, UnsafeRow, Long)]
-  ): Unit = kept += new Load(arrangements, arrangement, reader, rows)
+  private def indexed(identity: ArrangementIdentity, keyFields: Int, rowFields: Int)(
+      rows: (Before, Option[WantedKeys]) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+  ): Index =
+    if (resident) {
+      val shared = arrangements.of(identity, name, reader, asOf) { () =>
+        new Arrangement(keyFields, rowFields, arrangements.budget, name)
+      }
+      kept += new Load(arrangements, shared, reader, rows(_, None))
+      shared
+    } else {
+      val made = new Fetched(keyFields, rowFields, name, (before, keys) => rows(before, Some(keys)))
+      kept += made
+      made
+    }
 
   // Operators
 
@@ -252,10 +263,7 @@ private[slackwater] final class Programs(
       Nil,
       Some((reader, i))
     )
-    val states = arrangements.of(identity, name, reader, asOf) { () =>
-      new Arrangement(keys.size, 1, arrangements.budget, name)
-    }
-    keep(states)(Load.reduced(node.get("node").asInt, reduction))
+    val states = indexed(identity, keys.size, 1)(Load.reduced(node.get("node").asInt, reduction))
     val types = keys.map(_.dataType) ++ aggregates.map(_.function.dataType)
     val results = types.zipWithIndex.map { case (t, at) => BoundReference(at, t, nullable = true) }
     new Reduce(in, reduction, states, handles.project(results))

@@ -109,7 +109,7 @@ private[slackwater] object Group {
 private[slackwater] final class Reduce(
     in: Int,
     reduction: Reduction,
-    states: SharedArrangement,
+    states: Index,
     results: Evaluation
 ) extends Operator {
   import Reduce._
@@ -121,12 +121,15 @@ private[slackwater] final class Reduce(
   private val joined = new JoinedRow
 
   override def inputs: Seq[Int] = Seq(in)
+  override def mode: String = states.mode
 
   override def run(running: Running, work: Work): Updates = {
     val out = new Updates(running.allowance)
     val batch = new Batch
-    val covered = states.arrangement.upper
-    changes(running).foreach { case (key, byTime) =>
+    val groups = changes(running)
+    states.want(running)(visit => groups.foreach { case (key, _) => visit(key) })
+    val covered = states.upper
+    groups.foreach { case (key, byTime) =>
       val group = before(key, running.lower, work)
       var state = Option.when(group.rows != 0)(group.state)
       var row = result(key, group)
@@ -147,9 +150,7 @@ private[slackwater] final class Reduce(
         row = newRow
       }
     }
-    states.advance { arrangement =>
-      if (arrangement.upper < running.upper) arrangement.append(batch, running.upper)
-    }
+    states.advance(running)(_ => batch)
     out
   }
 
@@ -166,7 +167,7 @@ private[slackwater] final class Reduce(
 
   private def before(key: UnsafeRow, lower: Long, work: Work): Group = {
     val sums = mutable.HashMap.empty[UnsafeRow, Long]
-    states.arrangement.lookup(
+    states.lookup(
       key,
       lower,
       new Sink {

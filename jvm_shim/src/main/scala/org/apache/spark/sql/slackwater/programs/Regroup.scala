@@ -101,12 +101,15 @@ private[slackwater] final class Regroup(
   })
 
   override def inputs: Seq[Int] = Seq(in)
+  override def mode: String = rows.mode
 
   override def run(running: Running, work: Work): Updates = {
     val out = new Updates(running.allowance)
     val stages = mutable.ArrayBuffer.empty[Stage]
     val contents = mutable.ArrayBuffer.empty[Rows]
-    changed(running(in)).foreach { case (key, times) =>
+    val groups = changed(running(in))
+    rows.want(running)(visit => groups.foreach { case (key, _) => visit(key) })
+    groups.foreach { case (key, times) =>
       val differing = versions(key, times, running, work)
       // A group whose rows stay as they were is not computed.
       if (differing.size > 1) differing.indices.foreach { i =>

@@ -4,7 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{Expression, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.slackwater.arrangements.{Arrangement, MemoryBudget}
+import org.apache.spark.sql.slackwater.arrangements.{Arrangement, Batch, MemoryBudget, Sink}
 
 /** What an arrangement holds: the rows of a plan over collections, by some of its columns. Equal
   * identities have equal contents, whichever view they were made for.
@@ -26,12 +26,12 @@ private[slackwater] final case class ArrangementIdentity(
     state: Option[AnyRef]
 )
 
-/** An arrangement that programs share. Each says from which time on it still reads. */
+/** An arrangement that programs share. Each says from which time on it still reads. Thread-safe. */
 private[slackwater] final class SharedArrangement(
     val identity: ArrangementIdentity,
     val name: String,
     make: () => Arrangement
-) {
+) extends Index {
   private val readers = mutable.HashMap.empty[AnyRef, Long]
   private var held: Arrangement = _
 
@@ -59,7 +59,20 @@ private[slackwater] final class SharedArrangement(
     }
   }
 
-  def advance(step: Arrangement => Unit): Unit = synchronized(step(arrangement))
+  override def mode: String = "indexed"
+  override def upper: Long = arrangement.upper
+  override def want(running: Running)(keys: (UnsafeRow => Unit) => Unit): Unit = ()
+
+  override def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit =
+    arrangement.lookup(key, below, sink)
+
+  override def advance(running: Running)(updates: Long => Batch): Unit =
+    advanceTo(running.upper)(updates)
+
+  /** Another program may have done it already. */
+  def advanceTo(upper: Long)(updates: Long => Batch): Unit = synchronized {
+    if (arrangement.upper < upper) arrangement.append(updates(arrangement.upper), upper)
+  }
 
   /** The reader will not ask for times before `since` again. */
   def needs(reader: AnyRef, since: Long): Unit = synchronized {

@@ -108,6 +108,7 @@ private[slackwater] final class Waiting(val queue: TransitionQueue, node: Int, v
 private[slackwater] final class TemporalFilter(in: Int, validity: Validity, queue: TransitionQueue)
     extends Operator {
   override def inputs: Seq[Int] = Seq(in)
+  override def mode: String = "indexed"
 
   override def isIdle(running: Running): Boolean =
     running(in).isEmpty && queue.next(running.lower) >= running.upper

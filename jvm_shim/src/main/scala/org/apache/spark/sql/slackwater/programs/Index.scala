@@ -1,0 +1,25 @@
+package org.apache.spark.sql.slackwater.programs
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
+
+/** The updates of a collection by key, in which the operators of a program look theirs up. */
+private[slackwater] trait Index {
+
+  /** How what it has comes to be there, as people read it: `indexed` or `scanned`. */
+  def mode: String
+
+  /** Updates before it, in ms, are all there. */
+  def upper: Long
+
+  /** Says which keys the tick looks up, before it does. `keys` gives each, which is valid only then,
+    * as often as it likes.
+    */
+  def want(running: Running)(keys: (UnsafeRow => Unit) => Unit): Unit
+
+  /** Gives each update of `key` before `below` (ms) to `sink`; see `Arrangement.lookup`. */
+  def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit
+
+  /** Moves on to the tick's upper with the updates from its own on, which `updates` makes. */
+  def advance(running: Running)(updates: Long => Batch): Unit
+}
