@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
 import urllib.error
 import urllib.request
@@ -26,7 +25,7 @@ from tests.support.other_host import (
     python_apart,
     python_elsewhere,
 )
-from tests.support.stopped import stopped
+from tests.support.stopped import stop_between_transactions, stopped
 
 from slackwater.server.identity import this_process
 
@@ -98,6 +97,7 @@ def test_a_leader_that_hangs_is_fenced(leader, location):
     wait_until(lambda: sunk(out) == [1], what="the sink's first range")
     old = only_coordinator(location)
     address, token = leading(location)
+    stop_between_transactions(old, location)
     with stopped([old]):
         other = Application(location)
         other.sql("USE slackwater")
@@ -132,7 +132,7 @@ def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, 
     """Within its lease; and its own application joins the new leader."""
     joiner.sql("INSERT INTO t VALUES (1)")
     old = only_coordinator(location)
-    os.kill(old, signal.SIGSTOP)
+    stop_between_transactions(old, location)
     waiting = leader.start("SELECT count(*) FROM t")
     joiner.sql("INSERT INTO t VALUES (2)")
     assert joiner.rows("SELECT n, (SELECT count(*) FROM t) FROM total") == [[2, 2]]
