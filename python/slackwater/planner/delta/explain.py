@@ -166,6 +166,8 @@ def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:
     if isinstance(below, Aggregate) and _is_in_buckets(plan, below):
         subject = "The groups that changed are" if node.groups else "It is"
         rows = "values of their buckets" if node.groups else "values of its buckets"
+        if _is_in_buckets(plan, node):
+            rows = "values of smaller ones"
     if _is_in_buckets(plan, node):
         subject = "The buckets that changed are"
     reason = f"{subject} computed again from the {rows}, for {', '.join(again)}."
