@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.fuzz import temporal
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.query import Query, both
 
@@ -84,6 +85,19 @@ class Grammar:
             f"SELECT @items FROM {ref} AS x@where", self._values(scope), self._where(scope)
         )
 
+    def valid(self, depth: int) -> Query:
+        """Rows while they are valid; in part of the queries the time is a column on its way."""
+        ref, source = self._read(depth)
+        scope = scope_of(source, "x")
+        conditions = temporal.conditions(self.random, scope)
+        if self.random.random() < 0.8:
+            return self._made(
+                f"SELECT @items FROM {ref} AS x@where", self._values(scope), conditions
+            )
+        named = [each.replace(temporal.NOW, "x.n") for each in conditions]
+        timed = f"(SELECT x.*, {temporal.NOW} AS n FROM {ref} AS x) AS x"
+        return self._made(f"SELECT @items FROM {timed}@where", self._values(scope), named)
+
     def distinct(self, depth: int) -> Query:
         ref, source = self._read(depth)
         scope = scope_of(source, "x")
@@ -120,7 +134,12 @@ class Grammar:
         word = self.random.choice(
             ["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN"]
         )
-        on = "" if word == "CROSS JOIN" else f" ON {self._meeting(*scopes)}"
+        # Of a side that is kept, rows come and go only below the join or above it.
+        timed = {"JOIN": [*scopes[0], *scopes[1]], "LEFT JOIN": scopes[1], "RIGHT JOIN": scopes[0]}
+        met = self._meeting(*scopes)
+        if word in timed:
+            met = self._in_time(met, timed[word])
+        on = "" if word == "CROSS JOIN" else f" ON {met}"
         text = f"SELECT @items FROM {left} AS x {word} {right} AS y{on}"
         both_sides = [*scopes[0], *scopes[1]]
         if self.random.random() < 0.3:
@@ -221,7 +240,7 @@ class Grammar:
         left, x = self._read(depth)
         right, y = self._read(depth)
         scope, inner = scope_of(x, "x"), scope_of(y, "y")
-        meeting = self._equality(scope, inner) or "true"
+        meeting = self._in_time(self._equality(scope, inner) or "true", inner)
         value, kind = self.random.choice(self._ordered(y, "y"))
         match self.random.randrange(3):
             case 0:
@@ -290,10 +309,21 @@ class Grammar:
         return ", ".join(f"{each} {self.random.choice(ways)}" for each, _ in chosen)
 
     def _where(self, scope: Scope) -> list[str]:
-        return [self._predicate(scope)] if self.random.random() < 0.3 else []
+        found = [self._predicate(scope)] if self.random.random() < 0.3 else []
+        return [*found, *self._times(scope)]
+
+    def _times(self, scope: Scope) -> list[str]:
+        """Now and then a temporal filter."""
+        return temporal.conditions(self.random, scope) if self.random.random() < 0.08 else []
+
+    def _in_time(self, condition: str, scope: Scope) -> str:
+        return " AND ".join([condition, *self._times(scope)])
 
     def _having(self, scope: Scope) -> str:
         value, kind = self._aggregate(scope)
+        if self.random.random() < 0.15:
+            number = value if kind in ("integer", "long") else "count(*)"
+            return temporal.of_number(self.random, number)
         test = self.random.choice(["count(*) > 1", f"{value} IS NOT NULL"])
         if KINDS[kind].ordered and kind != "boolean":
             test = self.random.choice([test, f"{value} > {self._literal(kind)}"])
@@ -326,13 +356,15 @@ class Grammar:
         pairs = [(a, b) for a, k in scope for b, other in inner if k == other and KINDS[k].ordered]
         if pairs and self.random.random() < 0.6:
             a, b = self.random.choice(pairs)
-            where = f" WHERE {equality}" if equality and self.random.random() < 0.3 else ""
+            asked = equality if equality and self.random.random() < 0.3 else "true"
+            where = f" WHERE {self._in_time(asked, inner)}"
             if self.random.random() < 0.6:
                 return f"{a} {word}IN (SELECT {b} FROM {ref} AS {alias}{where})"
             return f"{a} > (SELECT min({b}) FROM {ref} AS {alias}{where})"
         condition = equality or self._predicate(inner)
         if self.random.random() < 0.3:
             condition += f" AND {self._predicate([*scope, *inner])}"
+        condition = self._in_time(condition, inner)
         return f"{word}EXISTS (SELECT 1 FROM {ref} AS {alias} WHERE {condition})"
 
     def _scalar_subquery(self, scope: Scope, depth: int) -> tuple[str, str]:
@@ -341,7 +373,8 @@ class Grammar:
         inner = scope_of(source, alias)
         value, kind = self._aggregate(inner)
         equality = self._equality(scope, inner)
-        where = f" WHERE {equality}" if equality and self.random.random() < 0.6 else ""
+        asked = equality if equality and self.random.random() < 0.6 else "true"
+        where = f" WHERE {self._in_time(asked, inner)}"
         return f"(SELECT {value} FROM {ref} AS {alias}{where})", kind
 
     def _aggregate(self, scope: Scope) -> tuple[str, str]:
@@ -562,6 +595,7 @@ def scope_of(source: Query, alias: str) -> list[tuple[str, str]]:
 
 FORMS = (
     Grammar.projection,
+    Grammar.valid,
     Grammar.distinct,
     Grammar.subqueries,
     Grammar.subqueries,
