@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.fuzz import aggregates, temporal
+from tests.fuzz import aggregates, functions, temporal
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.query import Query, both
 
@@ -437,7 +437,9 @@ class Grammar:
 
     def _aggregate(self, scope: Scope) -> tuple[str, str]:
         column, kind = self.random.choice(scope)
-        found = aggregates.calls(self.random, column, kind, scope)
+        found = aggregates.calls(
+            self.random, column, kind, scope, self.settings["spark.sql.ansi.enabled"] == "true"
+        )
         value, result = self.random.choice(found)
         if _CALL.fullmatch(value) and self.random.random() < 0.2:
             value = f"{value} FILTER (WHERE {self._predicate(scope)})"
@@ -524,6 +526,9 @@ class Grammar:
 
     def _scalar(self, scope: Scope, kind: str) -> str:
         value = self._of(scope, kind)
+        own = list(functions.calls(kind, lambda other: self._of(scope, other)))
+        if own and self.random.random() < 0.3:
+            return self.random.choice(own)
         return self.random.choice([value, *self._computed(scope, kind, value)])
 
     def _computed(self, scope: Scope, kind: str, value: str) -> list[str]:
@@ -628,6 +633,8 @@ class Grammar:
             known += [column, f"NOT {column}"]
         if kind == "string":
             known.append(f"{column} LIKE 'a%'")
+        if kind == "integer":
+            known += functions.calls("boolean", lambda _: column)
         return self.random.choice(known)
 
 
@@ -644,6 +651,7 @@ FORMS = (
     Grammar.join,
     Grammar.join,
     Grammar.half_join,
+    Grammar.group,
     Grammar.group,
     Grammar.group,
     Grammar.grouping_sets,

@@ -14,13 +14,14 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from tests.fuzz import functions
 from tests.fuzz.cases import LAST, Case, Run, View, contents
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
 from tests.fuzz.temporal import NOW
 from tests.support.declared import Declared
 from tests.support.incremental import Bench
 
-from slackwater.compute.engine import Engine, KeptPlan, TickProgram, ViewPlan
+from slackwater.compute.engine import Engine, Function, KeptPlan, TickProgram, ViewPlan
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -179,6 +180,7 @@ class _Maintained:
         self.refused: dict[str, str] = {}
         self.short: set[str] = set()
         self._shortage = ExitStack()
+        self._functions: dict[str, Sequence[Function]] = {}
         self._folder = str(folder)
         self._kept: list[Callable[[], None]] = []
         self.bench = Bench(folder, declared, run.limits, self._steps.mortal, self._engine())
@@ -261,6 +263,14 @@ class _Maintained:
         return found
 
     def _create(self) -> None:
+        texts = [view.spark for view in self._case.views.values()]
+        for statement in functions.definitions(texts):
+            self._declared.session.sql(statement)
+        self._create_views()
+        for statement in functions.replacements(texts):
+            self._declared.session.sql(statement)
+
+    def _create_views(self) -> None:
         for name, view in self._case.views.items():
             below = next((each for each in self.refused if _reads(view.spark, each)), None)
             if below is not None:
@@ -274,7 +284,7 @@ class _Maintained:
                     self._case.as_of,
                     view.settings,
                     is_read=is_read,
-                    plan=self._plan(view),
+                    plan=self._plan(name, view),
                 )
             except SlackwaterError as error:
                 if "INTERNAL" in error.condition:
@@ -284,12 +294,21 @@ class _Maintained:
             for worker in self._others:
                 worker.add(flow)
 
-    def _plan(self, view: View) -> ViewPlan:
+    def _plan(self, name: str, view: View) -> ViewPlan:
         """Raises SLACKWATER_TEMPORAL_FILTER, as a statement that makes a view does."""
-        plan = self.bench.plan(view.spark, view.settings)
+        plan = self.bench.plan(view.spark, view.settings, self._kept_functions(name, view))
         if plan.is_temporal and plan.program is None:
             raise user_error("SLACKWATER_TEMPORAL_FILTER", objectName="it", reason=plan.reason)
         return plan
+
+    def _kept_functions(self, name: str, view: View) -> Sequence[Function]:
+        """Those that the view calls, as they were when it was made."""
+        if name not in self._functions and functions.are_in(view.spark):
+            engine = self.bench.engine.under(view.settings)
+            brought = functions.of_python(view.spark)
+            analysis = engine.analyze(view.spark, "slackwater", ("default",), brought)
+            self._functions[name] = analysis.functions
+        return self._functions.get(name, ())
 
     def _race(self) -> None:
         self._others = [self.bench.new_worker(f"w{n}") for n in range(1, self._run.workers)]
@@ -327,7 +346,7 @@ class _Maintained:
         self._race()
         for name, flow in bench.flows.items():
             view = self._case.views[name]
-            again = replace(flow, plan=self._plan(view))
+            again = replace(flow, plan=self._plan(name, view))
             bench.flows[name] = again
             for worker in (bench.worker, *self._others):
                 worker.add(again)
@@ -404,6 +423,8 @@ def _recomputed(case: Case) -> tuple[dict[str, Contents], dict[str, str]]:
         for name, kinds in case.tables.items():
             columns = ", ".join(f"{c} {KINDS[kind].duck}" for c, kind in kinds.items())
             duck.execute(f"CREATE TABLE {name} ({columns})")
+        for macro in functions.macros():
+            duck.execute(macro)
         _tell_time(duck, case.as_of)
         for name, view in case.views.items():
             try:

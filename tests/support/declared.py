@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import py4j.java_gateway
@@ -27,6 +28,7 @@ SETTINGS = {
     # What is compiled well does not run long enough to be worth it.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
+    "spark.pyspark.python": sys.executable,
     **arrangement_memory.SETTINGS,
 }
 
