@@ -107,7 +107,7 @@ def test_{name}(declared):
 
 
 def script(case: Case, name: str) -> str:
-    """A test of the case, to be pasted into ``tests/fuzz/test_found.py``."""
+    """A test of the case, to be pasted into ``tests/fuzz/test_found_cases.py``."""
     return SCRIPT.format(name=name, case=_written(case, 1))
 
 

@@ -10,6 +10,7 @@ from tests.fuzz.query import both
 NOW = "mz_now()"
 FIRST, LAST = 2, 8
 """Between these are the bounds that are the same for all rows."""
+NEVER = 2**63 - 1
 
 _MIDNIGHT_MS = 1_709_164_800_000
 """2024-02-29, the one among the moments that rows have."""
@@ -51,7 +52,13 @@ def _bound(random: Random, column: str, kind: str) -> str:
         case "integer" | "long":
             value = f"{column} + {shift}"
             return random.choice(
-                [value, value, f"CAST({column} AS BIGINT) + {shift}", f"greatest({value}, 5)"]
+                [
+                    value,
+                    value,
+                    f"CAST({column} AS BIGINT) + {shift}",
+                    f"greatest({value}, 5)",
+                    f"coalesce({value}, {NEVER})",
+                ]
             )
         case "timestamp":
             since = _MIDNIGHT_MS - shift

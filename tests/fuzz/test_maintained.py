@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.fuzz.cases import contents
+from tests.fuzz.cases import LAST, Case, Run, Shortage, View, contents
 from tests.fuzz.drafts import draft, shrunk
 from tests.fuzz.query import Query, both
 from tests.fuzz.running import outcome_of
@@ -22,6 +22,7 @@ ELEMENTS = {
     "NOT of a temporal filter": r"NOT \(mz_now",
     "mz_now() as a column": r"mz_now\(\) AS n",
     "moments that bound": r"unix_millis\(",
+    "an end that does not come": r"9223372036854775807",
     "HAVING by the time": r"HAVING mz_now\(\)",
     "ON by the time": r"JOIN .* ON .* AND .*mz_now\(\)",
     "function of SQL": r"spark_catalog\.default\.own_",
@@ -64,6 +65,26 @@ def test_a_case_equals_duckdb_in_each_run(declared, seed):
     outcome = outcome_of(declared, draft(seed).case())
     assert outcome.failure is None
     assert outcome.views > 0
+
+
+@pytest.mark.spark
+def test_what_lacks_memory_is_exact_whether_it_goes_on_or_waits(declared):
+    row, other = (1, 5), (2, 7)
+    settings = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+    queries = (
+        "SELECT c0, max(c1) AS m FROM t0 GROUP BY c0",
+        "SELECT c0, c1 FROM t0 WHERE mz_now() < c1",
+    )
+    case = Case(
+        tables={"t0": {"c0": "integer", "c1": "integer"}},
+        histories={"t0": [(row, 2, 1), (other, 3, 2), (other, 6, -1)]},
+        views={f"v{n}": View(query, query, settings) for n, query in enumerate(queries)},
+        as_of=0,
+        runs=[Run((3, 4, LAST + 1)), Run((3, 4, LAST + 1), shortage=Shortage(pages=0))],
+    )
+    outcome = outcome_of(declared, case)
+    assert outcome.failure is None
+    assert (outcome.programs, outcome.short) == (2, 2)
 
 
 def test_cases_have_all_that_is_maintained():
