@@ -7,6 +7,7 @@ long as that takes no more than SHRINK_S, and printed as a test to be pasted.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 import time
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
 from tests.fuzz.cases import script
 from tests.fuzz.drafts import Draft, draft, shrunk
 from tests.fuzz.running import Failure, outcome_of
@@ -25,6 +27,8 @@ TELL_S = 60
 
 def main() -> int:
     arguments = _arguments()
+    # That a view is recomputed for lack of memory is what some cases are about.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with tempfile.TemporaryDirectory() as folder:
         declared = Declared(Path(folder))
         try:
@@ -41,7 +45,9 @@ def _search(declared: Declared, arguments: argparse.Namespace) -> int:
     for seed in _seeds(arguments, began):
         made = draft(seed)
         outcome = outcome_of(declared, made.case())
-        counts += Counter(cases=1, views=outcome.views, programs=outcome.programs)
+        counts += Counter(
+            cases=1, views=outcome.views, programs=outcome.programs, short=outcome.short
+        )
         refused += Counter(outcome.refused.values())
         if outcome.failure is not None:
             failed.append(seed)

@@ -26,6 +26,17 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortage:
+    """While the tables' upper is below `until`, all arrangements together have `pages` of memory.
+
+    It ends before that when a view stands still that cannot go on without memory.
+    """
+
+    pages: int
+    until: int = LAST + 2
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """How a history is maintained.
 
@@ -37,6 +48,7 @@ class Run:
     limits: Limits = field(default_factory=Limits)
     workers: int = 1
     kills: tuple[int, ...] = ()
+    shortage: Shortage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ SCRIPT = """\
 import datetime
 from decimal import Decimal
 
-from tests.fuzz.cases import Case, Run, View
+from tests.fuzz.cases import Case, Run, Shortage, View
 from tests.fuzz.running import failure_of
 
 from slackwater.compute.tick import Limits
@@ -95,7 +107,7 @@ def test_{name}(declared):
 
 
 def script(case: Case, name: str) -> str:
-    """A test of the case, to be pasted into ``tests/fuzz/test_found.py``."""
+    """A test of the case, to be pasted into ``tests/fuzz/test_found_cases.py``."""
     return SCRIPT.format(name=name, case=_written(case, 1))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.fuzz.cases import LAST, Case, Run, Update, View, is_possible
+from tests.fuzz.cases import LAST, Case, Run, Shortage, Update, View, is_possible
 from tests.fuzz.grammar import SHIFTED, Grammar
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.query import Query, smaller
@@ -67,7 +67,10 @@ def draft(seed: int) -> Draft:
         _histories(random, tables),
         tuple(views),
         random.choice([0, 0, 0, 4]),
-        (Run(_boundaries(random), workers=random.choice([1, 1, 2])), _hard_run(random)),
+        (
+            Run(_boundaries(random), workers=random.choice([1, 1, 2])),
+            random.choice([_hard_run, _hard_run, _short_run])(random),
+        ),
     )
 
 
@@ -92,8 +95,19 @@ def _hard_run(random: Random) -> Run:
         inline_rows=random.choice([0, 10_000]),
         followed_rows=random.choice([1, 3, 100_000]),
     )
-    kills = tuple(sorted(random.sample(range(1, 24), random.randint(0, 3))))
-    return Run(_boundaries(random), limits, random.choice([1, 2]), kills)
+    return Run(_boundaries(random), limits, random.choice([1, 2]), _kills(random))
+
+
+def _short_run(random: Random) -> Run:
+    """With so little memory that what some views look up does not fit, for some time or always."""
+    shortage = Shortage(random.choice([0, 2, 4, 8, 16]), random.randint(3, LAST + 2))
+    inner = random.sample(range(1, LAST + 1), random.randint(3, 6))
+    kills = random.choice([(), (), _kills(random)])
+    return Run((*sorted(inner), LAST + 1), Limits(), random.choice([1, 1, 2]), kills, shortage)
+
+
+def _kills(random: Random) -> tuple[int, ...]:
+    return tuple(sorted(random.sample(range(1, 24), random.randint(0, 3))))
 
 
 # Histories
@@ -191,6 +205,7 @@ def _with_simpler_runs(found: Draft) -> Iterator[Draft]:
             replace(run, kills=()),
             replace(run, workers=1),
             replace(run, limits=Limits()),
+            replace(run, shortage=None),
             *(
                 replace(run, boundaries=run.boundaries[:k] + run.boundaries[k + 1 :])
                 for k in range(len(run.boundaries) - 1)

@@ -5,10 +5,12 @@ Where ORDER BY decides which rows there are, it goes by all columns that are sel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.fuzz import aggregates, functions, temporal
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.query import Query, both
 
@@ -35,6 +37,10 @@ LITERALS: Mapping[str, Sequence[str]] = {
 }
 SHIFTED = "+05:30"
 """The time zone of some sessions; in DuckDB a shift does what it does."""
+
+
+_CALL = re.compile(r"\w+\([^()«]*\)")
+"""That of one aggregate, in the words of both engines."""
 
 
 @dataclass(slots=True)
@@ -84,6 +90,19 @@ class Grammar:
             f"SELECT @items FROM {ref} AS x@where", self._values(scope), self._where(scope)
         )
 
+    def valid(self, depth: int) -> Query:
+        """Rows while they are valid; in part of the queries the time is a column on its way."""
+        ref, source = self._read(depth)
+        scope = scope_of(source, "x")
+        conditions = temporal.conditions(self.random, scope)
+        if self.random.random() < 0.8:
+            return self._made(
+                f"SELECT @items FROM {ref} AS x@where", self._values(scope), conditions
+            )
+        named = [each.replace(temporal.NOW, "x.n") for each in conditions]
+        timed = f"(SELECT x.*, {temporal.NOW} AS n FROM {ref} AS x) AS x"
+        return self._made(f"SELECT @items FROM {timed}@where", self._values(scope), named)
+
     def distinct(self, depth: int) -> Query:
         ref, source = self._read(depth)
         scope = scope_of(source, "x")
@@ -120,7 +139,12 @@ class Grammar:
         word = self.random.choice(
             ["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN"]
         )
-        on = "" if word == "CROSS JOIN" else f" ON {self._meeting(*scopes)}"
+        # Of a side that is kept, rows come and go only below the join or above it.
+        timed = {"JOIN": [*scopes[0], *scopes[1]], "LEFT JOIN": scopes[1], "RIGHT JOIN": scopes[0]}
+        met = self._meeting(*scopes)
+        if word in timed:
+            met = self._in_time(met, timed[word])
+        on = "" if word == "CROSS JOIN" else f" ON {met}"
         text = f"SELECT @items FROM {left} AS x {word} {right} AS y{on}"
         both_sides = [*scopes[0], *scopes[1]]
         if self.random.random() < 0.3:
@@ -202,6 +226,56 @@ class Grammar:
         order = self._order(items)
         return self._made(f"SELECT @items FROM {ref} AS x@where ORDER BY {order} {limit}", items)
 
+    def some(self, depth: int) -> Query:
+        """LIMIT and OFFSET without ORDER BY: by the columns, ascending."""
+        ref, source = self._read(depth)
+        whole = self._ordered(source)
+        chosen = set(self.random.sample(whole, self.random.randint(1, len(whole))))
+        items = [each for each in whole if each in chosen]
+        limit = self.random.choice(["LIMIT 1", "LIMIT 3", "LIMIT 2 OFFSET 1", "OFFSET 1"])
+        order = ", ".join(f"{each} NULLS FIRST" for each, _ in items)
+        ordered = both("", f" ORDER BY {order}")
+        return self._made(f"SELECT @items FROM {ref} AS x{ordered} {limit}", items)
+
+    def periods(self, depth: int) -> Query:
+        """Groups by windows of time, and by sessions."""
+        ref, source = self._read(depth)
+        scope = scope_of(source, "x")
+        moments = [each for each in scope if each[1] in ("timestamp", "ntz")]
+        if not moments:
+            return self.group(depth)
+        moment, kind = self.random.choice(moments)
+        key = self.random.choice(scope)
+        where = [f"{moment} IS NOT NULL", *self._where(scope)]
+        calls = [self._aggregate(scope) for _ in range(self.random.randint(1, 2))]
+        if self.random.random() < 0.4:
+            bucket = f"time_bucket(INTERVAL '2 hours', {moment})"
+            items = [
+                key,
+                (both("window.start", bucket), kind),
+                (both("window.end", f"{bucket} + INTERVAL '2 hours'"), kind),
+                *calls,
+            ]
+            groups = both(f"window({moment}, '2 hours')", bucket)
+            text = f"SELECT @items FROM {ref} AS x@where GROUP BY {key[0]}, {groups}"
+            return self._made(text, items, where)
+        items = [
+            key,
+            (both("session_window.start", f"min({moment})"), kind),
+            (both("session_window.end", f"max({moment}) + INTERVAL '45 minutes'"), kind),
+            *calls,
+        ]
+        window = f"OVER (PARTITION BY {key[0]} ORDER BY {moment})"
+        is_near = f"{moment} - lag({moment}) {window} <= INTERVAL '45 minutes'"
+        begun = f"(SELECT x.*, CASE WHEN {is_near} THEN 0 ELSE 1 END AS b FROM {ref} AS x@where)"
+        numbered = f"(SELECT x.*, sum(x.b) {window} AS n FROM {begun} AS x) AS x"
+        session = f"session_window({moment}, '45 minutes')"
+        text = both(
+            f"SELECT @items FROM {ref} AS x@where GROUP BY {key[0]}, {session}",
+            f"SELECT @items FROM {numbered} GROUP BY {key[0]}, x.n",
+        )
+        return self._made(text, items, where)
+
     def first_of_each(self, depth: int) -> Query:
         ref, source = self._read(depth)
         items = self._ordered(source)
@@ -221,7 +295,7 @@ class Grammar:
         left, x = self._read(depth)
         right, y = self._read(depth)
         scope, inner = scope_of(x, "x"), scope_of(y, "y")
-        meeting = self._equality(scope, inner) or "true"
+        meeting = self._in_time(self._equality(scope, inner) or "true", inner)
         value, kind = self.random.choice(self._ordered(y, "y"))
         match self.random.randrange(3):
             case 0:
@@ -290,10 +364,24 @@ class Grammar:
         return ", ".join(f"{each} {self.random.choice(ways)}" for each, _ in chosen)
 
     def _where(self, scope: Scope) -> list[str]:
-        return [self._predicate(scope)] if self.random.random() < 0.3 else []
+        found = [self._predicate(scope)] if self.random.random() < 0.3 else []
+        return [*found, *self._times(scope)]
+
+    def _times(self, scope: Scope) -> list[str]:
+        """Now and then a temporal filter."""
+        return temporal.conditions(self.random, scope) if self.random.random() < 0.08 else []
+
+    def _in_time(self, condition: str, scope: Scope) -> str:
+        return " AND ".join([condition, *self._times(scope)])
 
     def _having(self, scope: Scope) -> str:
         value, kind = self._aggregate(scope)
+        if "lambda" in value:
+            # DuckDB has none there.
+            value, kind = "count(*)", "long"
+        if self.random.random() < 0.15:
+            number = value if kind in ("integer", "long") else "count(*)"
+            return temporal.of_number(self.random, number)
         test = self.random.choice(["count(*) > 1", f"{value} IS NOT NULL"])
         if KINDS[kind].ordered and kind != "boolean":
             test = self.random.choice([test, f"{value} > {self._literal(kind)}"])
@@ -326,13 +414,15 @@ class Grammar:
         pairs = [(a, b) for a, k in scope for b, other in inner if k == other and KINDS[k].ordered]
         if pairs and self.random.random() < 0.6:
             a, b = self.random.choice(pairs)
-            where = f" WHERE {equality}" if equality and self.random.random() < 0.3 else ""
+            asked = equality if equality and self.random.random() < 0.3 else "true"
+            where = f" WHERE {self._in_time(asked, inner)}"
             if self.random.random() < 0.6:
                 return f"{a} {word}IN (SELECT {b} FROM {ref} AS {alias}{where})"
             return f"{a} > (SELECT min({b}) FROM {ref} AS {alias}{where})"
         condition = equality or self._predicate(inner)
         if self.random.random() < 0.3:
             condition += f" AND {self._predicate([*scope, *inner])}"
+        condition = self._in_time(condition, inner)
         return f"{word}EXISTS (SELECT 1 FROM {ref} AS {alias} WHERE {condition})"
 
     def _scalar_subquery(self, scope: Scope, depth: int) -> tuple[str, str]:
@@ -341,43 +431,17 @@ class Grammar:
         inner = scope_of(source, alias)
         value, kind = self._aggregate(inner)
         equality = self._equality(scope, inner)
-        where = f" WHERE {equality}" if equality and self.random.random() < 0.6 else ""
+        asked = equality if equality and self.random.random() < 0.6 else "true"
+        where = f" WHERE {self._in_time(asked, inner)}"
         return f"(SELECT {value} FROM {ref} AS {alias}{where})", kind
 
     def _aggregate(self, scope: Scope) -> tuple[str, str]:
         column, kind = self.random.choice(scope)
-        found = [("count(*)", "long"), (f"count({column})", "long")]
-        if kind != "map":
-            found.append((f"count(DISTINCT {column})", "long"))
-        if KINDS[kind].ordered:
-            found += [(f"min({column})", kind), (f"max({column})", kind)] * 2
-        match kind:
-            case "integer" | "long":
-                found += [
-                    (both(f"sum({column})", f"CAST(sum({column}) AS BIGINT)"), "long"),
-                    (f"avg({column})", "double"),
-                    (f"median({column})", "double"),
-                    (
-                        both(
-                            f"sum(DISTINCT {column})",
-                            f"CAST(sum(DISTINCT {column}) AS BIGINT)",
-                        ),
-                        "long",
-                    ),
-                ]
-            case "decimal" | "double":
-                found += [(f"sum({column})", kind)] * 3
-            case "boolean":
-                found += [(f"bool_and({column})", kind), (f"bool_or({column})", kind)]
-        if kind == "integer":
-            listed = both(
-                f"array_sort(collect_list({column}))",
-                f"coalesce(list_sort(list({column}) FILTER (WHERE {column} IS NOT NULL)), [])",
-            )
-            found.append((listed, "array"))
+        found = aggregates.calls(
+            self.random, column, kind, scope, self.settings["spark.sql.ansi.enabled"] == "true"
+        )
         value, result = self.random.choice(found)
-        filtered = value.endswith(")") and "(" in value and "«" not in value
-        if filtered and self.random.random() < 0.2:
+        if _CALL.fullmatch(value) and self.random.random() < 0.2:
             value = f"{value} FILTER (WHERE {self._predicate(scope)})"
         return value, result
 
@@ -413,6 +477,8 @@ class Grammar:
             (f"last_value({column}) OVER ({total} {rows})", kind),
             (f"nth_value({column}, 2) OVER ({total} {rows})", kind),
             (f"count({column}) OVER ({total} {rows})", "long"),
+            (self._known_value("first_value", column, f"{total} {rows}"), kind),
+            (self._known_value("last_value", column, f"{total} {rows}"), kind),
         ]
         others = [
             (f"rank() OVER ({peers})", "integer"),
@@ -432,10 +498,21 @@ class Grammar:
             ):
                 text = f"sum({column}) OVER ({window})"
                 found.append((both(text, f"CAST({text} AS BIGINT)"), "long"))
+            others += [
+                (f"median({column}) OVER ({partition})", "double"),
+                (f"avg({column}) OVER ({partition})", "double"),
+                (f"bit_or({column}) OVER ({peers})", kind),
+            ]
             near = f"{partition} ORDER BY {column} NULLS FIRST"
             frame = "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW"
             others.append((f"count(*) OVER ({near} {frame})", "long"))
         return places, others
+
+    def _known_value(self, function: str, column: str, window: str) -> str:
+        return both(
+            f"{function}({column}) IGNORE NULLS OVER ({window})",
+            f"{function}({column} IGNORE NULLS) OVER ({window})",
+        )
 
     # Expressions
 
@@ -449,6 +526,9 @@ class Grammar:
 
     def _scalar(self, scope: Scope, kind: str) -> str:
         value = self._of(scope, kind)
+        own = list(functions.calls(kind, lambda other: self._of(scope, other)))
+        if own and self.random.random() < 0.3:
+            return self.random.choice(own)
         return self.random.choice([value, *self._computed(scope, kind, value)])
 
     def _computed(self, scope: Scope, kind: str, value: str) -> list[str]:
@@ -553,6 +633,8 @@ class Grammar:
             known += [column, f"NOT {column}"]
         if kind == "string":
             known.append(f"{column} LIKE 'a%'")
+        if kind == "integer":
+            known += functions.calls("boolean", lambda _: column)
         return self.random.choice(known)
 
 
@@ -562,6 +644,7 @@ def scope_of(source: Query, alias: str) -> list[tuple[str, str]]:
 
 FORMS = (
     Grammar.projection,
+    Grammar.valid,
     Grammar.distinct,
     Grammar.subqueries,
     Grammar.subqueries,
@@ -570,10 +653,13 @@ FORMS = (
     Grammar.half_join,
     Grammar.group,
     Grammar.group,
+    Grammar.group,
     Grammar.grouping_sets,
     Grammar.set_operation,
     Grammar.set_operation,
     Grammar.top,
+    Grammar.some,
+    Grammar.periods,
     Grammar.first_of_each,
     Grammar.window,
     Grammar.window,

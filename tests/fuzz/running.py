@@ -7,24 +7,29 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from tests.fuzz.cases import LAST, Case, Run, contents
+from tests.fuzz import functions
+from tests.fuzz.cases import LAST, Case, Run, View, contents
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
+from tests.fuzz.temporal import NOW
 from tests.support.declared import Declared
 from tests.support.incremental import Bench
 
-from slackwater.compute.engine import Engine, KeptPlan, TickProgram
+from slackwater.compute.engine import Engine, Function, KeptPlan, TickProgram, ViewPlan
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
 STUCK_S = 30
+ASKED_AFTER_MS = 200
+"""A view that is not done after so long is asked why."""
 MOST_ROWS = 500_000
 Contents = Mapping[int, Counter]
 """The rows at each time."""
@@ -32,7 +37,7 @@ Contents = Mapping[int, Counter]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`kind`: contents, bits, error or stuck."""
+    """`kind`: contents, bits, error, stuck or memory, which is not given back."""
 
     kind: str
     view: str
@@ -41,12 +46,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`refused`: why queries have no view, by the conditions of the errors."""
+    """`refused`: why queries have no view, by the conditions of the errors.
+
+    `short`: how many views were recomputed, or stood still, for lack of memory in some run.
+    """
 
     failure: Failure | None
     views: int
     programs: int
     refused: Mapping[str, str] = field(default_factory=dict)
+    short: int = 0
 
 
 class Killed(FatalError):
@@ -137,7 +146,7 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
     wanted, refused = _recomputed(case)
     views = {name: view for name, view in case.views.items() if name in wanted}
     shards: dict[str, Counter] = {}
-    programs = 0
+    programs = short = 0
     for number, run in enumerate(case.runs):
         with tempfile.TemporaryDirectory() as folder:
             maintained = _Maintained(Path(folder), declared, replace(case, views=views), run)
@@ -150,10 +159,14 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
                     programs = sum(flow.plan.program is not None for flow in flows)
             finally:
                 maintained.close()
+        short += len(maintained.short)
+        taken = declared.memory.used_bytes()
+        if taken and failure is None:
+            failure = Failure("memory", "", f"{taken} bytes are not given back")
         if failure is not None:
-            return Outcome(failure, len(views), programs, refused)
+            return Outcome(failure, len(views), programs, refused, short)
         views = {name: view for name, view in views.items() if name not in refused}
-    return Outcome(None, len(views), programs, refused)
+    return Outcome(None, len(views), programs, refused, short)
 
 
 class _Maintained:
@@ -165,12 +178,16 @@ class _Maintained:
         self._run = run
         self._steps = Steps(run.kills)
         self.refused: dict[str, str] = {}
+        self.short: set[str] = set()
+        self._shortage = ExitStack()
+        self._functions: dict[str, Sequence[Function]] = {}
         self._folder = str(folder)
         self._kept: list[Callable[[], None]] = []
         self.bench = Bench(folder, declared, run.limits, self._steps.mortal, self._engine())
         self._others: list[Worker] = []
 
     def close(self) -> None:
+        self._shortage.close()
         for worker in self._others:
             worker.stop()
         self.bench.close()
@@ -209,7 +226,12 @@ class _Maintained:
         for name, kinds in case.tables.items():
             bench.table(name, described(kinds))
         self._race()
+        shortage = self._run.shortage
+        if shortage is not None:
+            self._shortage.enter_context(self._declared.memory.all_but(shortage.pages))
         for upper in self._run.boundaries:
+            if shortage is not None and upper >= shortage.until:
+                self._shortage.close()
             lower = bench.client.tables_upper()
             bench.write(upper, self._updates(lower, upper))
             if upper <= case.as_of:
@@ -218,8 +240,10 @@ class _Maintained:
                 self._create()
             for worker in self._others:
                 worker.wake()
-            for name in bench.flows:
+            for name, flow in bench.flows.items():
                 self._wait(name, upper - 1)
+                if flow.global_id in bench.worker.shortages():
+                    self.short.add(name)
 
     def _updates(self, lower: int, upper: int) -> dict[str, pa.Table]:
         found = {}
@@ -239,6 +263,14 @@ class _Maintained:
         return found
 
     def _create(self) -> None:
+        texts = [view.spark for view in self._case.views.values()]
+        for statement in functions.definitions(texts):
+            self._declared.session.sql(statement)
+        self._create_views()
+        for statement in functions.replacements(texts):
+            self._declared.session.sql(statement)
+
+    def _create_views(self) -> None:
         for name, view in self._case.views.items():
             below = next((each for each in self.refused if _reads(view.spark, each)), None)
             if below is not None:
@@ -247,7 +279,12 @@ class _Maintained:
             try:
                 is_read = any(_reads(each.spark, name) for each in self._case.views.values())
                 flow = self.bench.view(
-                    name, view.spark, self._case.as_of, view.settings, is_read=is_read
+                    name,
+                    view.spark,
+                    self._case.as_of,
+                    view.settings,
+                    is_read=is_read,
+                    plan=self._plan(name, view),
                 )
             except SlackwaterError as error:
                 if "INTERNAL" in error.condition:
@@ -256,6 +293,22 @@ class _Maintained:
                 continue
             for worker in self._others:
                 worker.add(flow)
+
+    def _plan(self, name: str, view: View) -> ViewPlan:
+        """Raises SLACKWATER_TEMPORAL_FILTER, as a statement that makes a view does."""
+        plan = self.bench.plan(view.spark, view.settings, self._kept_functions(name, view))
+        if plan.is_temporal and plan.program is None:
+            raise user_error("SLACKWATER_TEMPORAL_FILTER", objectName="it", reason=plan.reason)
+        return plan
+
+    def _kept_functions(self, name: str, view: View) -> Sequence[Function]:
+        """Those that the view calls, as they were when it was made."""
+        if name not in self._functions and functions.are_in(view.spark):
+            engine = self.bench.engine.under(view.settings)
+            brought = functions.of_python(view.spark)
+            analysis = engine.analyze(view.spark, "slackwater", ("default",), brought)
+            self._functions[name] = analysis.functions
+        return self._functions.get(name, ())
 
     def _race(self) -> None:
         self._others = [self.bench.new_worker(f"w{n}") for n in range(1, self._run.workers)]
@@ -266,7 +319,7 @@ class _Maintained:
         deadline = time.monotonic() + STUCK_S
         while True:
             try:
-                if bench.worker.wait_for(flow.global_id, at, 1000):
+                if bench.worker.wait_for(flow.global_id, at, ASKED_AFTER_MS):
                     return
             except Killed:
                 self._begin_anew()
@@ -274,7 +327,10 @@ class _Maintained:
             except (SlackwaterError, FatalError) as error:
                 raise _Stopped(Failure("error", name, f"{error} at {at}")) from error
             trouble = bench.worker.trouble(flow.global_id)
-            if trouble is not None and "INTERNAL" in trouble.condition:
+            if flow.plan.is_temporal and _is_of_memory(trouble):
+                self.short.add(name)
+                self._shortage.close()
+            elif trouble is not None and "INTERNAL" in trouble.condition:
                 raise _Stopped(Failure("error", name, f"{trouble} at {at}"))
             if time.monotonic() > deadline:
                 raise _Stopped(Failure("stuck", name, f"{trouble} at {at}"))
@@ -290,7 +346,7 @@ class _Maintained:
         self._race()
         for name, flow in bench.flows.items():
             view = self._case.views[name]
-            again = replace(flow, plan=bench.plan(view.spark, view.settings))
+            again = replace(flow, plan=self._plan(name, view))
             bench.flows[name] = again
             for worker in (bench.worker, *self._others):
                 worker.add(again)
@@ -323,6 +379,10 @@ class _Stopped(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
         self.failure = failure
+
+
+def _is_of_memory(error: SlackwaterError | None) -> bool:
+    return error is not None and error.condition == "SLACKWATER_INDEX_MEMORY"
 
 
 def _reads(text: str, name: str) -> bool:
@@ -363,18 +423,23 @@ def _recomputed(case: Case) -> tuple[dict[str, Contents], dict[str, str]]:
         for name, kinds in case.tables.items():
             columns = ", ".join(f"{c} {KINDS[kind].duck}" for c, kind in kinds.items())
             duck.execute(f"CREATE TABLE {name} ({columns})")
+        for macro in functions.macros():
+            duck.execute(macro)
+        _tell_time(duck, case.as_of)
         for name, view in case.views.items():
             try:
                 duck.execute(f"CREATE VIEW {name} AS {view.duck}")
             except duckdb.Error as error:
                 refused[name] = f"DuckDB: {type(error).__name__}"
         answers: dict[str, dict[int, Counter]] = {n: {} for n in case.views if n not in refused}
+        is_timed = any(NOW in view.duck for view in case.views.values())
         changes = {at for updates in case.histories.values() for _, at, _ in updates}
         for at in range(case.as_of, LAST + 1):
-            if at > case.as_of and at not in changes:
+            if at > case.as_of and at not in changes and not is_timed:
                 for each in answers.values():
                     each[at] = each[at - 1]
                 continue
+            _tell_time(duck, at)
             _fill(duck, case, at)
             for name in list(answers):
                 try:
@@ -385,6 +450,10 @@ def _recomputed(case: Case) -> tuple[dict[str, Contents], dict[str, str]]:
         return answers, refused
     finally:
         duck.close()
+
+
+def _tell_time(duck: duckdb.DuckDBPyConnection, at: int) -> None:
+    duck.execute(f"CREATE OR REPLACE MACRO {NOW} AS {at}::BIGINT")
 
 
 def _fill(duck: duckdb.DuckDBPyConnection, case: Case, at: int) -> None:

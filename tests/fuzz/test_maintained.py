@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.fuzz.cases import contents
+from tests.fuzz.cases import LAST, Case, Run, Shortage, View, contents
 from tests.fuzz.drafts import draft, shrunk
 from tests.fuzz.query import Query, both
 from tests.fuzz.running import outcome_of
 
 CASES = 16
+DRAFTS = 400
+ELEMENTS = {
+    "temporal filter": r"mz_now\(\) [<>=]",
+    "temporal filter, turned": r"[<>=] mz_now\(\)",
+    "validity": r"mz_now\(\) BETWEEN",
+    "BETWEEN mz_now()": r"BETWEEN mz_now\(\)",
+    "NOT of a temporal filter": r"NOT \(mz_now",
+    "mz_now() as a column": r"mz_now\(\) AS n",
+    "moments that bound": r"unix_millis\(",
+    "an end that does not come": r"9223372036854775807",
+    "HAVING by the time": r"HAVING mz_now\(\)",
+    "ON by the time": r"JOIN .* ON .* AND .*mz_now\(\)",
+    "function of SQL": r"spark_catalog\.default\.own_",
+    "function of Python": r"own_(shifted|named)\(",
+    "extremes by another column": r"(max|min)_by\(",
+    "mode": r"mode\(",
+    "median": r"median\(",
+    "median of a window": r"median\(\S+\) OVER",
+    "percentile": r"percentile\(",
+    "percentile_cont": r"percentile_cont\(.* WITHIN GROUP",
+    "percentile_disc": r"percentile_disc\(.* WITHIN GROUP",
+    "variance": r"(stddev|var)_(pop|samp)\(",
+    "covariance": r"covar_(pop|samp)\(",
+    "correlation": r"corr\(",
+    "regression": r"regr_(slope|count)\(",
+    "bits": r"bit_(and|or|xor)\(",
+    "truths": r"bool_(and|or)\(",
+    "count_if": r"count_if\(",
+    "list": r"array_sort\(collect_list\(",
+    "set": r"array_sort\(collect_set\(",
+    "listagg": r"listagg\(.* WITHIN GROUP",
+    "listagg of DISTINCT": r"listagg\(DISTINCT",
+    "FILTER": r"FILTER \(WHERE",
+    "session": r"session_window\(",
+    "window of time": r" window\(",
+    "grouping sets": r"(ROLLUP|CUBE|GROUPING SETS)",
+    "IGNORE NULLS": r"IGNORE NULLS OVER",
+    "last_value": r"last_value\(\S+\) OVER",
+    "LIMIT without an order": r"FROM [^()]* AS x (LIMIT|OFFSET) \d",
+    "LIMIT of an order": r"ORDER BY .* LIMIT",
+    "LATERAL": r"LATERAL",
+}
+"""What is maintained, by how Spark's words show it."""
 
 
 @pytest.mark.spark
@@ -20,6 +65,38 @@ def test_a_case_equals_duckdb_in_each_run(declared, seed):
     outcome = outcome_of(declared, draft(seed).case())
     assert outcome.failure is None
     assert outcome.views > 0
+
+
+@pytest.mark.spark
+def test_what_lacks_memory_is_exact_whether_it_goes_on_or_waits(declared):
+    row, other = (1, 5), (2, 7)
+    settings = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+    queries = (
+        "SELECT c0, max(c1) AS m FROM t0 GROUP BY c0",
+        "SELECT c0, c1 FROM t0 WHERE mz_now() < c1",
+    )
+    case = Case(
+        tables={"t0": {"c0": "integer", "c1": "integer"}},
+        histories={"t0": [(row, 2, 1), (other, 3, 2), (other, 6, -1)]},
+        views={f"v{n}": View(query, query, settings) for n, query in enumerate(queries)},
+        as_of=0,
+        runs=[Run((3, 4, LAST + 1)), Run((3, 4, LAST + 1), shortage=Shortage(pages=0))],
+    )
+    outcome = outcome_of(declared, case)
+    assert outcome.failure is None
+    assert (outcome.programs, outcome.short) == (2, 2)
+
+
+def test_cases_have_all_that_is_maintained():
+    found = Counter()
+    for made in map(draft, range(DRAFTS)):
+        text = "\n".join(view.query.in_spark() for view in made.views)
+        found.update(name for name, form in ELEMENTS.items() if re.search(form, text))
+        found["little memory"] += any(run.shortage is not None for run in made.runs)
+        found["deaths"] += any(run.kills for run in made.runs)
+        found["a race"] += any(run.workers > 1 for run in made.runs)
+    wanted = [*ELEMENTS, "little memory", "deaths", "a race"]
+    assert [name for name in wanted if found[name] < 2] == []
 
 
 def test_a_seed_is_one_case():
@@ -35,13 +112,14 @@ def test_histories_never_take_away_what_is_not_there():
 
 
 def test_what_fails_becomes_as_small_as_it_can():
-    made = draft(3)
+    def reads(made):
+        return any("t1" in view.query.in_spark() for view in made.views)
+
+    made = next(made for made in map(draft, range(3, 100)) if reads(made))
     row = made.histories["t1"][0]
 
     def fails(smaller):
-        updates = smaller.histories["t1"]
-        reads = any("t1" in view.query.in_spark() for view in smaller.views)
-        return reads and row in updates
+        return reads(smaller) and row in smaller.histories["t1"]
 
     found = shrunk(made, fails)
     assert found.histories == {"t0": (), "t1": (row,)}

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import py4j.java_gateway
 import py4j.protocol
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from tests.support import arrangement_memory
+from tests.support.arrangement_memory import ArrangementMemory
 
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -25,6 +28,8 @@ SETTINGS = {
     # What is compiled well does not run long enough to be worth it.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
+    "spark.pyspark.python": sys.executable,
+    **arrangement_memory.SETTINGS,
 }
 
 
@@ -43,6 +48,7 @@ class Declared:
         os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
         self._known: dict[str, tuple[RelationDesc, GlobalId]] = {}
+        self.memory = ArrangementMemory(self.session._jvm)
 
     def _leave_exceptions(self) -> None:
         """Where there is a session, PySpark converts Java's exceptions. A coordinator has none."""
