@@ -315,11 +315,11 @@ def test_a_tick_that_others_would_wait_for_is_made_again_apart(declared, tmp_pat
 def test_a_tick_ends_when_its_view_is_removed(declared, tmp_path, monkeypatch):
     made, begun, ended = SparkProgram.tick, threading.Event(), []
 
-    def watched(program, lower, upper, deltas, most_ms=None):
+    def watched(program, lower, upper, deltas, before, most_ms=None):
         if most_ms is None:
             begun.set()
         try:
-            return made(program, lower, upper, deltas, most_ms)
+            return made(program, lower, upper, deltas, before, most_ms)
         except TickEnded as end:
             ended.append(end.reason)
             raise
