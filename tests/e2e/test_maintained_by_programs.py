@@ -107,6 +107,9 @@ def test_views_follow_each_change_and_go_on_after_a_restart(place):
         assert differing(place) == [], step
 
 
+ROW_OF_QUOTIENTS = "the row (k = 3, v = 0) makes the query of slackwater.default.quotients fail"
+
+
 def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
     place.sql("CREATE TABLE n (k INT, v INT)")
     place.sql("INSERT INTO n VALUES (1, 2), (2, 4)")
@@ -124,7 +127,7 @@ def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
         assert failed.value.condition == "SLACKWATER_DATA_ERROR"
         assert "[DIVIDE_BY_ZERO]" in said
         assert f"slackwater.default.{name} cannot be read" in said
-        assert "query of slackwater.default.quotients fail" in said
+        assert ROW_OF_QUOTIENTS in said
         assert "row in slackwater.default.n," in said
         assert failed.value.sqlstate == "22012"
     shown = {row[0]: row for row in place.rows("SHOW MATERIALIZED VIEWS")}
@@ -139,9 +142,11 @@ def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
     with pytest.raises(SqlError) as failed:
         place.rows(f"SELECT * FROM quotients VERSION AS OF {within}")
     assert failed.value.sqlstate == "22012"
+    assert ROW_OF_QUOTIENTS in str(failed.value)
     with pytest.raises(SqlError) as failed:
         place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {within + 1}")
     assert failed.value.sqlstate == "22012"
+    assert ROW_OF_QUOTIENTS in str(failed.value)
     seen = place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {before + 1}")
     assert sorted(row[1:] for row in seen) == [[1, 1, "4.0"], [1, 2, "2.0"]]
     place.sql("INSERT INTO n VALUES (4, 1)")
@@ -173,6 +178,7 @@ def test_a_null_in_an_asserted_column_is_an_error_until_it_is_gone(place):
             place.rows(f"SELECT * FROM {name}")
         assert (failed.value.condition, failed.value.sqlstate) == ("SLACKWATER_DATA_ERROR", "23502")
         assert "[SLACKWATER_NULL_ASSERTED] NULL in the column Name" in str(failed.value)
+        assert "the row (id = 2, name = NULL) makes" in str(failed.value)
     place.sql("UPDATE people SET name = 'Bob' WHERE id = 2")
     assert place.rows("SELECT n FROM sizes") == [[2]]
     place.sql("INSERT INTO people VALUES (3, 'Eve')")
@@ -189,12 +195,14 @@ def test_what_java_says_of_values_is_an_error_of_theirs(place):
     place.sql("CREATE MATERIALIZED VIEW formatted AS SELECT format_string(f, n) AS s FROM formats")
     place.sql("CREATE MATERIALIZED VIEW constant AS SELECT format_string('%q', 1) s FROM formats")
     place.sql("INSERT INTO formats VALUES ('%z', 2)")
+    rows = {"formatted": "the row (f = %z, n = 2)", "constant": "the row (f = %d, n = 1)"}
     for name, text in (("formatted", "'z'"), ("constant", "'q'")):
         with pytest.raises(SqlError) as failed:
             place.rows(f"SELECT * FROM {name}")
         assert (failed.value.condition, failed.value.sqlstate) == ("SLACKWATER_DATA_ERROR", "22023")
         assert "[SLACKWATER_FUNCTION_FAILED]" in str(failed.value)
         assert f"UnknownFormatConversionException: Conversion = {text}" in str(failed.value)
+        assert f"{rows[name]} makes" in str(failed.value)
     place.sql("DELETE FROM formats WHERE n = 2")
     assert place.rows("SELECT s FROM formatted") == [["1"]]
     place.sql("DELETE FROM formats")
@@ -253,6 +261,7 @@ def test_a_scalar_subquery_with_several_rows_is_an_error_until_it_has_one(place)
         place.rows("SELECT * FROM asked")
     assert "SLACKWATER_DATA_ERROR" in str(failed.value)
     assert "SCALAR_SUBQUERY_TOO_MANY_ROWS" in str(failed.value)
+    assert "the row (k = 1, v = 5, " in str(failed.value)
     place.sql("DELETE FROM several WHERE v = 5")
     assert sorted(place.rows("SELECT * FROM asked")) == [[1, 7], [2, 7]]
     place.sql("DELETE FROM several WHERE k = 1")

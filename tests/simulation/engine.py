@@ -27,6 +27,7 @@ from slackwater.compute.engine import (
     Analysis,
     Collections,
     Contents,
+    FailingRow,
     Function,
     KeptPlan,
     NamedUpdates,
@@ -123,6 +124,9 @@ class SimulatedEngine:
         if view.recorded is not None:
             found.subtract(self.contents(view.recorded, at))
         return table_of(view.output, ((row, at, count) for row, count in found.items() if count))
+
+    def failing_row(self, view: ViewContents, *, few: bool) -> FailingRow | None:
+        return None
 
     def contents(self, contents: Contents, at: Timestamp) -> Counter[tuple]:
         """The rows of a relation in the protocol's form, at a time."""

@@ -11,12 +11,14 @@ from slackwater.persist.error_shards import first_refusal
 from slackwater.repr.dataflow_error import (
     ERRORS,
     DecodeError,
+    EvaluationError,
     KeyDecodeError,
     NullKeyError,
     ValueDecodeError,
     decode,
     encode,
     error_rows,
+    refusal,
 )
 from slackwater.repr.errors import FatalError
 
@@ -26,6 +28,7 @@ errors = st.one_of(
     st.builds(KeyDecodeError, st.binary(), decode_errors),
     st.builds(ValueDecodeError, decode_errors, st.text()),
     st.builds(NullKeyError, st.text()),
+    st.builds(EvaluationError, st.text(), st.text(), st.text(), st.text(), st.text()),
 )
 
 
@@ -102,3 +105,26 @@ def test_rows_of_errors_are_retractable():
     assert rows["__diff"].to_pylist() == [1, -1]
     raw = KeyDecodeError(b"\xff", POOL[1])
     assert base64.b64encode(b"\xff").decode() in encode(raw)
+
+
+OF_BEFORE = (
+    '{"cause":"[DIVIDE_BY_ZERO] Division by zero.","inputs":"t","kind":"evaluation",'
+    '"sqlstate":"22012","view":"v"}'
+)
+"""As versions wrote it that knew no rows."""
+
+
+def test_an_error_without_a_row_is_told_and_retracted_as_it_was_written():
+    error = decode(OF_BEFORE)
+    assert error.text == "a row makes the query of v fail: [DIVIDE_BY_ZERO] Division by zero."
+    assert encode(error) == OF_BEFORE
+    told = refusal(error_rows([(error, 1)]), "above", 5)
+    assert told.message.startswith("above cannot be read at 5: a row makes the query of v fail")
+    assert EvaluationError.of(told, "above", "v") == error
+
+
+def test_the_row_goes_with_the_error_through_views():
+    error = EvaluationError("v", "22012", "why", "t", "the row (k = 1)")
+    told = refusal(error_rows([(error, 1)]), "above", 5)
+    assert "the row (k = 1) makes the query of v fail: why." in told.message
+    assert EvaluationError.of(told, "above", "v") == decode(encode(error)) == error

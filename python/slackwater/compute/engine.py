@@ -13,6 +13,7 @@ from slackwater.compute.records import StepRecord
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program
 from slackwater.planner.plan.algebra import AnalyzedPlan
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -93,6 +94,29 @@ class ViewContents:
     as_of: Timestamp
     inputs: Mapping[str, Contents]
     recorded: Contents | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailingColumn:
+    """A value of a failing row, as Spark shows it.
+
+    `collection` is the id of that whose column it is; None: it is computed. `is_read`: the error
+    comes of it.
+    """
+
+    name: str
+    collection: str | None
+    is_read: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailingRow:
+    """A row of which a query cannot be computed, or a group of rows, and the error."""
+
+    error: SlackwaterError
+    is_group: bool
+    columns: tuple[FailingColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +291,13 @@ class Engine(Protocol):
 
     def write_view(self, view: ViewContents, directory: str) -> list[WrittenFile]:
         """Writes what `collect_view` gives into Parquet files, by executors."""
+
+    def failing_row(self, view: ViewContents, *, few: bool) -> FailingRow | None:
+        """A row for which the contents cannot be computed, as they cannot; `few`: one task looks.
+
+        The same contents have the same row. None: the error cannot be brought to one. Raises what
+        has nothing to do with the rows, as when there is no storage.
+        """
 
     def check(self, condition: str, columns: RelationDesc) -> Check:
         """The condition over rows with `columns`; the last one is what the condition calls now.

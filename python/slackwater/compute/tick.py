@@ -22,6 +22,7 @@ from slackwater.compute.engine import (
     TickProgram,
     ViewContents,
 )
+from slackwater.compute.failing import called
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import relation_json
 from slackwater.compute.schedule import Tick, capped_upper
@@ -30,7 +31,13 @@ from slackwater.persist.client import Append
 from slackwater.persist.error_shards import errors_at, first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program
-from slackwater.repr.dataflow_error import ERRORS, EvaluationError, encode
+from slackwater.repr.dataflow_error import (
+    DATA_ERROR,
+    ERRORS,
+    SOURCE_ERROR,
+    EvaluationError,
+    encode,
+)
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -41,6 +48,9 @@ LONGEST_PAUSE_TICKS = 64
 
 CHANGES_TRIED = 16
 """While a query fails, it is computed at each of so many changes; of more at the last one only."""
+
+INHERITED = frozenset({DATA_ERROR, SOURCE_ERROR})
+"""The errors of a view that those of its inputs are."""
 
 _Changes = Mapping[GlobalId, tuple[Part, ...]]
 
@@ -325,9 +335,22 @@ class RunningView:
         except SlackwaterError as error:
             if not error.is_data_error:
                 raise
-            found = EvaluationError.of(error, flow.name, flow.input_names)
+            found = self._evaluation_error(error, at)
             nothing = Append(flow.output_shard, self._lower(tick), Timestamp(at + 1), ())
             return nothing, (encode(found),)
+
+    def _evaluation_error(self, error: SlackwaterError, at: Timestamp) -> EvaluationError:
+        """`error` of the contents at `at`, or that of the row that makes them fail, if one does."""
+        flow, found = self.flow, None
+        if error.condition not in INHERITED:
+            few = self._input_rows(at) < self.limits.few_rows
+            view = ViewContents(flow.plan.kept, flow.output, at, self._inputs(at))
+            found = self.engine.failing_row(view, few=few)
+        if found is None:
+            return EvaluationError.of(error, flow.name, flow.input_names)
+        names = {g: source.name for g, source in flow.inputs.items()}
+        row = called(found, names)
+        return EvaluationError.of(found.error, flow.name, flow.input_names, row)
 
     def _with_errors(
         self, rows: Append, changes: Sequence[tuple[str, int, int]]

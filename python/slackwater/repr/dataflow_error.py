@@ -24,6 +24,12 @@ from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 DATA_ERROR = "SLACKWATER_DATA_ERROR"
 """What a read of a view is refused with while a row makes a query fail."""
 
+SOURCE_ERROR = "SLACKWATER_SOURCE_ERROR"
+"""What a read of a source is refused with while something that it was given is no row."""
+
+SOME_ROW = "a row"
+"""What a row is called of which nothing more is known."""
+
 ERRORS = RelationDesc.of(error="string")
 """The collection of errors beside a collection of rows: each error as `encode` writes it."""
 
@@ -83,25 +89,30 @@ class EvaluationError:
     """A row makes the query of a view fail. The row's correction takes the error back.
 
     `view` is the view whose query it is; one that reads it has the same error. `cause` is the text
-    of the original error with its condition, `sqlstate` its state, `inputs` what the view reads.
+    of the original error with its condition, `sqlstate` its state, `inputs` what the view reads,
+    `row` how messages call the row.
     """
 
     view: str
     sqlstate: str
     cause: str
     inputs: str
+    row: str = SOME_ROW
 
     @property
     def text(self) -> str:
-        return f"a row makes the query of {self.view} fail: {self.cause}"
+        return f"{self.row} makes the query of {self.view} fail: {self.cause}"
 
     @staticmethod
-    def of(error: SlackwaterError, view: str, inputs: str) -> EvaluationError:
+    def of(error: SlackwaterError, view: str, inputs: str, row: str = SOME_ROW) -> EvaluationError:
         """`error`, found when `view` was computed; it may be that of a view below."""
+        state = error.sqlstate
         if error.condition == DATA_ERROR:
             said = error.parameters
-            return EvaluationError(said["viewName"], error.sqlstate, said["cause"], said["inputs"])
-        return EvaluationError(view, error.sqlstate, f"[{error.condition}] {error.message}", inputs)
+            return EvaluationError(
+                said["viewName"], state, said["cause"], said["inputs"], said["row"]
+            )
+        return EvaluationError(view, state, f"[{error.condition}] {error.message}", inputs, row)
 
 
 UpsertError: TypeAlias = KeyDecodeError | ValueDecodeError | NullKeyError
@@ -124,14 +135,16 @@ def _fields(error: DataflowError) -> dict[str, Any]:
             return {"kind": "value", "for_key": for_key, "inner": _fields(inner)}
         case NullKeyError(at):
             return {"kind": "null-key", "at": at}
-        case EvaluationError(view, sqlstate, cause, inputs):
-            return {
+        case EvaluationError(view, sqlstate, cause, inputs, row):
+            fields = {
                 "kind": "evaluation",
                 "view": view,
                 "sqlstate": sqlstate,
                 "cause": cause,
                 "inputs": inputs,
             }
+            # Errors of earlier versions are retracted as they were written.
+            return fields if row == SOME_ROW else {**fields, "row": row}
 
 
 def decode(text: str) -> DataflowError:
@@ -154,7 +167,11 @@ def _error(found: dict[str, Any]) -> DataflowError:
             return NullKeyError(found["at"])
         case "evaluation":
             return EvaluationError(
-                found["view"], found["sqlstate"], found["cause"], found["inputs"]
+                found["view"],
+                found["sqlstate"],
+                found["cause"],
+                found["inputs"],
+                found.get("row", SOME_ROW),
             )
         case other:
             raise ValueError(f"unknown kind {other}")
@@ -180,7 +197,7 @@ def refusal(errors: pa.Table, object_name: str, time: Timestamp) -> SlackwaterEr
     if isinstance(first, EvaluationError):
         return _evaluation_refusal(first, object_name, time)
     return user_error(
-        "SLACKWATER_SOURCE_ERROR",
+        SOURCE_ERROR,
         objectName=object_name,
         timestamp=str(time),
         count=str(errors.num_rows),
@@ -199,5 +216,6 @@ def _evaluation_refusal(
         viewName=error.view,
         cause=error.cause,
         inputs=error.inputs,
+        row=error.row,
     )
     return SlackwaterError(told.condition, error.sqlstate, told.message, told.parameters)

@@ -21,6 +21,8 @@ from slackwater.compute.engine import (
     Analysis,
     Collections,
     Contents,
+    FailingColumn,
+    FailingRow,
     Function,
     Interruption,
     KeptPlan,
@@ -222,6 +224,26 @@ class SparkBridge:
         write = self._bridge().writeView
         answer = self._run(write, view.kept.plan_id, request, names, directory)
         return [WrittenFile(**entry) for entry in json.loads(answer)]
+
+    def failing_row(self, view: ViewContents, *, few: bool) -> FailingRow | None:
+        request = _contents_request(view, few=few)
+        try:
+            found = self._run(self._bridge().failing, view.kept.plan_id, request)
+        except SlackwaterError as error:
+            # Something fails that is not computed of one row.
+            if error.is_data_error:
+                return None
+            raise
+        if found is None:
+            return None
+        error, described = _translate(found.error()), json.loads(found.described())
+        if not error.is_data_error:
+            return None
+        columns = tuple(
+            FailingColumn(each["name"], each["collection"], each["read"], each["text"])
+            for each in described["columns"]
+        )
+        return FailingRow(error, described["group"], columns)
 
     def check(self, condition: str, columns: RelationDesc) -> SparkCheck:
         bridge = self._bridge()

@@ -321,6 +321,19 @@ final class Bridge private[bridge] (opened: Opened) {
       collected(flows.contents(planId, inputsJson, names.toSeq))
     }
 
+  /** A row that makes a planned view's query fail at the time of `inputsJson`; see
+    * `Dataflows.failing`. null: none is found.
+    */
+  def failing(planId: String, inputsJson: String, group: String): FailingRow =
+    running.within(own.sparkContext, group) {
+      val found = flows.failing(planId, inputsJson) { rows =>
+        reading(rows.sparkSession, rows.queryExecution) {
+          rows.queryExecution.executedPlan.executeCollect()
+        }
+      }
+      found.orNull
+    }
+
   private def described(files: Seq[WrittenFile]): String = {
     val list = Json.mapper.createArrayNode()
     files.foreach { file =>

@@ -15,6 +15,7 @@ import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
+  Attribute,
   GenericInternalRow,
   JoinedRow,
   Literal,
@@ -28,7 +29,12 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
 import org.apache.spark.sql.slackwater.binding.MzNow
-import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, CollectionSlot}
+import org.apache.spark.sql.slackwater.plans.{
+  AnalyzedView,
+  AnalyzedViews,
+  CollectionSlot,
+  Suspicions
+}
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan._
@@ -156,8 +162,9 @@ final class Dataflows private[bridge] (
     configured {
       val request = Json.mapper.readTree(inputsJson)
       val chosen = sessionFor(request)
-      val inputs = new SnapshotInputs(views.get(planId), request)
-      val rows = ExactAggregate.in(inputs.snapshot(request.get("node").asInt))
+      val view = views.get(planId)
+      val inputs = new SnapshotInputs(view, request)
+      val rows = inputs.over(view.nodes(request.get("node").asInt))
       val columns =
         rows.output.zip(names).map { case (column, name) => Alias(Canonical(column), name)() }
       val now = Project(columns :+ Alias(Literal(1L), Wire.DiffColumn)(), rows)
@@ -171,11 +178,32 @@ final class Dataflows private[bridge] (
       }
       val time = Alias(Literal(request.get("as_of").asLong), Wire.TimeColumn)()
       val whole = Project(changes.output.init ++ Seq(time, changes.output.last), changes)
-      val made = Dataset.ofRows(chosen, whole)
-      if (isOptimized(made)) made
-      else
-        Option(Dataset.ofRows(rowByRow, WindowFrames(whole))).filter(isOptimized).getOrElse(made)
+      optimized(chosen, whole).getOrElse(Dataset.ofRows(chosen, whole))
     }
+
+  /** A row that makes the query of a planned view fail at a time: of those at the first place of the
+    * plan, from its inputs up, that has any, the first in their order. It is the same for the same
+    * contents.
+    *
+    * @param collect
+    *   the rows of a query
+    */
+  private[bridge] def failing(planId: String, inputsJson: String)(
+      collect: Dataset[_] => Array[InternalRow]
+  ): Option[FailingRow] = configured {
+    val request = Json.mapper.readTree(inputsJson)
+    val view = views.get(planId)
+    val inputs = new SnapshotInputs(view, request)
+    val chosen = sessionFor(request)
+    val places = new Suspicions(view, inputs.columns, inputs.asOf).of(request.get("node").asInt)
+    new FailingRows(plan => optimized(chosen, inputs.over(plan)).map(collect)).in(places)
+  }
+
+  /** The query in a session that can plan it. */
+  private def optimized(chosen: SparkSession, plan: LogicalPlan): Option[Dataset[_]] =
+    Some(Dataset.ofRows(chosen, plan))
+      .filter(isOptimized)
+      .orElse(Some(Dataset.ofRows(rowByRow, WindowFrames(plan))).filter(isOptimized))
 
   /** No: a constant fails, which says nothing where there is no row to compute it for. */
   private def isOptimized(made: Dataset[_]): Boolean =
@@ -284,7 +312,7 @@ private[bridge] final class JobOverSlots(session: SparkSession, plan: LogicalPla
 
 /** The subplans of a view over the collections that a request describes, each at one time. */
 private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode) extends Inputs {
-  private val asOf = request.get("as_of").asLong
+  val asOf: Long = request.get("as_of").asLong
 
   private val collections: Map[String, LogicalPlan] =
     request
@@ -310,6 +338,15 @@ private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode
     }
     MzNow.at(view.snapshot(node, collections), asOf)
   }
+
+  /** The columns of each collection, by its id. */
+  def columns: Map[String, Seq[Attribute]] = collections.map { case (id, rows) =>
+    id -> rows.output
+  }
+
+  /** A plan over slots, whose sums depend on no order. */
+  def over(plan: LogicalPlan): LogicalPlan =
+    ExactAggregate.in(MzNow.at(AnalyzedView.over(plan, collections), asOf))
 }
 
 private[bridge] object SnapshotInputs {

@@ -20,13 +20,33 @@ private[slackwater] final case class AnalyzedView(
     json: String
 ) {
 
-  /** The rows of a node as an analyzed plan of its own, over `inputs` by the ids of collections.
+  /** The rows of a node, as `AnalyzedView.over` has them. */
+  def snapshot(node: Int, inputs: Map[String, LogicalPlan]): LogicalPlan =
+    AnalyzedView.over(nodes(node), inputs)
+}
+
+private[slackwater] object AnalyzedView {
+
+  /** Of the form of `json`. */
+  val version = 3
+
+  /** Takes the analyzed plan of a query apart; `session` has the settings of the view. */
+  def of(session: SparkSession, analyzed: LogicalPlan): AnalyzedView = session.withActive {
+    val normalised = Normalise(session, analyzed)
+    // A cast that only lets elements be NULL goes.
+    val kept = DataType.equalsStructurally(normalised.schema, analyzed.schema, true)
+    if (!kept) throw new IllegalStateException("normalising has changed the columns of a query")
+    new Exporter().view(analyzed, normalised)
+  }
+
+  /** The rows of a plan over slots as an analyzed plan of its own, over `inputs` by the ids of
+    * collections.
     *
     * Each call gives new instances, of the inputs too. Raises IllegalArgumentException where an
     * input is missing, or one of its columns is, or has another type.
     */
-  def snapshot(node: Int, inputs: Map[String, LogicalPlan]): LogicalPlan = {
-    val filled = Renewed(nodes(node)).transformUpWithSubqueries { case slot: CollectionSlot =>
+  def over(plan: LogicalPlan, inputs: Map[String, LogicalPlan]): LogicalPlan = {
+    val filled = Renewed(plan).transformUpWithSubqueries { case slot: CollectionSlot =>
       val input = Renewed(
         inputs.getOrElse(
           slot.id,
@@ -56,20 +76,5 @@ private[slackwater] final case class AnalyzedView(
       )
     val value = if (found.nullable && !column.nullable) KnownNotNull(found) else found
     Alias(value, field)(column.exprId, column.qualifier)
-  }
-}
-
-private[slackwater] object AnalyzedView {
-
-  /** Of the form of `json`. */
-  val version = 3
-
-  /** Takes the analyzed plan of a query apart; `session` has the settings of the view. */
-  def of(session: SparkSession, analyzed: LogicalPlan): AnalyzedView = session.withActive {
-    val normalised = Normalise(session, analyzed)
-    // A cast that only lets elements be NULL goes.
-    val kept = DataType.equalsStructurally(normalised.schema, analyzed.schema, true)
-    if (!kept) throw new IllegalStateException("normalising has changed the columns of a query")
-    new Exporter().view(analyzed, normalised)
   }
 }

@@ -136,6 +136,6 @@ private[plans] object Handles {
     dataType.existsRecursively(test.applyOrElse(_, (_: DataType) => false))
 
   /** Names that Spark makes carry numbers that it counts in the process. */
-  private def stable(name: String): String =
+  def stable(name: String): String =
     name.replaceAll("#\\d+L?", "").replaceAll("^(_[a-z_]+_)\\d+$", "$1")
 }

@@ -1,0 +1,129 @@
+package org.apache.spark.sql.slackwater.plans
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.{SparkThrowable, SparkThrowableHelper}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.slackwater.values.RowBytes
+import org.apache.spark.sql.types.{BooleanType, DataType}
+
+/** A column of a row that is shown to people.
+  *
+  * @param collection
+  *   whose column it is; None: it is computed
+  * @param isRead
+  *   whether what fails is computed of it
+  */
+private[slackwater] final case class ShownColumn(
+    column: Attribute,
+    name: String,
+    collection: Option[String],
+    isRead: Boolean
+)
+
+/** The rows at a place of a query at which something is computed that may fail. */
+private[slackwater] sealed trait Suspects {
+  def rows: LogicalPlan
+
+  /** Whether it fails, over `rows`. */
+  def fails: Expression
+
+  /** The columns of `rows` that say how it fails. */
+  def values: Seq[Attribute]
+  def shown: Seq[ShownColumn]
+
+  /** Of the rows that fail the first in ascending order: `values`, then what is shown, as texts. */
+  final def first(timeZone: String): LogicalPlan = {
+    val columns = shown.map(_.column).filter(c => RowOrdering.isOrderable(c.dataType))
+    val order = (columns :+ RowBytes(rows.output)).map(SortOrder(_, Ascending))
+    val one = Literal(1)
+    val failing = Sort(order, global = true, Filter(fails, rows))
+    val texts = shown.map(each => ToPrettyString(each.column, Some(timeZone)))
+    val wanted = (values ++ texts).zipWithIndex.map { case (value, i) => Alias(value, s"c$i")() }
+    Project(wanted, GlobalLimit(one, LocalLimit(one, failing)))
+  }
+}
+
+/** Rows of which `expressions` are computed. */
+private[slackwater] final case class SuspectRows(
+    rows: LogicalPlan,
+    expressions: Seq[Expression],
+    shown: Seq[ShownColumn],
+    areGroups: Boolean
+) extends Suspects {
+  override val values: Seq[Attribute] = {
+    val read = AttributeSet(expressions)
+    rows.output.filter(read.contains)
+  }
+  private val bound = expressions.map(BindReferences.bindReference(_, AttributeSeq(values)))
+
+  override def fails: Expression = Fails(bound, values)
+
+  /** What they raise for a row of `values`. */
+  def raised(row: InternalRow): Option[Throwable] = Fails.raised(bound, row)
+}
+
+/** Groups with a sum that may be beyond its type.
+  *
+  * @param sums
+  *   `values` are what they are grouped by
+  */
+private[slackwater] final case class SuspectGroups(
+    rows: LogicalPlan,
+    fails: Expression,
+    values: Seq[Attribute],
+    shown: Seq[ShownColumn],
+    sums: Aggregate
+) extends Suspects {
+
+  /** The sums of one group, which fail as they do in the query. */
+  def only(row: InternalRow): LogicalPlan = {
+    val same = sums.groupingExpressions.zipWithIndex.map { case (group, i) =>
+      EqualNullSafe(group, Literal(row.get(i, group.dataType), group.dataType))
+    }
+    val members = same.reduceOption[Expression](And).fold(sums.child)(Filter(_, sums.child))
+    sums.copy(child = members)
+  }
+}
+
+/** Whether one of `expressions` cannot be computed for a row of `children`.
+  *
+  * They are no children: no optimizer computes them for no row, or knows better what they are.
+  */
+private[plans] final case class Fails(expressions: Seq[Expression], children: Seq[Expression])
+    extends Expression
+    with CodegenFallback {
+  override def nullable: Boolean = false
+  override def dataType: DataType = BooleanType
+
+  override def eval(input: InternalRow): Any = {
+    val row = new GenericInternalRow(children.map(_.eval(input)).toArray[Any])
+    Fails.raised(expressions, row).nonEmpty
+  }
+
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Fails =
+    copy(children = newChildren)
+}
+
+private[plans] object Fails {
+
+  /** What the first expression raises that raises something because of the row. */
+  def raised(expressions: Seq[Expression], row: InternalRow): Option[Throwable] =
+    expressions.iterator.flatMap(raised(_, row)).nextOption()
+
+  private def raised(expression: Expression, row: InternalRow): Option[Throwable] =
+    try {
+      expression match {
+        case generator: Generator => generator.eval(row).iterator.foreach(_ => ())
+        case other                => other.eval(row)
+      }
+      None
+    } catch {
+      case defect: SparkThrowable if SparkThrowableHelper.isInternalError(defect.getCondition) =>
+        None
+      case NonFatal(error) => Some(error)
+    }
+}
