@@ -539,6 +539,26 @@ def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected
     assert {record.by_program for record in bench.worker.records.all()} == {True, False}
 
 
+@pytest.mark.parametrize("limits", [Limits(followed_rows=3)], ids=["few followed"])
+def test_of_several_times_only_that_at_which_much_changes_is_recomputed(bench):
+    bench.commit(2, {"a": [(a(1), 1, 1)]})
+    for time, keys in ((3, [1]), (5, [2, 3, 4]), (7, [3]), (9, [5, 6, 7, 8])):
+        bench.commit(time + 1, {"a": [(a(key), time, 1) for key in keys]})
+    flow = bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k", 1)
+    bench.wait("n", 9)
+    told = [r for r in bench.worker.records.all() if r.global_id == flow.global_id]
+    assert [(r.upper, r.by_program) for r in told[-4:]] == [
+        (5, True),
+        (6, False),
+        (9, True),
+        (10, False),
+    ]
+    assert bench.rows("n", 4) == Counter({(1, 2): 1})
+    assert bench.rows("n", 6) == Counter({(1, 2): 1, (2, 1): 1, (3, 1): 1, (4, 1): 1})
+    assert bench.rows("n", 8)[3, 2] == 1
+    assert len(bench.rows("n", 9)) == 8
+
+
 @pytest.mark.parametrize(
     "limits",
     [Limits(few_rows=2, inline_rows=0), Limits(few_rows=2)],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slackwater.compute.choice import FOLLOWED_ROWS, Costs
+from slackwater.compute.choice import FOLLOWED_ROWS, Costs, changed_rows
+from slackwater.persist.parts import InlineBody, Part
 
 MANY = 10 * FOLLOWED_ROWS
 
@@ -55,3 +56,15 @@ def test_reading_goes_on_while_it_costs_less_and_is_tried_again_where_it_cost_mo
         costs.computed(1, 100)
         tries += 1
     assert 2 < tries < 20
+
+
+def spanning(first, last, rows):
+    return Part(1, 1, 0, 100, InlineBody(b""), rows, first, last, False)
+
+
+def test_what_changes_at_one_time_is_counted_where_parts_say_when():
+    parts = [spanning(7, 7, 5), spanning(3, 3, 1), spanning(7, 7, 2)]
+    assert changed_rows(parts) == [(3, 1), (7, 7)]
+    assert changed_rows([*parts, spanning(4, 7, 9)]) == [(3, 1)]
+    assert changed_rows([*parts, spanning(1, 2, 9)]) == [(3, 1), (7, 7)]
+    assert changed_rows([]) == []

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from slackwater.persist.parts import Part
+from slackwater.repr.frontier import Timestamp
 
 FOLLOWED_ROWS = 100_000
 """Fewer changes than these are followed: what they cost is not worth a question."""
@@ -70,3 +75,19 @@ class Costs:
             return False
         whole_us = rows * (self.whole_us_per_row + self.fill_us_per_row)
         return changes * self.tick_us_per_change > whole_us
+
+
+def changed_rows(parts: Iterable[Part]) -> list[tuple[Timestamp, int]]:
+    """The times at which rows change, ascending, and how many.
+
+    Parts over several times do not say when: their rows, and the times that they span, are not
+    among it.
+    """
+    parts = tuple(parts)
+    spanning = [part for part in parts if part.min_time < part.max_time]
+    found: Counter[Timestamp] = Counter()
+    for part in parts:
+        at = part.min_time
+        if at == part.max_time and not any(s.min_time <= at <= s.max_time for s in spanning):
+            found[at] += part.rows
+    return sorted(found.items())

@@ -31,7 +31,7 @@ def called(found: FailingRow, names: Mapping[str, str]) -> str:
 
 def _shown(column: FailingColumn, names: Mapping[str, str], is_repeated: bool) -> str:
     name, text = column.name, column.text
-    if is_repeated and column.collection in names:
+    if is_repeated and column.collection is not None and column.collection in names:
         name = f"{names[column.collection].rpartition('.')[2]}.{name}"
     if len(text) > MOST_CHARACTERS:
         text = f"{text[:MOST_CHARACTERS]}..."

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from slackwater.compute.choice import FOLLOWED_ROWS, Costs
+from slackwater.compute.choice import FOLLOWED_ROWS, Costs, changed_rows
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
 from slackwater.compute.engine import (
     Collections,
@@ -247,9 +247,13 @@ class RunningView:
         elif self._running is not None and not self._resident:
             self.close()
         changes = self._changes(tick.lower, tick.upper)
-        if self._is_cheaper_whole(tick, changes):
-            self.close()
-            return self._recomputed(tick)
+        whole = self._better_whole_at(changes)
+        if whole is not None:
+            if self._nothing_before(whole, tick, changes):
+                self.close()
+                return self._recomputed(tick)
+            tick = replace(tick, upper=whole)
+            changes = self._changes(tick.lower, tick.upper)
         try:
             return self._ticked(program, tick, changes, most_ms)
         except TickEnded as ended:
@@ -343,12 +347,12 @@ class RunningView:
         """`error` of the contents at `at`, or that of the row that makes them fail, if one does."""
         flow, found = self.flow, None
         if error.condition not in INHERITED:
-            few = self._input_rows(at) < self.limits.few_rows
-            view = ViewContents(flow.plan.kept, flow.output, at, self._inputs(at))
-            found = self.engine.failing_row(view, few=few)
+            inputs = self._collections(at)
+            view = ViewContents(flow.plan.kept, flow.output, at, inputs.contents)
+            found = self.engine.failing_row(view, few=inputs.few)
         if found is None:
             return EvaluationError.of(error, flow.name, flow.input_names)
-        names = {g: source.name for g, source in flow.inputs.items()}
+        names = {str(g): source.name for g, source in flow.inputs.items()}
         row = called(found, names)
         return EvaluationError.of(found.error, flow.name, flow.input_names, row)
 
@@ -374,22 +378,22 @@ class RunningView:
             for g, source in self.flow.inputs.items()
         }
 
-    def _is_cheaper_whole(self, tick: Tick, changes: _Changes) -> bool:
-        """Whether all that changes in the tick changes at one time, and is better recomputed.
+    def _better_whole_at(self, changes: _Changes) -> Timestamp | None:
+        """The first time at which so much changes that the view is better recomputed then."""
+        found = changed_rows(part for parts in changes.values() for part in parts)
+        if len(found) == 1 and not self._resident and self._costs.recompute_and_not_read():
+            return found[0][0]
+        for at, rows in found:
+            if self._costs.may_recompute(rows) and self._costs.recompute(
+                rows, self._input_rows(at)
+            ):
+                return at
+        return None
 
-        Nothing may be due before that time: it would be told too late.
-        """
-        parts = [part for each in changes.values() for part in each]
-        rows = sum(part.rows for part in parts)
-        if not parts or not (self._costs.may_recompute(rows) or not self._resident):
-            return False
-        at = min(part.min_time for part in parts)
-        last = max(part.max_time for part in parts)
-        if at != last or self.first_due(tick.lower, at) < at:
-            return False
-        if not self._resident and self._costs.recompute_and_not_read():
-            return True
-        return self._costs.recompute(rows, self._input_rows(at))
+    def _nothing_before(self, at: Timestamp, tick: Tick, changes: _Changes) -> bool:
+        """Whether the contents stay what they are from the tick's lower until `at`."""
+        first = min(part.min_time for parts in changes.values() for part in parts)
+        return first >= at and self.first_due(tick.lower, at) >= at
 
     # By the program
 

@@ -236,14 +236,14 @@ class SparkBridge:
             raise
         if found is None:
             return None
-        error, described = _translate(found.error()), json.loads(found.described())
-        if not error.is_data_error:
+        raised, described = _translate(found.error()), json.loads(found.described())
+        if not raised.is_data_error:
             return None
         columns = tuple(
             FailingColumn(each["name"], each["collection"], each["read"], each["text"])
             for each in described["columns"]
         )
-        return FailingRow(error, described["group"], columns)
+        return FailingRow(raised, described["group"], columns)
 
     def check(self, condition: str, columns: RelationDesc) -> SparkCheck:
         bridge = self._bridge()

@@ -23,6 +23,7 @@ private[slackwater] final class Suspicions(
     collections: Map[String, Seq[Attribute]],
     asOf: Long
 ) {
+
   /** Over slots for the collections. */
   def of(root: Int): Iterator[Suspects] = {
     val seen = mutable.HashSet.empty[LogicalPlan]

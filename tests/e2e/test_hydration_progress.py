@@ -1,0 +1,38 @@
+"""How far a view that is being filled has come can be read while it is filled."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.application import Application, wait_until
+
+pytestmark = pytest.mark.spark
+
+ROWS = 100_000
+PROGRESS = (
+    "SELECT rows_read, rows_known, elapsed_ms FROM mz_internal.mz_hydration_progress p"
+    " JOIN mz_catalog.mz_objects o ON p.object_id = o.id WHERE o.name = 'slow'"
+)
+
+
+def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
+    # Executors tell what they have read with their heartbeats.
+    conf = {"spark.executor.heartbeatInterval": "250ms"}
+    with Application(tmp_path / "environment", master="local[2]", conf=conf) as place:
+        place.sql("USE slackwater")
+        place.sql(f"CREATE TABLE t AS SELECT id AS k FROM range({ROWS})")
+        pause = "reflect('java.lang.Thread', 'sleep', 1L)"
+        place.sql(f"CREATE MATERIALIZED VIEW slow AS SELECT k, {pause} AS s FROM t")
+        seen = []
+
+        def has_read_more():
+            seen.extend(place.rows(PROGRESS))
+            return len({read for read, _, _ in seen if read > 0}) > 2
+
+        wait_until(has_read_more, within_s=60)
+        read, _, elapsed = zip(*seen, strict=True)
+        assert list(read) == sorted(read)
+        assert list(elapsed) == sorted(elapsed)
+        assert read[-1] < ROWS
+        assert {known for _, known, _ in seen} == {ROWS}
+        place.sql("DROP MATERIALIZED VIEW slow")
+        wait_until(lambda: not place.rows(PROGRESS), within_s=60)
