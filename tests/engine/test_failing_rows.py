@@ -73,6 +73,8 @@ DIVIDED = "[DIVIDE_BY_ZERO] Division by zero"
         ("SELECT k, 10 DIV sum(v) AS q FROM a GROUP BY k", "the group (k = 2, sum(v) = 0)",
          DIVIDED),
         ("SELECT 10 DIV (sum(v) - 2) AS q FROM a", "the group (sum(v) = 2)", DIVIDED),
+        ("SELECT k, 10 DIV (sum(v) - max(v)) AS q FROM a GROUP BY k", "the row (k = 1)", DIVIDED),
+        ("SELECT k, (SELECT v FROM a) AS w FROM b", "a row", "[SCALAR_SUBQUERY_TOO_MANY_ROWS]"),
         ("SELECT k, v, row_number() OVER (PARTITION BY 10 DIV v ORDER BY k) AS r FROM a",
          "the row (k = 2, v = 0, s = y)", DIVIDED),
         ("SELECT k, (SELECT w FROM b WHERE b.w > a.v) AS w FROM a WHERE k = 1",

@@ -342,6 +342,8 @@ def test_a_tick_ends_when_its_view_is_removed(declared, tmp_path, monkeypatch):
         begun.clear()
         bench.commit(4, {"b": [((1, w), 3, 1) for w in range(40)]})
         assert begun.wait(60)
+        # What has not come into the driver's JVM by then would end as cancelled.
+        wait_until(lambda: (bench.worker.busy_ms() or 0) > 300)
         bench.worker.remove(flow.global_id)
         wait_until(lambda: ended[-1:] == ["closed"])
     finally:
@@ -547,11 +549,12 @@ def test_of_several_times_only_that_at_which_much_changes_is_recomputed(bench):
     flow = bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k", 1)
     bench.wait("n", 9)
     told = [r for r in bench.worker.records.all() if r.global_id == flow.global_id]
-    assert [(r.upper, r.by_program) for r in told[-4:]] == [
+    # The last time's changes are followed: what was measured at the one before says so.
+    assert [(r.upper, r.by_program) for r in told] == [
+        (2, False),
         (5, True),
         (6, False),
-        (9, True),
-        (10, False),
+        (10, True),
     ]
     assert bench.rows("n", 4) == Counter({(1, 2): 1})
     assert bench.rows("n", 6) == Counter({(1, 2): 1, (2, 1): 1, (3, 1): 1, (4, 1): 1})

@@ -22,6 +22,8 @@ VIEWS = ("carrier_days", "carriers", "fleet", "rain", "destinations")
 SINGLE_DAYS = 7
 DAYS_AT_ONCE = 14
 NEW_NAME = "US Airways (now American)"
+RENAMED = 12
+"""How often to and fro: the first times go through code that is not compiled yet."""
 MARK = "Made by slackwater demo"
 """The comment of the schema that the demo makes, and drops when it runs again."""
 
@@ -177,7 +179,7 @@ class Tour:
 
     def _measure_writes(self) -> None:
         """Renames the airline to and fro: from the statement to the answer of a read."""
-        for name in ("US Airways Inc.", NEW_NAME) * 3:
+        for name in ("US Airways Inc.", NEW_NAME) * RENAMED:
             began = time.perf_counter()
             self._spark.sql(fill(self._statements["rename_airline"], name=name)).collect()
             rows = self._spark.sql(self._statements["read_airline"]).collect()

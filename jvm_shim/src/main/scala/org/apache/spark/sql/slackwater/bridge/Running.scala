@@ -51,7 +51,8 @@ private[bridge] final class Running {
 private object Running {
   val kept = 1000
 
-  /** Spark's own count: it follows the ends of tasks, and the heartbeats of those that run. */
+  /** Spark's own count: it follows the ends of tasks, in a cluster heartbeats of those that run too.
+    */
   def rowsRead(context: SparkContext, group: String): Long = {
     val store = context.statusStore
     val jobs = context.statusTracker.getJobIdsForGroup(group).toSeq

@@ -116,7 +116,7 @@ private[slackwater] final class Suspicions(
       made: Seq[Expression]
   ): Iterator[Suspects] = suspicious(grouped, made).iterator.map { expressions =>
     val wanted = AttributeSet(expressions) ++ AttributeSet(groups.map(_.toAttribute))
-    val columns = grouped.output.filter(wanted.contains).map(computed(_, isRead = true))
+    val columns = named(grouped.output.filter(wanted.contains)).map(computed(_, isRead = true))
     SuspectRows(grouped, expressions, columns, areGroups = true)
   }
 
@@ -200,7 +200,8 @@ private[slackwater] final class Suspicions(
       ShownColumn(column, column.name, Some(collection), read.contains(column))
     }
     val known = AttributeSet(rows.origins.map(_.column))
-    val others = rows.plan.output.filterNot(known.contains).map(a => computed(a, read.contains(a)))
+    val others =
+      named(rows.plan.output).filterNot(known.contains).map(a => computed(a, read.contains(a)))
     val (ofError, further) = others.partition(_.isRead)
     val names = ofError.map(_.name).toSet
     if (ofCollections.nonEmpty) ofCollections ++ ofError
@@ -209,6 +210,12 @@ private[slackwater] final class Suspicions(
       others.filter(c => c.isRead || once(c.column.exprId))
     }
   }
+
+  /** Those that have a name of people's or of Spark's: what parts of aggregates are called says
+    * nothing.
+    */
+  private def named(columns: Seq[Attribute]): Seq[Attribute] =
+    columns.filterNot(column => Set("value", "bucket")(column.name))
 
   private def computed(column: Attribute, isRead: Boolean): ShownColumn =
     ShownColumn(column, Handles.stable(column.name), None, isRead)
