@@ -8,10 +8,8 @@ from tests.support.application import Application, wait_until
 pytestmark = pytest.mark.spark
 
 ROWS = 3_000_000
-PROGRESS = (
-    "SELECT rows_read, rows_known, elapsed_ms FROM mz_internal.mz_hydration_progress p"
-    " JOIN mz_catalog.mz_objects o ON p.object_id = o.id WHERE o.name = 'slow'"
-)
+PROGRESS = "SELECT rows_read, rows_known, elapsed_ms FROM mz_internal.mz_hydration_progress"
+"""Without a job of executors, which are busy."""
 
 
 def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
@@ -20,7 +18,7 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     with Application(tmp_path / "environment", master="local[2]", conf=conf) as place:
         place.sql("USE slackwater")
         place.sql(f"CREATE TABLE t AS SELECT id AS k FROM range(0, {ROWS}, 1, 24)")
-        sums = "aggregate(sequence(1, 100 + k % 2), 0L, (s, n) -> s + n)"
+        sums = "aggregate(sequence(1, 200 + k % 2), 0L, (s, n) -> s + n)"
         place.sql(f"CREATE MATERIALIZED VIEW slow AS SELECT k, {sums} AS s FROM t")
         seen = []
 
@@ -28,7 +26,7 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
             seen.extend(place.rows(PROGRESS))
             return len({read for read, _, _ in seen if read > 0}) > 1
 
-        wait_until(has_read_more, within_s=60)
+        wait_until(has_read_more, within_s=300)
         read, _, elapsed = zip(*seen, strict=True)
         assert list(read) == sorted(read)
         assert list(elapsed) == sorted(elapsed)
