@@ -227,10 +227,14 @@ class Grammar:
         return self._made(f"SELECT @items FROM {ref} AS x@where ORDER BY {order} {limit}", items)
 
     def some(self, depth: int) -> Query:
-        """LIMIT and OFFSET without ORDER BY: by the columns, ascending."""
+        """LIMIT and OFFSET without ORDER BY: by the columns that are read, ascending.
+
+        Of several columns a query above may read only some.
+        """
         ref, source = self._read(depth)
         whole = self._ordered(source)
-        chosen = set(self.random.sample(whole, self.random.randint(1, len(whole))))
+        most = 1 if len(self._sources) > 1 else len(whole)
+        chosen = set(self.random.sample(whole, self.random.randint(1, most)))
         items = [each for each in whole if each in chosen]
         limit = self.random.choice(["LIMIT 1", "LIMIT 3", "LIMIT 2 OFFSET 1", "OFFSET 1"])
         order = ", ".join(f"{each} NULLS FIRST" for each, _ in items)

@@ -14,8 +14,10 @@ from pathlib import Path
 ARCHIVE = Path(__file__).resolve().parents[2] / ".build" / "classes.jsa"
 
 # Most of what an application takes that lives for seconds is compilation by the JVM: without the
-# second compiler half of it.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# second compiler half of it. But without that one a JVM has 48 MB for compiled code. What Spark
+# makes for the queries of a long run fills them; then nothing more is compiled, and classes cannot
+# be initialized. So the size is what it is with both.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 _SILENT = "-Xlog:disable"
 _STATEMENTS = (
     "USE slackwater.default",
