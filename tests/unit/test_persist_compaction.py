@@ -257,6 +257,23 @@ def test_nothing_is_merged_below_the_fan_in():
     assert choose([*files, part(7, KIB, 7)], 100, SETTINGS) is not None
 
 
+@pytest.mark.parametrize("since", [0, 10**9])
+@pytest.mark.parametrize("size", [60 * KIB, 300 * KIB, 1900 * KIB])
+def test_readers_are_never_sent_many_bytes_in_inline_parts(since, size):
+    parts, most = [], 0
+    for number in range(300):
+        parts.append(part(number, size, number, inline=True))
+        while (merge := choose(parts, since, SETTINGS)) is not None:
+            removed = {p.part_id for p in merge.removed}
+            low = min(p.min_time for p in merge.removed)
+            high = max(p.max_time for p in merge.removed)
+            parts = [p for p in parts if p.part_id not in removed]
+            parts.append(part(10**6 + number, merge.bytes, (low, high)))
+        inline = [p for p in parts if isinstance(p.body, InlineBody)]
+        most = max(most, sum(part_bytes(p) for p in inline))
+    assert most <= SETTINGS.inline_level_bytes + blobs.INLINE_LIMIT_BYTES
+
+
 def test_parts_of_the_target_size_are_left_alone():
     large = [part(n, 100 * MIB, n) for n in range(50)]
     assert choose(large, 100, SETTINGS) is None

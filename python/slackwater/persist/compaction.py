@@ -35,7 +35,8 @@ class CompactionSettings:
     """`target_bytes` is the size of a part that is not merged with others for its size alone.
 
     Level 0 ends at `base_bytes`, each further level is `fan_in` times as large and full with
-    `fan_in` parts. Of inline parts, which cost a reader little, level 0 takes `inline_fan_in`.
+    `fan_in` parts. Of inline parts, which cost a reader little, level 0 takes `inline_fan_in`. But
+    `inline_level_bytes` in them fill any level, because every reader is sent all of them.
     When parts with retractions have `retraction_share` of a shard's settled rows, all of them are
     merged. A merge of more than `memory_bytes` or `memory_rows` is left to a `Rewriter`. A result
     up to `inline_bytes` is inline.
@@ -45,6 +46,7 @@ class CompactionSettings:
     base_bytes: int = 64 * 1024
     fan_in: int = 8
     inline_fan_in: int = 64
+    inline_level_bytes: int = 4 * 1024 * 1024
     retraction_share: float = 0.25
     memory_bytes: int = 64 * 1024 * 1024
     memory_rows: int = 2_000_000
@@ -283,8 +285,11 @@ def _level_of(size: int, settings: CompactionSettings) -> int:
 
 def _share(part: Part, settings: CompactionSettings) -> float:
     """How much of its level's capacity the part takes."""
-    is_cheap = isinstance(part.body, InlineBody) and part_bytes(part) < settings.base_bytes
-    return 1 / (settings.inline_fan_in if is_cheap else settings.fan_in)
+    if not isinstance(part.body, InlineBody):
+        return 1 / settings.fan_in
+    size = part_bytes(part)
+    of_number = settings.inline_fan_in if size < settings.base_bytes else settings.fan_in
+    return max(1 / of_number, size / settings.inline_level_bytes)
 
 
 def _full_levels(settled: Sequence[Part], settings: CompactionSettings) -> list[Part]:

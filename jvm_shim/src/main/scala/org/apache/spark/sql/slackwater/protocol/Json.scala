@@ -2,6 +2,7 @@ package org.apache.spark.sql.slackwater.protocol
 
 import scala.jdk.CollectionConverters._
 
+import com.fasterxml.jackson.core.{JsonFactoryBuilder, StreamReadConstraints}
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
@@ -9,7 +10,16 @@ import org.apache.spark.sql.types.{DataType, StructType}
 
 /** The protocol's values as JSON. */
 object Json {
-  val mapper = new ObjectMapper()
+
+  /** Texts may be as long as memory allows: the small parts of a collection are one text, and what
+    * is read here comes from the coordinator, which bounds it.
+    */
+  val mapper: ObjectMapper = {
+    val constraints = StreamReadConstraints.builder.maxStringLength(Int.MaxValue).build
+    val factory = new JsonFactoryBuilder()
+    factory.streamReadConstraints(constraints)
+    new ObjectMapper(factory.build())
+  }
 
   def obj(): ObjectNode = mapper.createObjectNode()
 
