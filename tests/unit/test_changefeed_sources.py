@@ -83,8 +83,9 @@ def row(number, balance, nanos, table="a"):
 
 
 def rows(place, name):
-    found = {each["id"]: each["balance"] for each in place.rows(name)}
-    assert len(found) == len(place.rows(name))
+    read = place.rows(name)
+    found = {each["id"]: each["balance"] for each in read}
+    assert len(found) == len(read)
     return found
 
 
