@@ -180,6 +180,43 @@ def test_few_retractions_leave_files_unshuffled(
     assert "PushedFilters: [In(k," in plan.replace("InSet", "In") or "LessThanOrEqual" in plan
 
 
+@pytest.mark.parametrize(("files", "exchanges"), [(4, False), (5, True)])
+@pytest.mark.parametrize("inside", [True, False])
+def test_little_is_consolidated_in_one_task(
+    spark: SparkSession,
+    env: PartsCoordinator,
+    tmp_path: Path,
+    files: int,
+    exchanges: bool,
+    inside: bool,
+) -> None:
+    table = env.create("little", KV)
+    table.retractions = True
+    for n in range(files):
+        path = tmp_path / f"{n}.parquet"
+        if inside:
+            table.put_file(path, updates((n, "a", 5, 1), (9, "b", 5 + n, (-1) ** n)), None, None)
+        else:
+            table.put_file(path, kv((n, "a"), (9, "b")), 5 + n, 1)
+            table.put_inline(kv((9, "b")), 5 + n, -1)
+    assert ("Exchange" in plan_of(spark.table("little"))) == exchanges
+    expected = of(*((n, "a") for n in range(files)), *[(9, "b")] * (files % 2 if inside else 0))
+    assert bag(spark.table("little").collect()) == expected
+    assert spark.sql("SELECT v FROM little WHERE k = 1").collect() == [Row("a")]
+
+
+def test_many_rows_in_few_bytes_are_not_little(
+    spark: SparkSession, env: PartsCoordinator, tmp_path: Path
+) -> None:
+    table = env.create("packed", KV)
+    table.retractions = True
+    table.put_file(tmp_path / "packed.parquet", kv(*[(1, "a")] * 200_000), 5, 1)
+    assert (tmp_path / "packed.parquet").stat().st_size < 10_000
+    table.put_inline(kv((1, "a")), 6, -1)
+    assert "Exchange" in plan_of(spark.table("packed"))
+    assert spark.table("packed").count() == 199_999
+
+
 @pytest.mark.parametrize("kind", ["inline", "file", "times inside"])
 def test_a_consolidation_reads_the_wanted_columns_only(
     spark: SparkSession, env: PartsCoordinator, tmp_path: Path, kind: str

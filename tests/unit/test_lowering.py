@@ -19,9 +19,11 @@ from slackwater.planner.plan.algebra import (
     Filter,
     Handle,
     Join,
+    JoinKey,
     JoinKind,
     Limit,
     Operator,
+    Project,
     SortKey,
     Source,
     SparkType,
@@ -132,6 +134,24 @@ def test_extremes_are_computed_by_their_groups(function, value, once):
 @pytest.mark.parametrize("function", ["sum", "try_avg", "stddev_samp", "corr"])
 def test_sums_are_accumulated(function):
     assert steps(grouped(function)) == ["delta", "reduce", "map"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        (JoinKind.INNER, ["union", "reduce", "map"]),
+        # Some of an outer join's changes cancel when the other side's columns are left out.
+        (JoinKind.LEFT_OUTER, ["union", "map", "reduce", "map"]),
+    ],
+)
+def test_the_rows_of_an_inner_join_are_grouped_as_they_are(kind, last):
+    sources = Source("u1", ("k", "v"), (0, 1)), Source("u2", ("k",), (2,))
+    join = Join((0, 1), (0, 1, 2), kind, (JoinKey(0, 2, False),), (), (), None)
+    renamed = Project((2,), (3, 1), (0, 1))
+    call = AggregateCall("sum", 1, (1,), False, None, 4)
+    groups = Aggregate((3,), (5, 6), (Computed(3, 3),), (call,), (3, 4))
+    plan = plan_of(*sources, join, renamed, groups, types=(LONG,) * 7)
+    assert steps(plan)[-len(last) :] == last
 
 
 @pytest.mark.parametrize(

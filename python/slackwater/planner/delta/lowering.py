@@ -50,6 +50,7 @@ from slackwater.planner.plan.algebra import (
     JoinKind,
     Limit,
     NodeNumber,
+    Operator,
     Other,
     Project,
     Sort,
@@ -171,6 +172,10 @@ def program_of(plan: AnalyzedPlan) -> Program:
     return Program(tuple(lowering.steps), tuple(lowering.arrangements), lowering.aliases)
 
 
+def _is_inner(node: Operator) -> bool:
+    return isinstance(node, Join) and node.kind in (JoinKind.INNER, JoinKind.CROSS)
+
+
 @dataclass(slots=True)
 class _Lowering:
     plan: AnalyzedPlan
@@ -250,7 +255,7 @@ class _Lowering:
         below = aggregate.inputs[0]
         reduced = self.add(
             Reduced(
-                self.step(below),
+                self._widened(below),
                 below,
                 tuple(group.handle for group in aggregate.groups),
                 tuple(Accumulation(call.handle, call.filter) for call in aggregate.aggregates),
@@ -262,6 +267,22 @@ class _Lowering:
         )
         results = tuple(OfHandle(h) for h in aggregate.results)
         return self.add(Mapped(reduced, results, aggregate.out))
+
+    def _widened(self, node: NodeNumber) -> StepNumber:
+        """The step of a node, with more columns where leaving them out only costs.
+
+        What a projection leaves out of an inner join's columns are keys: hardly a change comes to
+        nothing without them.
+        """
+        found = self.plan.nodes[node]
+        if isinstance(found, Project) and _is_inner(self.plan.nodes[found.inputs[0]]):
+            exprs = (self.plan.handles[each] for each in found.exprs)
+            passed = {out: e.column for out, e in zip(found.out, exprs, strict=True)}
+            known = {out: column for out, column in passed.items() if column is not None}
+            if known == passed:
+                self.aliases.update((out, c) for out, c in known.items() if out != c)
+                return self.step(found.inputs[0])
+        return self.step(node)
 
     def _regrouped(self, node: NodeNumber, aggregate: Aggregate) -> StepNumber:
         """``delta(Γ(A)) = Γ(A of the changed groups) after each change - before it``.

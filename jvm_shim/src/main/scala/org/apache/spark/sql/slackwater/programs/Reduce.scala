@@ -31,13 +31,10 @@ private[slackwater] final case class Reduction(
 ) {
 
   /** Over the input: the group. */
-  def keysOf: UnsafeProjection = projection(keys.map(NormalizeFloatingNumbers.normalize))
+  def keysOf: Evaluation = new Evaluation(keys.map(NormalizeFloatingNumbers.normalize))
 
   /** Over the input: what each aggregate takes in. */
-  def inputsOf: UnsafeProjection = projection(aggregates.map(_.input))
-
-  private def projection(expressions: Seq[Expression]): UnsafeProjection =
-    InterpretedUnsafeProjection.createProjection(expressions)
+  def inputsOf: Evaluation = new Evaluation(aggregates.map(_.input))
 
   def start(): Array[Accumulator] = aggregates.map(_.start()).toArray
 

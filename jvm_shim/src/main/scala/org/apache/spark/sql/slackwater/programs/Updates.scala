@@ -1,7 +1,5 @@
 package org.apache.spark.sql.slackwater.programs
 
-import scala.collection.mutable
-
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /** Updates of one interval. The rows are owned: nobody changes them after `add`.
@@ -49,15 +47,39 @@ private[slackwater] final class Updates(allowance: Allowance = Allowance.unlimit
 
   /** The same changes with each row once at each time, and none that comes to nothing. */
   def consolidated: Updates = {
-    val sums = mutable.LinkedHashMap.empty[(UnsafeRow, Long), Long]
-    foreach { (row, time, diff) =>
-      sums.updateWith((row, time))(found => Some(Math.addExact(found.getOrElse(0L), diff)))
+    val firsts = new Array[Int](4 * Integer.highestOneBit(math.max(count, 1)))
+    val sums = new Array[Long](count)
+    var i = 0
+    while (i < count) {
+      val first = firstLike(i, firsts)
+      sums(first) = Math.addExact(sums(first), diffs(i))
+      i += 1
     }
     val result = new Updates(allowance)
-    sums.foreach { case ((row, time), diff) => if (diff != 0) result.add(row, time, diff) }
+    i = 0
+    while (i < count) {
+      if (sums(i) != 0) result.add(rows(i), times(i), sums(i))
+      i += 1
+    }
     giveBack()
     result
   }
+
+  /** The first update with the row and the time of update `i`.
+    *
+    * @param firsts
+    *   an open hash table of those that came before, each by its number and one
+    */
+  private def firstLike(i: Int, firsts: Array[Int]): Int = {
+    val mask = firsts.length - 1
+    var at = (rows(i).hashCode ^ (times(i) * Spread >>> 32).toInt) & mask
+    while (firsts(at) != 0 && !same(firsts(at) - 1, i)) at = (at + 1) & mask
+    if (firsts(at) == 0) firsts(at) = i + 1
+    firsts(at) - 1
+  }
+
+  private def same(one: Int, other: Int): Boolean =
+    times(one) == times(other) && rows(one) == rows(other)
 
   private def grow(): Unit = {
     val length = count * 2
@@ -72,6 +94,9 @@ private[slackwater] object Updates {
   /** The objects of a row, its place, its time and its diff. */
   private val BesideRow = 64L
   private val Empty = 450L
+
+  /** The golden ratio, by which times that follow each other come apart. */
+  private val Spread = 0x9e3779b97f4a7c15L
 
   val none: Updates = new Updates
 }

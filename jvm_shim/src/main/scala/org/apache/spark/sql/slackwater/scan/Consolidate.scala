@@ -15,6 +15,10 @@ private[slackwater] object Consolidate {
   /** More retracted rows than this are cheaper to consolidate with everything else. */
   private val CandidateLimit = 10000
 
+  private val OneTaskFiles = 4
+  private val OneTaskUpdates = 100000L
+  private val OneTaskBytes = 1L << 20
+
   /** So many copies of rows are made without a job. */
   private val LocalCopies = 65536L
 
@@ -46,7 +50,8 @@ private[slackwater] object Consolidate {
       } else {
         val scans = sources.updates(uniform) ++ sources.updates(embedded).map(upTo(_, until))
         val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
-        shuffled(PartScan.union(all.map(rowsAndDiffs(_, sources.schema.length))))
+        val narrow = all.map(rowsAndDiffs(_, sources.schema.length))
+        settled(gathered(PartScan.union(narrow), uniform ++ embedded, updates))
       }
     }
   }
@@ -92,8 +97,9 @@ private[slackwater] object Consolidate {
         Filter((likely(columns, retracted).toSeq :+ among(scan)).reduce(And), scan)
       }
       val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
-      val settled = shuffled(PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length))))
-      PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ settled)
+      val narrow = PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length)))
+      val rest = settled(gathered(narrow, files, concerned))
+      PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ rest)
     }
   }
 
@@ -137,8 +143,19 @@ private[slackwater] object Consolidate {
   private def rowsAndDiffs(plan: LogicalPlan, width: Int): LogicalPlan =
     Project(plan.output.take(width) :+ PartScan.attribute(plan, Wire.DiffColumn), plan)
 
+  /** In one task where that takes less than an exchange between several. */
+  private def gathered(
+      plan: LogicalPlan,
+      files: Seq[PartFile],
+      inline: Seq[InlineUpdate]
+  ): LogicalPlan = {
+    val bytes = files.map(_.status.getLen).sum + inline.map(_.row.getSizeInBytes.toLong).sum
+    val little = files.map(_.rows).sum + inline.size <= OneTaskUpdates && bytes <= OneTaskBytes
+    if (little && files.size <= OneTaskFiles) Repartition(1, shuffle = false, plan) else plan
+  }
+
   /** Filters on columns pass through each of these nodes down to the scans. */
-  private def shuffled(updates: LogicalPlan): LogicalPlan = {
+  private def settled(updates: LogicalPlan): LogicalPlan = {
     val sums = Consolidate.updates(updates)
     val copy = AttributeReference("copy", BooleanType, nullable = false)()
     val copies = Copies(sums.output.last)
