@@ -77,6 +77,7 @@ class Declared:
 
     def close(self) -> None:
         py4j.java_gateway.get_return_value = self._converting
-        self.session.stop()
+        # Also where the JVM has ended: what starts next in this process would look for it.
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
+        self.session.stop()
