@@ -75,6 +75,8 @@ def test_the_other_takes_over(leader, joiner, location):
     leader.sql("INSERT INTO t VALUES (1)")
     joiner.sql("SELECT * FROM t")
     leader.kill()
+    # What it is asked while it ends may be answered by nobody.
+    wait_until(lambda: not coordinators(location), what="the leader's coordinator has ended")
     joiner.sql("INSERT INTO t VALUES (2)", timeout_s=60)
     assert joiner.rows("SELECT n, (SELECT count(*) FROM t) FROM total") == [[2, 2]]
 

@@ -152,6 +152,10 @@ def test_the_rows_of_an_inner_join_are_grouped_as_they_are(kind, last):
     groups = Aggregate((3,), (5, 6), (Computed(3, 3),), (call,), (3, 4))
     plan = plan_of(*sources, join, renamed, groups, types=(LONG,) * 7)
     assert steps(plan)[-len(last) :] == last
+    # The states of groups are filled from rows that look like those of the updates.
+    described = json.loads(program_of(plan).to_json())["nodes"]
+    (reduced,) = (each for each in described if each["op"] == "reduce")
+    assert list(plan.nodes[reduced["node"]].out) == described[reduced["in"]]["out"]
 
 
 @pytest.mark.parametrize(

@@ -261,10 +261,10 @@ class _Lowering:
         accumulated = all(is_accumulated(self.plan, call) for call in aggregate.aggregates)
         if aggregate.session is not None or not accumulated:
             return self._regrouped(node, aggregate)
-        below = aggregate.inputs[0]
+        below = self._widened(aggregate.inputs[0])
         reduced = self.add(
             Reduced(
-                self._widened(below),
+                self.step(below),
                 below,
                 tuple(group.handle for group in aggregate.groups),
                 tuple(Accumulation(call.handle, call.filter) for call in aggregate.aggregates),
@@ -277,8 +277,8 @@ class _Lowering:
         results = tuple(OfHandle(h) for h in aggregate.results)
         return self.add(Mapped(reduced, results, aggregate.out))
 
-    def _widened(self, node: NodeNumber) -> StepNumber:
-        """The step of a node, with more columns where leaving them out only costs.
+    def _widened(self, node: NodeNumber) -> NodeNumber:
+        """The node, or one with the same rows and more columns where leaving them out only costs.
 
         What a projection leaves out of an inner join's columns are keys: hardly a change comes to
         nothing without them.
@@ -290,8 +290,8 @@ class _Lowering:
             known = {out: column for out, column in passed.items() if column is not None}
             if known == passed:
                 self.aliases.update((out, c) for out, c in known.items() if out != c)
-                return self.step(found.inputs[0])
-        return self.step(node)
+                return found.inputs[0]
+        return node
 
     def _regrouped(self, node: NodeNumber, aggregate: Aggregate) -> StepNumber:
         """``delta(Γ(A)) = Γ(A of the changed groups) after each change - before it``.
