@@ -150,6 +150,16 @@ private[slackwater] object Ours {
   }
 }
 
+/** A collection that is to be emptied. Spark reads texts of fixed length with blanks behind. */
+private object Emptied {
+  def unapply(table: LogicalPlan): Option[DataSourceV2Relation] =
+    EliminateSubqueryAliases(table) match {
+      case Project(_, padded)                           => unapply(padded)
+      case r: DataSourceV2Relation if Binding.isOurs(r) => Some(r)
+      case _                                            => None
+    }
+}
+
 /** What the coordinator answered. `sequence` tells two binds apart. */
 private[slackwater] final case class Bound(answer: JsonNode, hold: Option[Hold], sequence: Long) {
   def timestamp: Option[Long] = Wire.longOption(answer.get("timestamp"))
@@ -173,9 +183,7 @@ private[slackwater] abstract class PlanWalk {
       walk(child, AsOf.milliseconds(time).map(ReadTime(_, atLeast)))
     case write: WriteDelta if Binding.isOurs(write.table) =>
       operation(write, at)
-    case delete: DeleteFromTable
-        if delete.condition == TrueLiteral && Binding.isOurs(delete.table) =>
-      truncation(delete)
+    case DeleteFromTable(Emptied(target), TrueLiteral)      => truncation(target)
     case write: V2WriteCommand if startsOwnExecution(write) =>
       // The query runs as an execution of its own, from the analyzed plan that Spark has kept.
       write.withNewQuery(LocalRelation(write.query.output))
@@ -202,8 +210,7 @@ private[slackwater] abstract class PlanWalk {
       case _ => descend(write, at)
     }
 
-  private def truncation(delete: DeleteFromTable): LogicalPlan = {
-    val target = EliminateSubqueryAliases(delete.table).asInstanceOf[DataSourceV2Relation]
+  private def truncation(target: DataSourceV2Relation): LogicalPlan = {
     val names = target.table.columns.map(_.name).toSet
     val whole = target.copy(output = target.output.filter(a => names.contains(a.name)))
     val nothing = LocalRelation(whole.output)
