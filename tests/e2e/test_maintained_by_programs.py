@@ -147,6 +147,12 @@ def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
         place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {within + 1}")
     assert failed.value.sqlstate == "22012"
     assert ROW_OF_QUOTIENTS in str(failed.value)
+    for query in ("SELECT * FROM quotients", "SELECT count(*) AS n FROM largest"):
+        for ends in (within + 1, place.value("SELECT mz_now() FROM n LIMIT 1")):
+            with pytest.raises(SqlError) as failed:
+                place.rows(f"SUBSCRIBE ({query}) AS OF {before} UP TO {ends}")
+            assert failed.value.sqlstate == "22012"
+            assert ROW_OF_QUOTIENTS in str(failed.value)
     seen = place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {before + 1}")
     assert sorted(row[1:] for row in seen) == [[1, 1, "4.0"], [1, 2, "2.0"]]
     place.sql("INSERT INTO n VALUES (4, 1)")
@@ -207,6 +213,79 @@ def test_what_java_says_of_values_is_an_error_of_theirs(place):
     assert place.rows("SELECT s FROM formatted") == [["1"]]
     place.sql("DELETE FROM formats")
     assert place.rows("SELECT s FROM constant") == []
+
+
+def test_whatever_a_function_throws_is_an_error_of_the_row(place):
+    """Exceptions without a condition, with one that has no state, and with a state of syntax."""
+    place.sql("CREATE TABLE odd (k INT, n INT, s STRING)")
+    place.sql("INSERT INTO odd VALUES (1, 2, '3')")
+    queries = {
+        "stepped": "SELECT k, explode(sequence(1, n, 1)) AS x FROM odd",
+        "paired": "SELECT k, map_from_arrays(array_repeat(1, n - 1), array(1)) AS x FROM odd",
+        "read": "SELECT k, to_number(s, '999') AS x FROM odd",
+        "longest": "SELECT max(cardinality(sequence(1, n, 1))) AS x FROM odd",
+    }
+    for name, query in queries.items():
+        place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    contents = {name: sorted(place.rows(f"SELECT * FROM {name}")) for name in queries}
+    assert contents["stepped"] == [[1, 1], [1, 2]]
+    assert contents["longest"] == [[2]]
+    place.sql("INSERT INTO odd VALUES (7, 0, '((')")
+    for name in queries:
+        with pytest.raises(SqlError) as failed:
+            place.rows(f"SELECT * FROM {name}")
+        assert failed.value.condition == "SLACKWATER_DATA_ERROR"
+        assert "the row (k = 7, n = 0, s = ((" in str(failed.value)
+    place.sql("DELETE FROM odd WHERE k = 7")
+    assert {name: sorted(place.rows(f"SELECT * FROM {name}")) for name in queries} == contents
+
+
+def test_a_time_without_a_date_is_no_timestamp(place):
+    """Spark takes the date of the day on which it looks: tomorrow it would be another row."""
+    place.sql("CREATE TABLE said (k INT, s STRING)")
+    place.sql("INSERT INTO said VALUES (1, ' 2024-01-02 03:04:05'), (2, '2024'), (3, NULL)")
+    place.sql("CREATE MATERIALIZED VIEW moments AS SELECT k, CAST(s AS TIMESTAMP) AS at FROM said")
+    place.sql(
+        "CREATE MATERIALIZED VIEW tried AS SELECT k, hour(try_cast(s AS TIMESTAMP)) FROM said"
+    )
+    moments = [[1, "2024-01-02T03:04:05"], [2, "2024-01-01T00:00:00"], [3, None]]
+    assert sorted(place.rows("SELECT * FROM moments")) == moments
+    for text in ("10:00", " T11:30:00", "\t9:5"):
+        place.sql(f"INSERT INTO said VALUES (4, '{text}')")
+        with pytest.raises(SqlError) as failed:
+            place.rows("SELECT * FROM moments")
+        assert failed.value.sqlstate == "22018"
+        assert "'no date: " in str(failed.value)
+        assert sorted(place.rows("SELECT * FROM tried")) == [[1, 3], [2, 0], [3, None], [4, None]]
+        place.sql("DELETE FROM said WHERE k = 4")
+        assert sorted(place.rows("SELECT * FROM moments")) == moments
+
+
+def test_equal_rows_are_followed_at_once(place):
+    place.sql("CREATE TABLE same (k INT, v INT)")
+    place.sql(
+        "CREATE MATERIALIZED VIEW pairs AS"
+        " SELECT a.k, count(*) AS n FROM same a JOIN same b ON a.k = b.k GROUP BY a.k"
+    )
+    place.sql("INSERT INTO same VALUES (1, 2)")
+    assert place.rows("SELECT * FROM pairs") == [[1, 1]]
+    place.sql("INSERT INTO same SELECT 1, 2 FROM range(5000)")
+    assert place.rows("SELECT * FROM pairs") == [[1, 5001 * 5001]]
+    tick = place.rows("EXPLAIN ANALYZE FOR MATERIALIZED VIEW pairs")[0]
+    (_, _, kind, scanned, looked_up, *_) = tick
+    assert (kind, scanned) == ("tick", 5000)
+    assert looked_up < 10
+    place.sql("DELETE FROM same")
+    assert place.rows("SELECT * FROM pairs") == []
+
+
+def test_what_is_read_is_not_replaced(place):
+    place.sql("CREATE MATERIALIZED VIEW lower_one AS SELECT 1 AS x")
+    place.sql("CREATE MATERIALIZED VIEW upper_one AS SELECT * FROM lower_one")
+    with pytest.raises(SqlError) as failed:
+        place.sql("CREATE OR REPLACE MATERIALIZED VIEW lower_one AS SELECT 2 AS x")
+    assert failed.value.sqlstate == "2BP01"
+    assert "Cannot replace slackwater.default.lower_one" in str(failed.value)
 
 
 def test_an_element_that_is_not_there_is_an_error(place):

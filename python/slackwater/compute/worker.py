@@ -20,7 +20,7 @@ from slackwater.compute.tick import Limits, RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 
@@ -546,7 +546,8 @@ class Worker:
     def _trouble(self, flow: Dataflow, error: Exception) -> bool:
         """The dataflow is left alone for a while. False: it did not move."""
         if not isinstance(error, SlackwaterError):
-            error = user_error("SLACKWATER_INTERNAL", reason=_first_line(error), log="log")
+            reason = _first_line(error).removesuffix(".")
+            error = user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
         with self._shared.changed:
             if self._shared.flows.get(flow.global_id) is not flow:
                 return False

@@ -201,7 +201,7 @@ def refusal(errors: pa.Table, object_name: str, time: Timestamp) -> SlackwaterEr
         objectName=object_name,
         timestamp=str(time),
         count=str(errors.num_rows),
-        cause=first.text,
+        cause=first.text.removesuffix("."),
     )
 
 
@@ -214,7 +214,7 @@ def _evaluation_refusal(
         objectName=object_name,
         timestamp=str(time),
         viewName=error.view,
-        cause=error.cause,
+        cause=error.cause.removesuffix("."),
         inputs=error.inputs,
         row=error.row,
     )

@@ -74,6 +74,7 @@ DATA_CONDITIONS = frozenset(
         "INCONSISTENT_BEHAVIOR_CROSS_VERSION.PARSE_DATETIME_BY_NEW_PARSER",
         "INVALID_FORMAT.ESC_AT_THE_END",
         "INVALID_FORMAT.ESC_IN_THE_MIDDLE",
+        "INVALID_FORMAT.MISMATCH_INPUT",
         "RECURSION_LEVEL_LIMIT_EXCEEDED",
         "RECURSION_ROW_LIMIT_EXCEEDED",
     }
@@ -85,6 +86,10 @@ DATA_STATES = ("21", "22", "23", "38", "39", "P0", "54000", "54006")
 
 grow beyond what Spark can hold. Memory and storage are not among them: these may come back.
 """
+
+
+LOG_FILE = "log/coordinator.jsonl"
+"""Where the coordinator writes what it does, below the environment's location."""
 
 
 class FatalError(Exception):

@@ -38,7 +38,7 @@ from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.delta.program import Program
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
-from slackwater.repr.errors import Position, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -483,26 +483,44 @@ _FUNCTION_ERRORS = frozenset(
 )
 """What Java's libraries throw over values; some of Spark's functions let it through as it is."""
 
+_LIBRARIES = (
+    "java.",
+    "javax.",
+    "jdk.",
+    "sun.",
+    "com.sun.",
+    "scala.",
+    "org.apache.commons.",
+    "org.apache.spark.sql.errors.",
+)
+"""Whoever calls these has the error that they throw."""
+
+_FUNCTIONS = (
+    "org.apache.spark.sql.catalyst.expressions.",
+    "org.apache.spark.sql.catalyst.util.",
+    "org.apache.spark.unsafe.types.",
+)
+"""Where Spark's functions are, and the code that it generates for them."""
+
 
 def _translate(exception: Any) -> SlackwaterError:
-    """The user error in a Java exception: the innermost cause that has a condition of Spark's, or
-    else what a function's values made Java's libraries throw."""
+    """The user error in a Java exception: the innermost cause that has a condition and a state of
+    Spark's, or else what a function threw over its arguments."""
     found = None
     causes = _causes(exception)
     for cause in causes:
         condition = _condition(cause)
         if condition is not None:
             found = (condition, cause)
+    if found is None or found[1].getSqlState() is None:
+        failed = next((cause for cause in reversed(causes) if _is_of_a_function(cause)), None)
+        if failed is not None:
+            reason = _first_line(str(failed.toString())).removesuffix(".")
+            return user_error("SLACKWATER_FUNCTION_FAILED", reason=reason)
     if found is None:
-        for cause in causes:
-            if not _FUNCTION_ERRORS.isdisjoint(_class_names(cause)):
-                return user_error(
-                    "SLACKWATER_FUNCTION_FAILED", reason=_first_line(str(cause.toString()))
-                )
         _log.error("call into the driver failed", error=str(exception.toString()))
-        return user_error(
-            "SLACKWATER_INTERNAL", reason=_first_line(str(exception.getMessage())), log="log"
-        )
+        reason = _first_line(str(exception.getMessage())).removesuffix(".")
+        return user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
     condition, cause = found
     state = cause.getSqlState() or "XX000"
     text = str(cause.getMessage()).removeprefix(f"[{condition}] ")
@@ -518,6 +536,18 @@ def _causes(exception: Any) -> list[Any]:
         causes.append(exception)
         exception = exception.getCause()
     return causes
+
+
+def _is_of_a_function(exception: Any) -> bool:
+    """Whether one of Spark's functions threw it: then the same arguments do it again."""
+    names = _class_names(exception)
+    if not _FUNCTION_ERRORS.isdisjoint(names):
+        return True
+    if "java.lang.RuntimeException" not in names:
+        return False
+    places = (str(frame.getClassName()) for frame in exception.getStackTrace())
+    thrown_by = next((place for place in places if not place.startswith(_LIBRARIES)), "")
+    return thrown_by.startswith(_FUNCTIONS)
 
 
 def _class_names(exception: Any) -> list[str]:

@@ -51,10 +51,14 @@ class CreateItem:
 
 @dataclass(frozen=True, slots=True)
 class DropItem:
-    """Drops an object. Its indexes and the objects whose parent it is go with it."""
+    """Drops an object. Its indexes and the objects whose parent it is go with it.
+
+    `replaces`: another one takes its place.
+    """
 
     id: GlobalId
     cascade: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +214,7 @@ def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
         owned = {item.id, *_children(state, item.id)}
         in_the_way = [i for i in doomed if i.id not in owned and i.kind is not ItemKind.INDEX]
         if in_the_way:
-            raise _dependents_exist("drop", item, in_the_way)
+            raise _dependents_exist("replace" if op.replaces else "drop", item, in_the_way)
     return _without(state, doomed)
 
 

@@ -231,6 +231,7 @@ class Views:
         engine = self._env.engine.under(settings)
         analysis = engine.analyze(text, catalog, namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
+        self._refuse_unmaintainable("A maintained view", analysis)
         plan = self._plan(text, catalog, namespace, settings, analysis.functions)
         self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
 from slackwater.persist.consolidate import consolidate
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -177,13 +178,20 @@ class QueryFeed:
     def _times(self, lower: Timestamp, upper: Timestamp) -> list[Timestamp]:
         times: set[Timestamp] = set()
         for item in map(self._env.item, self._inputs):
-            if item.shard_id is None or item.desc is None:
-                continue
-            parts = self._env.persist.parts_between(item.shard_id, lower, upper)
-            # No columns but the time and the diff, which are always read.
-            table = self._env.persist.read(parts, item.desc, lower=lower, upper=upper, columns=())
-            times.update(Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist())
+            if item.shard_id is not None and item.desc is not None:
+                times |= self._times_of(item.shard_id, item.desc, lower, upper)
+            # When an error begins or ends its rows need not change: then the query is asked too.
+            if item.errors_shard is not None:
+                times |= self._times_of(item.errors_shard, ERRORS, lower, upper)
         return sorted(times)
+
+    def _times_of(
+        self, shard_id: int, desc: RelationDesc, lower: Timestamp, upper: Timestamp
+    ) -> set[Timestamp]:
+        parts = self._env.persist.parts_between(shard_id, lower, upper)
+        # No columns but the time and the diff, which are always read.
+        table = self._env.persist.read(parts, desc, lower=lower, upper=upper, columns=())
+        return {Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist()}
 
 
 def _stamped(rows: pa.Table, time: Timestamp, diff: int) -> pa.Table:

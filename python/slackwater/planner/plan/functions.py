@@ -32,18 +32,30 @@ _ADVICE: Final[Mapping[str, str]] = {
     "collect_list": _ORDER.format(alternative="array_sort(collect_list(...))"),
     "collect_set": _ORDER.format(alternative="array_sort(collect_set(...))"),
     **dict.fromkeys(
-        ("first", "any_value", "last"), _ORDER.format(alternative="min, max, min_by or max_by")
+        ("first", "first_value", "any_value", "last", "last_value"),
+        _ORDER.format(alternative="min, max, min_by or max_by"),
     ),
     "TRANSFORM": "A script may say anything. Register a deterministic function of Python.",
     "aes_encrypt": "Give it a vector to begin with, or encrypt when the row is written.",
     "mode": _ORDER.format(alternative="mode(array_sort(map_entries(...)))"),
-    "listagg": _ORDER.format(alternative="array_join(array_sort(collect_list(...)), ',')"),
+    **dict.fromkeys(
+        ("listagg", "string_agg"),
+        _ORDER.format(alternative="array_join(array_sort(collect_list(...)), ',')"),
+    ),
+    "the cast of texts inside of others to TIMESTAMP": (
+        "A time without a date would be one of today. Cast each: transform(texts, t -> CAST(t AS"
+        " TIMESTAMP))."
+    ),
 }  # fmt: skip
 
 
 def advice_for(function: str) -> str:
-    """What to use instead of a function, by the name that Spark's expression has.
+    """What to use instead of a function, by the name that Spark's expression has, or of a literal
+
+    such as ``DATE 'today'``.
 
     That such a function occurs, Spark's analyzed plan says: see `Analysis.nondeterministic`.
     """
-    return _ADVICE.get(function, _OTHER)
+    if function.endswith(("'", '"')):
+        return _CLOCK
+    return _ADVICE.get(function, _ADVICE.get(function.lower(), _OTHER))

@@ -303,7 +303,7 @@ def _nothing(_: Timestamp) -> tuple[NewPart, ...]:
 
 
 def _drop(existing: CatalogItem | None) -> list[CatalogOp]:
-    return [] if existing is None else [DropItem(existing.id)]
+    return [] if existing is None else [DropItem(existing.id, replaces=True)]
 
 
 def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> dict[str, Any]:

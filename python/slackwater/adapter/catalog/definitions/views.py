@@ -87,7 +87,8 @@ class ViewDefinitions:
         with self._env.defining(cancellation):
             ops: list[CatalogOp] = []
             if replace_existing and self._env.state.find(schema_name, name) is not None:
-                ops.append(DropItem(self._env.state.get(schema_name, name, ItemKind.VIEW).id))
+                replaced = self._env.state.get(schema_name, name, ItemKind.VIEW)
+                ops.append(DropItem(replaced.id, replaces=True))
             self._changes.commit([*ops, CreateItem(item)], context.user)
         return self._env.state.item(item.id)
 
@@ -163,7 +164,7 @@ class ViewDefinitions:
             existing = self._env.state.find(schema, name)
             if replace_existing and existing is not None:
                 self._env.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)
-                ops.append(DropItem(existing.id))
+                ops.append(DropItem(existing.id, replaces=True))
             return [*ops, CreateItem(self._views.with_shards(conn, draft))]
 
         with self._env.defining(cancellation):

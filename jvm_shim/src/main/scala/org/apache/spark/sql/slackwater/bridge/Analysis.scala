@@ -14,8 +14,10 @@ import org.apache.spark.sql.catalyst.catalog.{HiveTableRelation, SQLFunction}
 import org.apache.spark.sql.catalyst.expressions.{
   AesEncrypt,
   ArraySort,
+  Cast,
   Expression,
   KllSketchMergeBase,
+  Literal,
   Nondeterministic,
   RowOrdering,
   SortArray,
@@ -41,7 +43,9 @@ import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.Json
 import org.apache.spark.sql.slackwater.scan.PartIndex
 import org.apache.spark.sql.slackwater.shims.{V1Relation, V2Relation}
+import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.SchemaUtils
+import org.apache.spark.unsafe.types.UTF8String
 
 /** What the coordinator wants to know about a query. */
 private[slackwater] object Analysis {
@@ -161,6 +165,8 @@ private[slackwater] object Analysis {
     val foreign: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     val nondeterministic: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     var usesNow = false
+    private val moment = """(?is)\s*(now|today|tomorrow|yesterday)\b.*""".r
+    private val typedMoment = raw"""(?is)(date|timestamp\w*)\s*r?['"]${moment.regex}""".r
 
     def leaf(node: LogicalPlan, named: Boolean): Unit = node match {
       case OurView(name) =>
@@ -186,7 +192,13 @@ private[slackwater] object Analysis {
     }
 
     def expression(whole: Expression): Unit = whole.foreach {
-      case _: MzNow                                              => usesNow = true
+      case _: MzNow                    => usesNow = true
+      case l: Literal if isOfTheDay(l) => nondeterministic += written(l)
+      case Cast(Literal(text: UTF8String, _), to, _, _)
+          if isMoment(to) && moment.matches(text.toString) =>
+        nondeterministic += s"'$text'"
+      case c: Cast if takesTheDay(c.child.dataType, c.dataType) =>
+        nondeterministic += "the cast of texts inside of others to TIMESTAMP"
       case SQLScalarFunction(function, _, _) if isLuck(function) => declared(function)
       case f: UserDefinedExpression if !f.deterministic          => nondeterministic += f.name
       case n: Nondeterministic                                   => nondeterministic += n.prettyName
@@ -201,6 +213,41 @@ private[slackwater] object Analysis {
         nondeterministic += version.prettyName
       case _ =>
     }
+
+    /** Whether it was written as a text such as `now`, of which the parser has made a time. */
+    private def isOfTheDay(literal: Literal): Boolean =
+      isMoment(literal.dataType) && typedMoment.matches(written(literal))
+
+    private def isMoment(dataType: DataType): Boolean = dataType match {
+      case DateType | TimestampType | TimestampNTZType => true
+      case _                                           => false
+    }
+
+    private def written(node: Expression): String = {
+      val at = node.origin
+      val text = for {
+        whole <- at.sqlText
+        begin <- at.startIndex
+        end <- at.stopIndex if begin >= 0 && end < whole.length
+      } yield whole.substring(begin, end + 1)
+      text.getOrElse("")
+    }
+
+    /** Whether texts inside of arrays, maps or structs become timestamps: those of a time alone would
+      * be of the day on which Spark looks.
+      */
+    private def takesTheDay(from: DataType, to: DataType, inside: Boolean = false): Boolean =
+      (from, to) match {
+        case (_: StringType, TimestampType)           => inside
+        case (ArrayType(one, _), ArrayType(other, _)) => takesTheDay(one, other, inside = true)
+        case (MapType(k, v, _), MapType(otherK, otherV, _)) =>
+          takesTheDay(k, otherK, inside = true) || takesTheDay(v, otherV, inside = true)
+        case (one: StructType, other: StructType) =>
+          one.zip(other).exists { case (f, t) =>
+            takesTheDay(f.dataType, t.dataType, inside = true)
+          }
+        case _ => false
+      }
 
     private def declared(function: SQLFunction): Unit =
       if (isLuck(function)) nondeterministic += function.name.unquotedString

@@ -228,20 +228,18 @@ final class Dataflows private[bridge] (
     CompiledQuery.of(small, plan).fold[Compiled](asJob)(new UntilItIsTooMuch(_, asJob))
   }
 
-  /** A change of columns that nobody wants comes to nothing. */
+  /** A change of columns that nobody wants comes to nothing; what is there often comes once. */
   private def deltaOf(request: JsonNode, columns: SourceColumns): Updates = {
     val updates = new Updates
-    var retracts = false
     Option(request.get("sources").get(columns.collection)).foreach { node =>
       val input = PartReader.input(node)
       val rows = reader.rowsOf(input, columns, request.get("origin").asText)
       val (time, diff) = (columns.width, columns.width + 1)
       PartReader.within(input, time, rows).foreach { row =>
-        retracts ||= row.getLong(diff) < 0
         updates.add(columns.cut(row).copy(), row.getLong(time), row.getLong(diff))
       }
     }
-    if (retracts) updates.consolidated else updates
+    updates.consolidated
   }
 
   private def encoded(updates: Updates, schema: StructType): Array[Byte] = {

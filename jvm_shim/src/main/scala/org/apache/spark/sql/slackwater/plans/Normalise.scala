@@ -44,6 +44,7 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
         EliminateView,
         EliminateSQLFunctionNode,
         ReplaceExpressions,
+        DatedTexts,
         CountExists,
         PullOutGroupingExpressions,
         RewriteAsOfJoin,

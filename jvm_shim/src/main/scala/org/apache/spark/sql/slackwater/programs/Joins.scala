@@ -43,6 +43,7 @@ private[slackwater] final class Lookup(
     val below = if (old) running.lower else running.upper
     other.want(running)(Matching.keysOf(running(in), keys, nullSafe))
     running(in).foreach { (row, time, diff) =>
+      running.allowance.visit()
       val key = keys(row)
       if (Keyed.matches(key, nullSafe))
         other.lookup(key, below, work) { (found, foundTime, foundDiff) =>

@@ -77,13 +77,9 @@ private[slackwater] final class MapRows(in: Int, project: Evaluation) extends Op
   override def inputs: Seq[Int] = Seq(in)
   override def run(running: Running, work: Work): Updates = {
     val out = new Updates(running.allowance)
-    var (adds, retracts) = (false, false)
-    running(in).foreach { (row, time, diff) =>
-      if (diff < 0) retracts = true else adds = true
-      out.add(project(row).copy(), time, diff)
-    }
-    // What changes in columns that are left out is no change.
-    if (adds && retracts) out.consolidated else out
+    running(in).foreach((row, time, diff) => out.add(project(row).copy(), time, diff))
+    // What changes in columns that are left out is no change; rows that are equal now come once.
+    out.consolidated
   }
 }
 
