@@ -147,7 +147,7 @@ def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
         place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {within + 1}")
     assert failed.value.sqlstate == "22012"
     assert ROW_OF_QUOTIENTS in str(failed.value)
-    for query in ("SELECT * FROM quotients", "SELECT count(*) AS n FROM largest"):
+    for query in ("SELECT * FROM quotients", "SELECT count(*) AS n FROM quotients"):
         for ends in (within + 1, place.value("SELECT mz_now() FROM n LIMIT 1")):
             with pytest.raises(SqlError) as failed:
                 place.rows(f"SUBSCRIBE ({query}) AS OF {before} UP TO {ends}")
