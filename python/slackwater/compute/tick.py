@@ -191,11 +191,13 @@ class RunningView:
             if smallest is None:
                 raise
         self._careful_until = tick.upper
-        if most_ms is not None:
+        if smallest != tick:
+            return self.appends(smallest, most_ms)
+        if most_ms is not None and not self.flow.plan.is_temporal:
             # To compute the query as a whole, and to look for the row, is nothing to wait for.
             self._is_slow = True
             raise TickEnded("slow")
-        return self._whole(tick, ()) if smallest == tick else self.appends(smallest, most_ms)
+        return self._whole(tick, ())
 
     @property
     def can_be_filled(self) -> bool:

@@ -214,8 +214,9 @@ def _evaluation_refusal(
         objectName=object_name,
         timestamp=str(time),
         viewName=error.view,
-        cause=error.cause.removesuffix("."),
+        cause=error.cause.removesuffix("."),  # The sentence goes on, and ends itself.
         inputs=error.inputs,
         row=error.row,
     )
-    return SlackwaterError(told.condition, error.sqlstate, told.message, told.parameters)
+    parameters = {**told.parameters, "cause": error.cause}
+    return SlackwaterError(told.condition, error.sqlstate, told.message, parameters)
