@@ -17,6 +17,7 @@ from slackwater.compute.engine import TickEnded
 from slackwater.compute.tick import CHANGES_TRIED, Limits
 from slackwater.compute.worker import FILLED_AT_ONCE
 from slackwater.planner.delta.explain import explain_program
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.spark.bridge import SparkProgram
 
