@@ -218,45 +218,6 @@ def test_a_join_does_not_take_a_temporal_filter_below_it_for_a_condition():
     assert {each.node for each in program_of(plan).arrangements} == {0, 1, 2, 4}
 
 
-def looked_up(program):
-    """For each lookup, in its order, the plan's node that it looks up."""
-    described = json.loads(program.to_json())
-    arranged = [each["node"] for each in described["arrangements"]]
-    steps = (each for each in described["nodes"] if each["op"] == "lookup")
-    return [arranged[each["arrangement"]] for each in steps]
-
-
-@pytest.mark.parametrize(
-    ("rows", "first"),
-    [({"u2": 6_000_000, "u3": 25}, 2), ({"u2": 25, "u3": 6_000_000}, 1), ({}, 1)],
-)
-def test_changes_meet_the_smaller_input_first(rows, first):
-    sources = (
-        Source("u1", ("a", "b"), (0, 1)),
-        Source("u2", ("a",), (2,)),
-        Source("u3", ("b",), (3,)),
-    )
-    lower = Join((0, 1), (0, 1, 2), JoinKind.INNER, (JoinKey(0, 2, False),), (), (), None)
-    upper = Join((3, 2), (0, 1, 2, 3), JoinKind.INNER, (JoinKey(1, 3, False),), (), (), None)
-    plan = plan_of(*sources, lower, upper, types=(LONG,) * 4)
-    found = looked_up(program_of(plan, rows))
-    assert found[:2] == [first, 3 - first]
-    assert found[2:] == [0, 2, 0, 1]
-
-
-def test_more_equal_columns_count_more_than_size():
-    sources = (
-        Source("u1", ("a", "b"), (0, 1)),
-        Source("u2", ("a", "b"), (2, 3)),
-        Source("u3", ("a",), (4,)),
-    )
-    both = (JoinKey(0, 2, False), JoinKey(1, 3, False))
-    lower = Join((0, 1), (0, 1, 2, 3), JoinKind.INNER, both, (), (), None)
-    upper = Join((3, 2), (0, 1, 2, 3, 4), JoinKind.INNER, (JoinKey(0, 4, False),), (), (), None)
-    plan = plan_of(*sources, lower, upper, types=(LONG,) * 5)
-    assert looked_up(program_of(plan, {"u2": 6_000_000, "u3": 25}))[:2] == [1, 2]
-
-
 def test_any_other_use_of_the_time_has_no_program():
     plan = plan_of(Source("u1", ("k",), (0,)), Filter((0,), (0,), (0,)), types=(LONG,))
     now = replace(plan.handles[0], sql="(mz_now() <> k)", uses_now=True)

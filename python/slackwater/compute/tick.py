@@ -30,7 +30,6 @@ from slackwater.persist import reading
 from slackwater.persist.client import Append
 from slackwater.persist.error_shards import errors_at, first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
-from slackwater.planner.delta.lowering import program_of
 from slackwater.planner.delta.program import Program
 from slackwater.repr.dataflow_error import (
     DATA_ERROR,
@@ -211,7 +210,7 @@ class RunningView:
         self._tried, self.scanned = True, 0
         upper = self.shards.state(self.flow.output_shard).upper
         if self.flow.plan.program is not None:
-            self._filled(Timestamp(upper - 1))
+            self._filled(self.flow.plan.program, Timestamp(upper - 1))
 
     def committed(self, upper: Timestamp) -> None:
         """The updates up to `upper` are durable."""
@@ -408,7 +407,7 @@ class RunningView:
         self, program: Program, tick: Tick, changes: _Changes, most_ms: int | None
     ) -> Append:
         flow = self.flow
-        running = self._up_to(tick.lower)
+        running = self._up_to(program, tick.lower)
         self._next_change = None
         # Another worker may have committed what this program has not seen.
         begin = min(self._reached, tick.lower)
@@ -453,25 +452,20 @@ class RunningView:
             updates = updates.filter(pc.greater_equal(updates.column(TIME_COLUMN), tick.lower))
         return Append(flow.output_shard, tick.lower, upper, self._inline(updates))
 
-    def _up_to(self, lower: Timestamp) -> TickProgram:
+    def _up_to(self, program: Program, lower: Timestamp) -> TickProgram:
         """The program, which can be told what has changed since it was asked last."""
         if self._reached <= min(lower, readable_from(self.flow, self.shards, Timestamp(0))):
             self.close()
-        return self._filled(Timestamp(lower - 1))
+        return self._filled(program, Timestamp(lower - 1))
 
-    def _filled(self, before: Timestamp) -> TickProgram:
-        """The program; at first it is filled with the contents at `before`.
-
-        What its joins look up first goes by the sizes that the inputs have then.
-        """
+    def _filled(self, program: Program, before: Timestamp) -> TickProgram:
+        """The program; at first it is filled with the contents at `before`."""
         if self._running is None:
             self._resident = self._pause_ticks <= 0
             with ExitStack() as undo:
                 began, resident = time.perf_counter_ns(), self._resident
-                kept, inputs = self.flow.plan.kept, self.flow.inputs
-                sizes = {str(g): self._rows_of(source, before) for g, source in inputs.items()}
                 opened = self.engine.open_program(
-                    kept, program_of(kept.plan, sizes), self.flow.name, before, resident
+                    self.flow.plan.kept, program, self.flow.name, before, resident
                 )
                 undo.callback(opened.close)
                 self.plan_us += _us_since(began)

@@ -17,7 +17,6 @@ from slackwater.planner.plan.algebra import (
     JoinKind,
     NodeNumber,
     Project,
-    Source,
 )
 
 _Reads: TypeAlias = Callable[[HandleNumber], frozenset[ColumnNumber]]
@@ -110,44 +109,19 @@ def _holds_join(plan: AnalyzedPlan, number: NodeNumber, readers: Mapping[NodeNum
     return readers[below] == 1 and _holds_join(plan, below, readers)
 
 
-def pipelines(
-    plan: AnalyzedPlan, joined: Joined, rows: Mapping[str, int]
-) -> Iterator[tuple[int, tuple[Hop, ...]]]:
-    """For each input the others in the order in which its changes meet them.
-
-    `rows`: how many each collection has, as far as that is known.
-    """
-    sizes = _sizes(plan, rows)
-    scopes = [_Scope(frozenset(plan.nodes[each].out), sizes[each]) for each in joined.inputs]
+def pipelines(plan: AnalyzedPlan, joined: Joined) -> Iterator[tuple[int, tuple[Hop, ...]]]:
+    """For each input the others in the order in which its changes meet them."""
+    scopes = [frozenset(plan.nodes[each].out) for each in joined.inputs]
     for begin in range(len(joined.inputs)):
         yield begin, tuple(_path(plan, joined, scopes, begin))
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """An input: its columns, and about how many rows it has."""
-
-    columns: frozenset[ColumnNumber]
-    rows: int
-
-
-def _sizes(plan: AnalyzedPlan, rows: Mapping[str, int]) -> Sequence[int]:
-    """Of each node how many rows the largest collection below it has."""
-    sizes: list[int] = []
-    for node in plan.nodes:
-        own = rows.get(node.collection, 0) if isinstance(node, Source) else 0
-        sizes.append(max([own, *(sizes[each] for each in node.inputs)]))
-    return sizes
-
-
 def _path(
-    plan: AnalyzedPlan, joined: Joined, scopes: Sequence[_Scope], begin: int
+    plan: AnalyzedPlan, joined: Joined, scopes: Sequence[frozenset[ColumnNumber]], begin: int
 ) -> Iterator[Hop]:
     """Follows columns that are known already, most of them first.
 
-    Where that decides nothing the smaller input comes first: of it fewer rows have the same key,
-    and what its conditions leave out need not be looked up in a larger one. Of inputs of the same
-    size it is the one that comes first in the query.
+    The input that comes first in the query comes first where that decides nothing.
     """
 
     def reads(handle: HandleNumber) -> frozenset[ColumnNumber]:
@@ -155,15 +129,14 @@ def _path(
 
     equalities = list(joined.equalities)
     conditions: list[Condition] = list(joined.conditions)
-    bound = scopes[begin].columns
+    bound = scopes[begin]
     waiting = [i for i in range(len(scopes)) if i != begin]
     while waiting:
-        met = {i: _between(equalities, bound, scopes[i].columns, reads) for i in waiting}
-        chosen = max(waiting, key=lambda i: (len(met[i]), -scopes[i].rows))
-        used = met[chosen]
+        chosen = max(waiting, key=lambda i: len(_between(equalities, bound, scopes[i], reads)))
+        used = _between(equalities, bound, scopes[chosen], reads)
         for equality, _ in used:
             equalities.remove(equality)
-        bound = bound | scopes[chosen].columns
+        bound = bound | scopes[chosen]
         waiting.remove(chosen)
         ready: list[Condition] = [
             each for each in conditions if isinstance(each, int) and reads(each) <= bound

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from slackwater.planner.delta.join_order import Joined, join_of, pipelines
 from slackwater.planner.delta.program import (
@@ -153,9 +152,6 @@ RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """Window functions that ask only which rows are peers."""
 
 
-NO_ROWS: Mapping[str, int] = MappingProxyType({})
-
-
 def misuse_of_now(plan: AnalyzedPlan) -> str | None:
     """What ``mz_now()`` is used for that is no temporal filter; None: nothing."""
     found = next((handle for handle in plan.handles if handle.uses_now), None)
@@ -164,16 +160,12 @@ def misuse_of_now(plan: AnalyzedPlan) -> str | None:
     return f"{found.sql} is no condition that compares mz_now() alone with a BIGINT"
 
 
-def program_of(plan: AnalyzedPlan, rows: Mapping[str, int] = NO_ROWS) -> Program:
-    """The program of the plan. Raises NotMaintained.
-
-    `rows`: how many each collection has, by its id, as far as that is known. It decides nothing but
-    the order in which changes meet the inputs of joins.
-    """
+def program_of(plan: AnalyzedPlan) -> Program:
+    """The program of the plan. Raises NotMaintained."""
     misused = misuse_of_now(plan)
     if misused is not None:
         raise NotMaintained(misused)
-    lowering = _Lowering(plan, rows)
+    lowering = _Lowering(plan)
     last = lowering.step(plan.root)
     if last != len(lowering.steps) - 1:
         lowering.add(United((last,), lowering.steps[last].columns))
@@ -187,7 +179,6 @@ def _is_inner(node: Operator) -> bool:
 @dataclass(slots=True)
 class _Lowering:
     plan: AnalyzedPlan
-    rows: Mapping[str, int]
     steps: list[Step] = field(default_factory=list)
     arrangements: list[Arrangement] = field(default_factory=list)
     aliases: dict[ColumnNumber, ColumnNumber] = field(default_factory=dict)
@@ -394,7 +385,7 @@ class _Lowering:
             self._refuse_key_issues((equality.left, equality.right))
         deltas = [self.step(each) for each in joined.inputs]
         united: list[StepNumber] = []
-        for begin, path in pipelines(self.plan, joined, self.rows):
+        for begin, path in pipelines(self.plan, joined):
             step = deltas[begin]
             if isinstance(self.steps[step], Unchanging):
                 continue
