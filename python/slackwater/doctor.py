@@ -32,7 +32,7 @@ from slackwater.persist.locations import (
     parse_location,
     without_password,
 )
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import LOG_FILE, SlackwaterError
 from slackwater.spark import session as spark_session
 
 Outcome = Literal["ok", "warn", "FAIL", "skip"]
@@ -384,7 +384,7 @@ _SESSION_CHECKS: Sequence[tuple[str, Callable[[Any], str], str]] = (
     ("extension", _extension, "start the session with slackwater.configure, or with the jar"),
     ("parameters", _parameters, "another parser extension of this session drops parameters"),
     ("catalog", _catalog, "leave spark.sql.catalog.slackwater unset"),
-    ("coordinator", _coordinator, "see log/coordinator.jsonl below the location"),
+    ("coordinator", _coordinator, f"see {LOG_FILE} below the location"),
 )
 
 

@@ -40,7 +40,7 @@ from slackwater.persist.leadership import (
 from slackwater.persist.locations import Location, parse_location
 from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, SlackwaterError, user_error
 from slackwater.server.election import Candidacy, Sight, Verdict
 from slackwater.server.identity import is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
@@ -132,7 +132,7 @@ def main(here: Owner | None = None) -> int:
     try:
         settings = Settings.from_environment()
         settings.location.local.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = settings.location.local / "log" / "coordinator.jsonl"
+        log = settings.location.local / LOG_FILE
         _log_to(log)
         return _lead_or_join(settings, log, answers, here or this_process())
     except SlackwaterError as error:
