@@ -541,6 +541,38 @@ def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected
     assert {record.by_program for record in bench.worker.records.all()} == {True, False}
 
 
+EQUAL_ROWS = 20_000
+
+
+@pytest.mark.parametrize("limits", [Limits(followed_rows=10_000, whole_ms=100)], ids=["few"])
+def test_equal_rows_that_meet_each_other_are_followed_when_it_takes_long_to_pair_them(bench):
+    """To recompute is to make 400 million pairs; followed, one row meets one row."""
+    flow = bench.view("n", "SELECT x.k, count(*) AS n FROM a x JOIN a y ON x.k = y.k GROUP BY x.k")
+    bench.commit(2, {"a": [(a(1), 1, 1)]})
+    bench.wait("n", 1)
+    expected = Counter({(1, 1): 1})
+    for time in (2, 3):
+        bench.commit(time + 1, {"a": [(a(time), time, 1)] * EQUAL_ROWS})
+        bench.wait("n", time)
+        expected[time, EQUAL_ROWS**2] = 1
+        assert bench.rows("n", time) == expected
+        assert bench.worker.records.last(flow.global_id).by_program
+
+
+@pytest.mark.parametrize("limits", [Limits(followed_rows=1, whole_ms=100)], ids=["few"])
+def test_a_row_that_is_there_very_often_holds_no_core_when_its_copies_take_too_long(bench):
+    flow = bench.view("n", "SELECT k % 7 AS k, max(v) AS m, count(*) AS n FROM a GROUP BY 1")
+    bench.commit(2)
+    bench.wait("n", 1)
+    bench.commit(3, {"a": [(a(1), 2, 10**12)]})
+    bench.wait("n", 2)
+    assert bench.worker.records.last(flow.global_id).by_program
+    ((_, _, count),) = bench.rows("n", 2)
+    assert count == 10**12
+    bench.view("m", "SELECT k, count(*) AS n FROM b GROUP BY k", 2)
+    bench.wait("m", 2)
+
+
 @pytest.mark.parametrize("limits", [Limits(followed_rows=3)], ids=["few followed"])
 def test_of_several_times_only_that_at_which_much_changes_is_recomputed(bench):
     bench.commit(2, {"a": [(a(1), 1, 1)]})
@@ -636,11 +668,11 @@ def gated(bench, monkeypatch):
     held, go_on = threading.Semaphore(0), threading.Event()
     collect_view = bench.engine.collect_view
 
-    def gate(view):
+    def gate(view, most_ms=None):
         if any("4711" in handle.sql for handle in view.kept.plan.handles):
             held.release()
             assert go_on.wait(60)
-        return collect_view(view)
+        return collect_view(view, most_ms)
 
     monkeypatch.setattr(bench.engine, "collect_view", gate)
     yield held, go_on

@@ -94,6 +94,7 @@ def _hard_run(random: Random) -> Run:
         few_rows=random.choice([0, 50_000, 50_000]),
         inline_rows=random.choice([0, 10_000]),
         followed_rows=random.choice([1, 3, 100_000]),
+        ordered_rows=random.choice([1, 1000]),
     )
     return Run(_boundaries(random), limits, random.choice([1, 2]), _kills(random))
 

@@ -37,7 +37,7 @@ from slackwater.compute.engine import (
 from slackwater.persist import reading
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
-from slackwater.planner.delta.program import Program
+from slackwater.planner.delta.program import Program, Size
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -118,7 +118,7 @@ class SimulatedEngine:
     ) -> SimulatedProgram:
         return SimulatedProgram(self, self._planned[kept.plan_id])
 
-    def collect_view(self, view: ViewContents) -> pa.Table:
+    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
         query, at = self._planned[view.kept.plan_id], view.as_of
         found = self.answer(query, {g: self.contents(c, at) for g, c in view.inputs.items()})
         if view.recorded is not None:
@@ -227,6 +227,9 @@ class SimulatedProgram:
         # Asked again, it has to give the same: what is not committed is not held.
         self._pending = changes
         return Ticked(table_of(self.query.desc, made), ())
+
+    def sizes(self) -> tuple[Size, ...]:
+        return ()
 
     def committed(self, upper: Timestamp) -> None:
         _apply(self._held, self._pending, self._begin, upper - 1)

@@ -58,6 +58,14 @@ def test_reading_goes_on_while_it_costs_less_and_is_tried_again_where_it_cost_mo
     assert 2 < tries < 20
 
 
+def test_to_recompute_may_take_twice_what_it_was_expected_to():
+    costs = Costs()
+    assert costs.most_whole_us(0) == 0
+    assert costs.most_whole_us(100 * MANY) == 200 * MANY * costs.whole_us_per_row
+    costs.computed(MANY, 50 * MANY)
+    assert costs.most_whole_us(MANY) == 100 * MANY
+
+
 def spanning(first, last, rows):
     return Part(1, 1, 0, 100, InlineBody(b""), rows, first, last, False)
 

@@ -17,7 +17,6 @@ WHOLE_US_PER_ROW = 3.0
 FILL_US_PER_ROW = 4.0
 """What is taken for true until it has been measured, on the processors of today."""
 
-
 READ_BELIEVED = 0.95
 """How much of what a reading tick cost still counts after each time without one."""
 
@@ -75,6 +74,13 @@ class Costs:
             return False
         whole_us = rows * (self.whole_us_per_row + self.fill_us_per_row)
         return changes * self.tick_us_per_change > whole_us
+
+    def most_whole_us(self, rows: int) -> int:
+        """After so long it was wrong to recompute over `rows` of input: twice what was expected.
+
+        A join may have far more rows than its inputs, which no measure of these tells.
+        """
+        return int(2 * rows * self.whole_us_per_row)
 
 
 def changed_rows(parts: Iterable[Part]) -> list[tuple[Timestamp, int]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slackwater.compute.records import StepRecord
 from slackwater.persist.parts import FileBody, NewPart, Part
-from slackwater.planner.delta.program import Program
+from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
@@ -223,6 +223,12 @@ class TickProgram(Protocol):
         when the tick takes longer than about `most_ms`, or too much memory.
         """
 
+    def sizes(self) -> tuple[Size, ...]:
+        """Those of the program's arrangements; zeros where it is not resident."""
+
+    def reorder(self, program: Program) -> None:
+        """Goes on as `program`, which differs in nothing but the order of its lookups."""
+
     def committed(self, upper: Timestamp) -> None:
         """No tick will begin before `upper`."""
 
@@ -286,10 +292,15 @@ class Engine(Protocol):
         and it keeps but the rows that wait for their times.
         """
 
-    def collect_view(self, view: ViewContents) -> pa.Table:
-        """The contents, as updates at their time."""
+    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
+        """The contents, as updates at their time.
 
-    def write_view(self, view: ViewContents, directory: str) -> list[WrittenFile]:
+        Raises `TickEnded` when that takes longer than `most_ms`.
+        """
+
+    def write_view(
+        self, view: ViewContents, directory: str, most_ms: int | None = None
+    ) -> list[WrittenFile]:
         """Writes what `collect_view` gives into Parquet files, by executors."""
 
     def failing_row(self, view: ViewContents, *, few: bool) -> FailingRow | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from slackwater.persist import reading
 from slackwater.persist.client import Append
 from slackwater.persist.error_shards import errors_at, first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.planner.delta.lowering import reordered
 from slackwater.planner.delta.program import Program
 from slackwater.repr.dataflow_error import (
     DATA_ERROR,
@@ -66,7 +68,9 @@ class Limits:
     `quick_rows` is quick, unless it takes more than `quick_ms`. Out of fewer than `few_rows` of
     input contents are computed as one task and collected; else by executors, and up to
     `inline_rows` that these wrote become an inline part. Fewer changes than `followed_rows`
-    are always followed by a program.
+    are always followed by a program. The order of its lookups is thought about again after
+    `ordered_rows`, and as many as are looked up. A view that need not be recomputed may be for
+    `whole_ms`, or for twice what is expected.
     """
 
     tick_rows: int = 2_000_000
@@ -76,6 +80,8 @@ class Limits:
     few_rows: int = 50_000
     inline_rows: int = 10_000
     followed_rows: int = FOLLOWED_ROWS
+    ordered_rows: int = 1000
+    whole_ms: int = 5_000
 
 
 @dataclass(slots=True)
@@ -116,6 +122,10 @@ class RunningView:
     """With all that it keeps."""
     _resident: bool = field(default=True, init=False)
     """Whether the program keeps what it looks up."""
+    _order: Program | None = field(default=None, init=False)
+    """What runs: the dataflow's program, or it with its lookups in another order."""
+    _rows_until_order: int = field(default=0, init=False)
+    """After so many more rows that are followed the lookups may want another order."""
     _reached: Timestamp = field(default=Timestamp(0), init=False)
     """What the program keeps has all updates of its inputs before this time."""
     _next_change: Timestamp | None = field(default=None, init=False)
@@ -256,10 +266,11 @@ class RunningView:
         whole = self._better_whole_at(changes)
         if whole is not None:
             if self._nothing_before(whole, tick, changes):
-                self.close()
-                return self._recomputed(tick)
-            tick = replace(tick, upper=whole)
-            changes = self._changes(tick.lower, tick.upper)
+                with suppress(TickEnded):
+                    return self._recomputed_soon(tick, whole)
+            else:
+                tick = replace(tick, upper=whole)
+                changes = self._changes(tick.lower, tick.upper)
         try:
             return self._ticked(program, tick, changes, most_ms)
         except TickEnded as ended:
@@ -429,6 +440,8 @@ class RunningView:
         }
         self.scanned += sum(part.rows for part in every)
         before = None if self._resident else self._collections(Timestamp(begin - 1))
+        if self._resident and self._rows_until_order <= 0:
+            self._put_in_order(program, running)
         began, began_ns = time.perf_counter_ns(), time.monotonic_ns()
         ticked = running.tick(begin, upper, deltas, most_ms, before)
         took_us = _us_since(began)
@@ -437,6 +450,7 @@ class RunningView:
         # The interval may have been cut: what came later was brought, and not followed.
         followed = sum(part.rows for part in every if part.min_time < upper)
         if self._resident:
+            self._rows_until_order -= followed
             self._costs.ticked(followed, took_us)
         else:
             self._costs.read(took_us)
@@ -473,9 +487,23 @@ class RunningView:
                     self._next_change = self._loaded(opened, before)
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
+            self._order, self._rows_until_order = program, 0
             if resident:
                 self.shortage, self._attempts = None, 0
         return self._running
+
+    def _put_in_order(self, program: Program, running: TickProgram) -> None:
+        """Lets the lookups meet as few rows as they can, until as much again has changed."""
+        if not program.has_choice:
+            self._rows_until_order = sys.maxsize
+            return
+        began, sizes = time.perf_counter_ns(), running.sizes()
+        order = reordered(self.flow.plan.kept.plan, program, sizes)
+        if order != self._order:
+            running.reorder(order)
+            self._order = order
+        self._rows_until_order = max(self.limits.ordered_rows, sum(size.rows for size in sizes))
+        self.plan_us += _us_since(began)
 
     def _loaded(self, opened: TickProgram, before: Timestamp) -> Timestamp:
         began, rows = time.perf_counter_ns(), self._input_rows(before)
@@ -504,8 +532,29 @@ class RunningView:
             return Append(self.flow.output_shard, tick.lower, tick.upper, ())
         return self._contents(tick, at)
 
-    def _contents(self, tick: Tick, at: Timestamp) -> Append:
-        """The contents at `at`, as what they differ by from those just before the tick."""
+    def _recomputed_soon(self, tick: Tick, at: Timestamp) -> Append:
+        """As `_recomputed`. `TickEnded`: it takes longer than was thought.
+
+        Until it is done the program stays: it can follow what has changed instead.
+        """
+        rows = self._input_rows(at)
+        most_ms = max(self.limits.whole_ms, self._costs.most_whole_us(rows) // 1000)
+        began, read_before = time.perf_counter_ns(), self.scanned
+        try:
+            append = self._contents(tick, at, most_ms)
+        except TickEnded:
+            self.scanned = read_before
+            self._costs.computed(rows, _us_since(began))
+            _LOG.info("recomputing_ended", view=self.flow.name, after_ms=most_ms)
+            raise
+        self.close()
+        return append
+
+    def _contents(self, tick: Tick, at: Timestamp, most_ms: int | None = None) -> Append:
+        """The contents at `at`, as what they differ by from those just before the tick.
+
+        `TickEnded` when it takes longer than `most_ms`.
+        """
         flow = self.flow
         self._refuse_errors(at, Timestamp(at + 1))
         inputs, rows = self._collections(at), self._input_rows(at)
@@ -514,9 +563,10 @@ class RunningView:
         view = ViewContents(flow.plan.kept, flow.output, at, inputs.contents, recorded)
         began = time.perf_counter_ns()
         if inputs.few:
-            parts = self._inline(self.engine.collect_view(view))
+            parts = self._inline(self.engine.collect_view(view, most_ms))
         else:
-            files = self.engine.write_view(view, self.shards.shard_directory(flow.output_shard))
+            directory = self.shards.shard_directory(flow.output_shard)
+            files = self.engine.write_view(view, directory, most_ms)
             self.shards.blobs.settle(file.uri for file in files)
             parts = self._few_inline(tuple(file.part() for file in files if file.rows))
         took_us = _us_since(began)

@@ -35,7 +35,7 @@ from slackwater.compute.engine import (
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.parts import FileBody, InlineBody, Part
-from slackwater.planner.delta.program import Program
+from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, user_error
@@ -131,16 +131,23 @@ class SparkBridge:
         interruption = getattr(self._driver.statement, "interruption", None)
         return nullcontext() if interruption is None else interruption.ending(action)
 
-    def _run(self, method: Any, *arguments: Any) -> Any:
-        """A call that may take long. Its statement's end is the end of its job group."""
+    def _run(self, method: Any, *arguments: Any, most_ms: int | None = None) -> Any:
+        """A call that may take long. Its statement's end is the end of its job group.
+
+        `TickEnded` when it takes longer than `most_ms`.
+        """
         interruption = getattr(self._driver.statement, "interruption", None)
         group = f"slackwater-{uuid.uuid4().hex}"
         if interruption is None:
-            return _call(method, *arguments, group)
+            with self._at_most(most_ms, group):
+                return _call(method, *arguments, group)
         interruption.refuse_late("Spark was asked")
         try:
             self._driver.groups[interruption] = group
-            with interruption.ending(lambda: self.cancel(group)):
+            with (
+                self._at_most(most_ms, group),
+                interruption.ending(lambda: self.cancel(group)),
+            ):
                 return _call(method, *arguments, group)
         except SlackwaterError:
             # How Spark says that it was interrupted depends on where it was.
@@ -148,6 +155,30 @@ class SparkBridge:
             raise
         finally:
             self._driver.groups.pop(interruption, None)
+
+    @contextmanager
+    def _at_most(self, most_ms: int | None, group: str) -> Iterator[None]:
+        """Ends the call of that group when the block takes longer, which raises `TickEnded`."""
+        if most_ms is None:
+            yield
+            return
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            self.cancel(group)
+
+        timer = threading.Timer(most_ms / 1000, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except SlackwaterError as error:
+            if is_late.is_set():
+                raise TickEnded("slow") from error
+            raise
+        finally:
+            timer.cancel()
 
     def rows_read(self, interruption: Interruption) -> int:
         """As the seam says."""
@@ -211,18 +242,21 @@ class SparkBridge:
         )
         return SparkProgram(self, flows, program_id, kept.plan_id)
 
-    def collect_view(self, view: ViewContents) -> pa.Table:
+    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
         request = _contents_request(view, few=True)
         names = self._names(view.output.names)
-        payload = self._run(self._bridge().collectView, view.kept.plan_id, request, names)
+        collect, plan_id = self._bridge().collectView, view.kept.plan_id
+        payload = self._run(collect, plan_id, request, names, most_ms=most_ms)
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
             return reader.read_all()
 
-    def write_view(self, view: ViewContents, directory: str) -> list[WrittenFile]:
+    def write_view(
+        self, view: ViewContents, directory: str, most_ms: int | None = None
+    ) -> list[WrittenFile]:
         request = _contents_request(view, few=False)
         names = self._names(view.output.names)
-        write = self._bridge().writeView
-        answer = self._run(write, view.kept.plan_id, request, names, directory)
+        write, plan_id = self._bridge().writeView, view.kept.plan_id
+        answer = self._run(write, plan_id, request, names, directory, most_ms=most_ms)
         return [WrittenFile(**entry) for entry in json.loads(answer)]
 
     def failing_row(self, view: ViewContents, *, few: bool) -> FailingRow | None:
@@ -406,6 +440,15 @@ class SparkProgram:
                 "before": None if before is None else _collections_json(before),
             }
         )
+
+    def sizes(self) -> tuple[Size, ...]:
+        """As the seam says."""
+        found = json.loads(_call(self._flows.sizes, self._program_id))
+        return tuple(Size(rows, keys) for rows, keys in found)
+
+    def reorder(self, program: Program) -> None:
+        """As the seam says."""
+        _call(self._flows.reorder, self._program_id, program.to_json())
 
     def committed(self, upper: Timestamp) -> None:
         """As the seam says."""

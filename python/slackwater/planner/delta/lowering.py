@@ -6,10 +6,10 @@ of its inputs; see ``docs/spec`` M1 and the table of rules in ``docs/internals/t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from slackwater.planner.delta.join_order import Joined, join_of, pipelines
+from slackwater.planner.delta.join_order import NO_SIZES, Joined, Sizes, join_of, pipelines
 from slackwater.planner.delta.program import (
     Accumulation,
     Arrangement,
@@ -28,6 +28,7 @@ from slackwater.planner.delta.program import (
     Program,
     Reduced,
     Regrouped,
+    Size,
     Step,
     StepNumber,
     Timed,
@@ -165,11 +166,25 @@ def program_of(plan: AnalyzedPlan) -> Program:
     misused = misuse_of_now(plan)
     if misused is not None:
         raise NotMaintained(misused)
-    lowering = _Lowering(plan)
+    lowering = _Lowering(plan, NO_SIZES)
     last = lowering.step(plan.root)
     if last != len(lowering.steps) - 1:
         lowering.add(United((last,), lowering.steps[last].columns))
     return Program(tuple(lowering.steps), tuple(lowering.arrangements), lowering.aliases)
+
+
+def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Program:
+    """The program of the plan with an order of lookups that suits the sizes of its arrangements.
+
+    It has the steps and the arrangements that `program` has, which may have another order.
+    """
+    known = {
+        (each.node, each.keys, each.null_safe): size
+        for each, size in zip(program.arrangements, sizes, strict=True)
+    }
+    lowering = _Lowering(plan, known, arrangements=list(program.arrangements))
+    lowering.step(plan.root)
+    return replace(program, steps=(*lowering.steps, *program.steps[len(lowering.steps) :]))
 
 
 def _is_inner(node: Operator) -> bool:
@@ -179,6 +194,7 @@ def _is_inner(node: Operator) -> bool:
 @dataclass(slots=True)
 class _Lowering:
     plan: AnalyzedPlan
+    sizes: Sizes
     steps: list[Step] = field(default_factory=list)
     arrangements: list[Arrangement] = field(default_factory=list)
     aliases: dict[ColumnNumber, ColumnNumber] = field(default_factory=dict)
@@ -385,7 +401,7 @@ class _Lowering:
             self._refuse_key_issues((equality.left, equality.right))
         deltas = [self.step(each) for each in joined.inputs]
         united: list[StepNumber] = []
-        for begin, path in pipelines(self.plan, joined):
+        for begin, path in pipelines(self.plan, joined, self.sizes):
             step = deltas[begin]
             if isinstance(self.steps[step], Unchanging):
                 continue

@@ -216,6 +216,14 @@ class Arrangement:
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """How many updates an arrangement keeps, and about how many keys these have."""
+
+    rows: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """`steps` run in their order; the last one's updates are those of the output.
 
@@ -230,6 +238,12 @@ class Program:
         """The columns of the collection in whose changes it takes an interest."""
         deltas = (step for step in self.steps if isinstance(step, Delta))
         return frozenset(f for step in deltas if step.collection == collection for f in step.fields)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether its lookups could have another order."""
+        steps = self.steps
+        return any(isinstance(s, Lookup) and isinstance(steps[s.input], Lookup) for s in steps)
 
     def to_json(self) -> str:
         """The form that the driver reads."""

@@ -65,6 +65,13 @@ final class Arrangement private[arrangements] (
   /** Stored updates. */
   def rows: Long = count
 
+  /** About how many keys they have: one counts twice from its next update on until it is folded. */
+  def keys: Long = {
+    lock.readLock.lock()
+    try sumOf(_.keys)
+    finally lock.readLock.unlock()
+  }
+
   /** Memory outside the heap that this arrangement has of the budget. */
   def bytes: Long = memory.bytes
 
@@ -91,7 +98,7 @@ final class Arrangement private[arrangements] (
     exclusively {
       segments = loaded
       complete = Times(asOf, asOf + 1)
-      count = countRows()
+      count = sumOf(_.rows)
     }
   }
 
@@ -222,9 +229,9 @@ final class Arrangement private[arrangements] (
     }
   }
 
-  private def countRows(): Long = {
+  private def sumOf(each: Segment => Long): Long = {
     var sum = 0L
-    segments.foreach(sum += _.rows)
+    segments.foreach(sum += each(_))
     sum
   }
 

@@ -58,7 +58,7 @@ private[arrangements] final class Overlay(memory: Allotment) {
   val log = new Log(memory)
   private var index: Block = null
   private var mask = -1
-  private var keys = 0
+  private var distinct = 0
 
   // What the batch that is being appended brings.
   private var comingRows = 0
@@ -66,6 +66,7 @@ private[arrangements] final class Overlay(memory: Allotment) {
 
   def isEmpty: Boolean = log.rows == 0
   def rows: Int = log.rows
+  def keys: Int = distinct
 
   /** Announces an update. True for the first one of a batch. */
   def expect(bytes: Int): Boolean = {
@@ -82,7 +83,7 @@ private[arrangements] final class Overlay(memory: Allotment) {
   /** Makes place for what was announced. Throws [[ArrangementTooLarge]]; nothing was added then. */
   def makeRoom(): Unit = {
     log.ensure(comingBytes)
-    val needed = Overlay.slots(keys.toLong + comingRows)
+    val needed = Overlay.slots(distinct.toLong + comingRows)
     if (needed > mask + 1) reindex(needed)
   }
 
@@ -115,7 +116,7 @@ private[arrangements] final class Overlay(memory: Allotment) {
     Update.copyWords(base, at, null, copy, bytes)
     val slot = slotOf(hash, base, at + Update.Key, Update.keyLength(base, at))
     val older = placeAt(slot)
-    if (older == 0) keys += 1
+    if (older == 0) distinct += 1
     Update.putHash(null, copy, hash)
     Update.putNext(null, copy, older)
     putPlace(slot, ((copy - log.start) / 8 + 1).toInt)
@@ -159,7 +160,7 @@ private[arrangements] final class Overlay(memory: Allotment) {
     if (index != null) memory.free(index)
     index = null
     mask = -1
-    keys = 0
+    distinct = 0
   }
 }
 

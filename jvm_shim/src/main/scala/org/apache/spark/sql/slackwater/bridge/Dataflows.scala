@@ -103,6 +103,18 @@ final class Dataflows private[bridge] (
     programOf(programId).load(sessionFor(request), inputs, request.get("as_of").asLong)
   }
 
+  /** For each arrangement of the program how many updates it keeps, and of how many keys, as JSON. */
+  def sizes(programId: String): String = {
+    val list = Json.mapper.createArrayNode()
+    programOf(programId).sizes.foreach { case (rows, keys) => list.addArray().add(rows).add(keys) }
+    Json.mapper.writeValueAsString(list)
+  }
+
+  /** The program goes on as another one, which differs in nothing but the order of its lookups. */
+  def reorder(programId: String, programJson: String): Unit = configured {
+    programOf(programId).reorder(Json.mapper.readTree(programJson))
+  }
+
   /** The session in which it takes least time to read the inputs of a request. */
   private def sessionFor(request: JsonNode): SparkSession =
     if (request.get("few").asBoolean) few else session

@@ -42,6 +42,9 @@ private[slackwater] final class Arranged(index: Index, delta: Int, entry: Keyed)
 
   def mode: String = index.mode
 
+  def rows: Long = index.rows
+  def keys: Long = index.keys
+
   /** Takes the updates that it does not have yet. */
   def advance(running: Running): Unit = index.advance(running) { from =>
     val batch = new Batch

@@ -57,16 +57,19 @@ private[programs] final case class IsWanted(children: Seq[Expression], keys: Wan
 /** An index for which there is no room: each tick reads what the keys have that it looks up, by a job
   * over the collections, and keeps it no longer than it takes.
   *
-  * @param rows
+  * @param read
   *   keys, rows and multiplicities of those keys that are wanted
   */
 private[slackwater] final class Fetched(
     keyFields: Int,
     rowFields: Int,
     name: String,
-    rows: (Before, WantedKeys) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+    read: (Before, WantedKeys) => Iterator[(UnsafeRow, UnsafeRow, Long)]
 ) extends Index
     with Kept {
+  override def rows: Long = 0
+  override def keys: Long = 0
+
   private var tick: Running = _
   private val known = mutable.ArrayBuffer.empty[WantedKeys]
   private var budget: MemoryBudget = _
@@ -87,7 +90,7 @@ private[slackwater] final class Fetched(
       }
     }
     if (!wanted.isEmpty) {
-      load(running, rows(running.before.get, wanted))
+      load(running, read(running.before.get, wanted))
       known += wanted
     }
   }

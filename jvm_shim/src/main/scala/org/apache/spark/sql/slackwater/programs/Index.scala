@@ -9,6 +9,12 @@ private[slackwater] trait Index {
   /** How what it has comes to be there, as people read it: `indexed` or `scanned`. */
   def mode: String
 
+  /** The updates that it keeps between ticks. */
+  def rows: Long
+
+  /** About how many keys these have. */
+  def keys: Long
+
   /** Updates before it, in ms, are all there. */
   def upper: Long
 

@@ -3,6 +3,7 @@ package org.apache.spark.sql.slackwater.programs
 import java.util.concurrent.TimeUnit
 import java.util.concurrent.locks.ReentrantLock
 
+import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.catalyst.expressions.BoundReference
@@ -50,13 +51,20 @@ private[slackwater] final class SourceColumns(val collection: String, fields: St
   *   of the output's rows
   * @param sources
   *   what each operator that reads a collection wants of it
+  * @param arranged
+  *   what is looked up
+  * @param lookups
+  *   of a program that differs in nothing but their order, by their places
   */
 private[slackwater] final class Program(
     val schema: StructType,
     val sources: Map[Int, SourceColumns],
-    steps: IndexedSeq[Step],
-    kept: Seq[Kept]
+    opened: IndexedSeq[Step],
+    kept: Seq[Kept],
+    arranged: Seq[Arranged],
+    lookups: JsonNode => Map[Int, Operator]
 ) {
+  private var steps = opened
 
   /** The output's rows in the form that equal values have; None: their types have one form. */
   private val canonical: Option[Evaluation] = {
@@ -69,9 +77,9 @@ private[slackwater] final class Program(
 
   /** For each step those whose updates it is the last to read. */
   private val lastRead: IndexedSeq[Seq[Int]] = {
-    val readers = steps.indices.flatMap(i => steps(i).operator.inputs.map(_ -> i))
+    val readers = opened.indices.flatMap(i => opened(i).operator.inputs.map(_ -> i))
     val last = readers.groupMapReduce(_._1)(_._2)(math.max)
-    steps.indices.map(i => last.collect { case (read, `i`) => read }.toSeq)
+    opened.indices.map(i => last.collect { case (read, `i`) => read }.toSeq)
   }
 
   private val busy = new ReentrantLock
@@ -119,6 +127,17 @@ private[slackwater] final class Program(
     val formed = new Updates
     updates.foreach((row, time, diff) => formed.add(form(row).copy(), time, diff))
     formed
+  }
+
+  /** How many updates each arrangement keeps, of about how many keys. */
+  def sizes: Seq[(Long, Long)] = using(arranged.map(each => (each.rows, each.keys)))
+
+  /** Goes on with the order of lookups that the program `json` has. */
+  def reorder(json: JsonNode): Unit = using {
+    val others = lookups(json)
+    steps = steps.zipWithIndex.map { case (step, i) =>
+      others.get(i).fold(step)(operator => step.copy(operator = operator))
+    }
   }
 
   /** The output is durable up to `upper`: nothing will be asked of times before. */

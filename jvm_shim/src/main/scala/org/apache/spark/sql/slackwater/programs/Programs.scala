@@ -69,7 +69,7 @@ private[slackwater] final class Programs(
           arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each }
         )
       }
-      new Program(schema, sources, steps, kept.toSeq)
+      new Program(schema, sources, steps, kept.toSeq, arranged, lookups(arranged, _))
     } catch {
       case error: Throwable =>
         kept.foreach(_.close())
@@ -164,7 +164,7 @@ private[slackwater] final class Programs(
       case "temporal" => temporal(node)
       case "generate" => generate(node, i)
       case "union"    => new UnionAll(ints(node.get("in")))
-      case "lookup"   => lookup(node, i, arranged)
+      case "lookup"   => lookup(node, layouts, i, arranged)
       case "presence" => presence(node, arranged)
       case "reduce"   => reduce(node, i)
       case "regroup"  => regroup(node, i, arranged)
@@ -211,7 +211,23 @@ private[slackwater] final class Programs(
     )
   }
 
-  private def lookup(node: JsonNode, i: Int, arranged: IndexedSeq[Arranged]): Operator = {
+  /** The lookups of a program that differs in nothing but their order, by their places. */
+  private def lookups(arranged: IndexedSeq[Arranged], other: JsonNode): Map[Int, Operator] = {
+    val made = other.get("nodes").asScala.toIndexedSeq
+    val (ordered, same) = made.indices.partition(made(_).get("op").asText == "lookup")
+    val sameInputs = ordered.forall(i => made(i).get("in") == nodes(i).get("in"))
+    if (made.size != nodes.size || !sameInputs || !same.forall(i => made(i) == nodes(i)))
+      throw new IllegalStateException(s"another program for $name")
+    val order = made.map(node => ints(node.get("out")))
+    ordered.map(i => i -> lookup(made(i), order, i, arranged)).toMap
+  }
+
+  private def lookup(
+      node: JsonNode,
+      layouts: IndexedSeq[IndexedSeq[Int]],
+      i: Int,
+      arranged: IndexedSeq[Arranged]
+  ): Operator = {
     val in = node.get("in").asInt
     val number = node.get("arrangement").asInt
     val both = layouts(in) ++ specs(number).layout

@@ -93,7 +93,8 @@ private[slackwater] final class SharedArrangement(
     readers.isEmpty
   }
 
-  def rows: Long = synchronized(if (held == null) 0L else held.rows)
+  override def rows: Long = synchronized(if (held == null) 0L else held.rows)
+  override def keys: Long = synchronized(if (held == null) 0L else held.keys)
   def bytes: Long = synchronized(if (held == null) 0L else held.bytes)
 }
 

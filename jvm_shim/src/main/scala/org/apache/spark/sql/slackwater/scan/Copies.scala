@@ -1,5 +1,6 @@
 package org.apache.spark.sql.slackwater.scan
 
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   Expression,
@@ -11,7 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.types.{BooleanType, StructType}
 
 /** As many rows as the multiplicity says, but at most `atMost`, one after the other: they are never
-  * in memory at once.
+  * in memory at once, and a task that is killed makes no more of them.
   */
 private[scan] final case class Copies(child: Expression, atMost: Long = Long.MaxValue)
     extends UnaryExpression
@@ -23,11 +24,13 @@ private[scan] final case class Copies(child: Expression, atMost: Long = Long.Max
   override def eval(input: InternalRow): IterableOnce[InternalRow] = {
     val multiplicity = child.eval(input).asInstanceOf[Long]
     if (multiplicity < 0) throw new NegativeMultiplicity("a row of a collection")
+    val task = Option(TaskContext.get())
     new Iterator[InternalRow] {
       private var left = math.min(multiplicity, atMost)
       override def hasNext: Boolean = left > 0
       override def next(): InternalRow = {
         left -= 1
+        task.foreach(_.killTaskIfInterrupted())
         Copies.row
       }
     }
