@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -180,24 +180,19 @@ class _Order:
 
     def cheaper(self, begin: int, usual: tuple[Hop, ...]) -> tuple[Hop, ...]:
         """`usual`, or a way in which the next input is the one that fewest rows are found in."""
-        try:
-            found = self.path(begin, self._fewest)
-            return found if self._rows(begin, found) < self._rows(begin, usual) else usual
-        except _SizeUnknown:
-            return usual
+        found = self.path(begin, self._fewest)
+        is_less = self._rows(begin, found) < self._rows(begin, usual) < math.inf
+        return found if is_less else usual
 
     def reads(self, handle: HandleNumber) -> frozenset[ColumnNumber]:
         columns = self.plan.handles[handle].columns
         return frozenset(_resolved(c, self.joined.aliases) for c in columns)
 
     def _fewest(self, met: frozenset[int], candidates: _Candidates) -> int:
-        known = {}
-        for i, used in candidates.items():
-            with suppress(_SizeUnknown):
-                known[i] = self._found(met, i, *_sides(used), _null_safe(used))
-        if not known:
-            raise _SizeUnknown
-        return min(known, key=lambda i: known[i])
+        return min(
+            candidates,
+            key=lambda i: self._found(met, i, *_sides(candidates[i]), _null_safe(candidates[i])),
+        )
 
     def _rows(self, begin: int, hops: Sequence[Hop]) -> float:
         """How many rows all lookups find together for one update."""
@@ -219,17 +214,14 @@ class _Order:
 
         ``|B| / max(keys of A, keys of B)``: the fewer keys are taken to be among the more (P.
         Selinger et al., Access Path Selection in a Relational Database Management System, 1979).
+        Infinite where nothing is known: it is not arranged so, or has no rows yet.
         """
         inputs = self.joined.inputs
         size = self.sizes.get((inputs[other], keys, null_safe))
         if size is None or not size.keys:
-            raise _SizeUnknown
+            return math.inf
         probing = (self.sizes.get((inputs[i], probes, null_safe)) for i in met)
         return size.rows / max([size.keys, *(each.keys for each in probing if each)])
-
-
-class _SizeUnknown(Exception):
-    """An arrangement is not there, or has no rows yet."""
 
 
 def _sides(
