@@ -152,11 +152,10 @@ final class CoordinatorHandle private (
 
   private def send(path: String, body: ObjectNode): HttpResponse[Array[Byte]] = {
     var response: Option[HttpResponse[Array[Byte]]] = None
-    var attempt = 0
+    val attempts = new Attempts
     // From then on it may have had its effect, whoever is asked again.
     var sent = false
     while (response.isEmpty) {
-      attempt += 1
       val at =
         try running()
         catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
@@ -166,19 +165,19 @@ final class CoordinatorHandle private (
         // Another application leads now; the next statement joins it.
         if (stated(found).exists(_.path("condition").asText == "SLACKWATER_FENCED")) lost(at)
         // Somebody else listens there now, and has not looked at the call.
-        if (found.statusCode == 401 && attempt < attempts) lost(at) else response = Some(found)
+        if (found.statusCode == 401 && attempts.lost()) lost(at) else response = Some(found)
       } catch {
         case _: ConnectException | _: HttpConnectTimeoutException =>
           lost(at)
-          if (attempt == attempts) {
+          if (!attempts.lost()) {
             throw if (sent && commits(body)) interrupted(body)
             else unavailable("nobody listens at its address")
           }
         case failure: IOException =>
-          settle(at)
           sent = true
+          val goesOn = if (hasGone(at, attempts)) attempts.lost() else attempts.broke()
           if (!repeatable(path) && !rollsBack(body) && !commits(body)) throw interrupted(body)
-          if (attempt == attempts) {
+          if (!goesOn) {
             throw if (commits(body)) interrupted(body) else unavailable(describe(failure))
           }
       }
@@ -358,8 +357,17 @@ final class CoordinatorHandle private (
     }
   }
 
-  /** A broken connection of a joined coordinator says nothing about the process: ask the next time. */
-  private def settle(at: Endpoint): Unit = if (at.process.exists(!_.isAlive)) lost(at)
+  /** Whether the coordinator that broke a connection has gone; the next call looks for it anew.
+    *
+    * The end of a process is seen a little after its connections broke. Of a joined one it is not
+    * seen: only that all its connections break, the idle ones that are used next among them.
+    */
+  private def hasGone(at: Endpoint, attempts: Attempts): Boolean = {
+    val gone =
+      at.process.fold(attempts.isLastConnection)(_.waitFor(endLimitMs, TimeUnit.MILLISECONDS))
+    if (gone) lost(at)
+    gone
+  }
 
   private def cancel(at: Endpoint, body: ObjectNode): Unit =
     if (body.has("execution")) {
@@ -396,8 +404,10 @@ final class CoordinatorHandle private (
 }
 
 object CoordinatorHandle extends Logging {
-  private val attempts = 4
   private val closeLimit = Duration.ofSeconds(2)
+
+  /** So long after it broke a connection a coordinator of this driver is expected to have ended. */
+  private val endLimitMs = 1000L
 
   /** After so long without an answer it is asked whether the coordinator lives. */
   private val silence = Duration.ofSeconds(2)
