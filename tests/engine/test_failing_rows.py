@@ -16,12 +16,6 @@ B = RelationDesc.of(k="integer", w="long")
 
 
 @pytest.fixture
-def limits():
-    """Those of the worker; None: the usual ones."""
-    return None
-
-
-@pytest.fixture
 def bench(declared, tmp_path, limits):
     made = Bench(tmp_path, declared, limits)
     made.table("a", A)

@@ -11,7 +11,8 @@ from decimal import Decimal, localcontext
 import pyarrow as pa
 import pytest
 from tests.support.application import wait_until
-from tests.support.incremental import Bench, Recomputation, contents_of
+from tests.support.incremental import Bench, contents_of
+from tests.support.worked_history import HISTORY, LAST, A, B, a, run
 
 from slackwater.compute.engine import TickEnded
 from slackwater.compute.tick import CHANGES_TRIED, Limits
@@ -22,62 +23,6 @@ from slackwater.spark.bridge import SparkProgram
 
 pytestmark = pytest.mark.spark
 
-A = RelationDesc.of(k="integer", v="long", p="decimal(12,2)", s="string")
-B = RelationDesc.of(k="integer", w="long")
-DUCK = {
-    "a": "(k INTEGER, v BIGINT, p DECIMAL(12, 2), s VARCHAR)",
-    "b": "(k INTEGER, w BIGINT)",
-}
-
-
-@pytest.fixture
-def limits():
-    """Those of the worker; None: the usual ones."""
-    return None
-
-
-@pytest.fixture
-def bench(declared, tmp_path, limits):
-    made = Bench(tmp_path, declared, limits)
-    made.table("a", A)
-    made.table("b", B)
-    yield made
-    made.close()
-    assert made.fatal == []
-
-
-def a(k, v=1, p="1.50", s="x"):
-    return (k, v, None if p is None else Decimal(p), s)
-
-
-HISTORY = {
-    "a": [
-        # insert, duplicates, NULL keys
-        (a(1), 1, 1),
-        (a(1), 1, 2),
-        (a(None, 5), 1, 1),
-        (a(2, None, None), 2, 1),
-        # update, and two times in one interval
-        (a(2, None, None), 4, -1),
-        (a(2, 7, "2.25"), 4, 1),
-        (a(2, 7, "2.25"), 5, -1),
-        # delete and insert again
-        (a(None, 5), 5, -1),
-        (a(None, 5), 6, 1),
-        # a group goes and comes back
-        (a(1), 7, -3),
-        (a(1), 9, 1),
-    ],
-    "b": [
-        ((1, 10), 2, 1),
-        ((1, 11), 4, 1),
-        ((2, 20), 4, 2),
-        ((None, 9), 5, 1),
-        ((1, 10), 8, -1),
-        ((2, 20), 9, -1),
-    ],
-}
-LAST = 10
 VIEWS = [
     "SELECT k, v + 1 AS v, s FROM a WHERE v > 0",
     "SELECT * FROM a",
@@ -136,23 +81,6 @@ SPARK_ONLY = {" SEMI": " LEFT SEMI", " ANTI": " LEFT ANTI", " // ": " DIV "}
 OPAQUE = [
     "SELECT k, v FROM a WHERE v > (SELECT count(*) FROM b)",
 ]
-
-
-@pytest.fixture(scope="module")
-def expected():
-    recomputation = Recomputation(DUCK, HISTORY, LAST)
-    yield recomputation.at
-    recomputation.close()
-
-
-def run(bench, boundaries):
-    for upper in boundaries:
-        lower = bench.client.tables_upper()
-        bench.commit(
-            upper, {n: [u for u in h if lower <= u[1] < upper] for n, h in HISTORY.items()}
-        )
-        for name in bench.flows:
-            bench.wait(name, upper - 1)
 
 
 @pytest.mark.parametrize(
@@ -530,69 +458,6 @@ def test_a_removed_view_is_not_maintained(bench):
     bench.commit(9, {"a": [(a(1), 5, 1)]})
     bench.wait("m", 8)
     assert bench.client.state(flow.output_shard).upper == 3
-
-
-@pytest.mark.parametrize("limits", [Limits(followed_rows=2)], ids=["few followed"])
-def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected):
-    query = "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT JOIN b USING (k) GROUP BY k"
-    bench.view("n", query)
-    run(bench, range(1, LAST + 2))
-    for time in range(LAST + 1):
-        assert bench.rows("n", time) == expected(query, time)
-    assert {record.by_program for record in bench.worker.records.all()} == {True, False}
-
-
-EQUAL_ROWS = 20_000
-
-
-@pytest.mark.parametrize("limits", [Limits(followed_rows=10_000, whole_ms=100)], ids=["few"])
-def test_equal_rows_that_meet_each_other_are_followed_when_it_takes_long_to_pair_them(bench):
-    """To recompute is to make 400 million pairs; followed, one row meets one row."""
-    flow = bench.view("n", "SELECT x.k, count(*) AS n FROM a x JOIN a y ON x.k = y.k GROUP BY x.k")
-    bench.commit(2, {"a": [(a(1), 1, 1)]})
-    bench.wait("n", 1)
-    expected = Counter({(1, 1): 1})
-    for time in (2, 3):
-        bench.commit(time + 1, {"a": [(a(time), time, 1)] * EQUAL_ROWS})
-        bench.wait("n", time)
-        expected[time, EQUAL_ROWS**2] = 1
-        assert bench.rows("n", time) == expected
-        assert bench.worker.records.last(flow.global_id).by_program
-
-
-@pytest.mark.parametrize("limits", [Limits(followed_rows=1, whole_ms=100)], ids=["few"])
-def test_a_row_that_is_there_very_often_holds_no_core_when_its_copies_take_too_long(bench):
-    flow = bench.view("n", "SELECT k % 7 AS k, max(v) AS m, count(*) AS n FROM a GROUP BY 1")
-    bench.commit(2)
-    bench.wait("n", 1)
-    bench.commit(3, {"a": [(a(1), 2, 10**12)]})
-    bench.wait("n", 2)
-    assert bench.worker.records.last(flow.global_id).by_program
-    ((_, _, count),) = bench.rows("n", 2)
-    assert count == 10**12
-    bench.view("m", "SELECT k, count(*) AS n FROM b GROUP BY k", 2)
-    bench.wait("m", 2)
-
-
-@pytest.mark.parametrize("limits", [Limits(followed_rows=3)], ids=["few followed"])
-def test_of_several_times_only_that_at_which_much_changes_is_recomputed(bench):
-    bench.commit(2, {"a": [(a(1), 1, 1)]})
-    for time, keys in ((3, [1]), (5, [2, 3, 4]), (7, [3]), (9, [5, 6, 7, 8])):
-        bench.commit(time + 1, {"a": [(a(key), time, 1) for key in keys]})
-    flow = bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k", 1)
-    bench.wait("n", 9)
-    told = [r for r in bench.worker.records.all() if r.global_id == flow.global_id]
-    # The last time's changes are followed: what was measured at the one before says so.
-    assert [(r.upper, r.by_program) for r in told] == [
-        (2, False),
-        (5, True),
-        (6, False),
-        (10, True),
-    ]
-    assert bench.rows("n", 4) == Counter({(1, 2): 1})
-    assert bench.rows("n", 6) == Counter({(1, 2): 1, (2, 1): 1, (3, 1): 1, (4, 1): 1})
-    assert bench.rows("n", 8)[3, 2] == 1
-    assert len(bench.rows("n", 9)) == 8
 
 
 @pytest.mark.parametrize(

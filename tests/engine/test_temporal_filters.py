@@ -27,12 +27,6 @@ COUNTED = "SELECT k, count(*) AS n FROM e WHERE mz_now() >= s AND mz_now() < e G
 
 
 @pytest.fixture
-def limits():
-    """Those of the worker; None: the usual ones."""
-    return None
-
-
-@pytest.fixture
 def bench(declared, tmp_path, limits):
     made = Bench(tmp_path, declared, limits)
     made.table("e", TABLES["e"])

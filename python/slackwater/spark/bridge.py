@@ -561,7 +561,9 @@ def _translate(exception: Any) -> SlackwaterError:
             reason = _first_line(str(failed.toString())).removesuffix(".")
             return user_error("SLACKWATER_FUNCTION_FAILED", reason=reason)
     if found is None:
-        _log.error("call into the driver failed", error=str(exception.toString()))
+        ended = "java.lang.InterruptedException" in _class_names(causes[-1])
+        log = _log.info if ended else _log.error
+        log("call into the driver failed", error=str(exception.toString()))
         reason = _first_line(str(exception.getMessage())).removesuffix(".")
         return user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
     condition, cause = found

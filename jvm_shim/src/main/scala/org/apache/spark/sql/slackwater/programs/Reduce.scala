@@ -132,7 +132,7 @@ private[slackwater] final class Reduce(
       var row = result(key, group)
       byTime.foreach { case (time, inputs) =>
         inputs.foreach((input, _, diff) => group.add(input, diff))
-        if (group.rows < 0) throw new NegativeMultiplicity("a group")
+        if (group.rows < 0) throw NegativeMultiplicity("a group")
         val newState = Option.when(group.rows != 0)(group.state)
         val newRow = result(key, group)
         if (newRow != row) {

@@ -167,7 +167,7 @@ private[slackwater] final class Regroup(
     updates.foreach { case (row, time, diff) =>
       if (time < below) sums.update(row, Math.addExact(sums.getOrElse(row, 0L), diff))
     }
-    sums.values.find(_ < 0).foreach(_ => throw new NegativeMultiplicity("a row of a group"))
+    sums.values.find(_ < 0).foreach(_ => throw NegativeMultiplicity("a row of a group"))
     sums.filterInPlace((_, count) => count > 0)
   }
 

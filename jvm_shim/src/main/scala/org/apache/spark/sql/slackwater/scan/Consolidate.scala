@@ -70,7 +70,7 @@ private[slackwater] object Consolidate {
 
   private def repeated(updates: Seq[InlineUpdate]): Seq[UnsafeRow] =
     updates.flatMap { u =>
-      if (u.diff < 0) throw new NegativeMultiplicity("a row of a collection")
+      if (u.diff < 0) throw NegativeMultiplicity("a row of a collection")
       Iterator.fill(Math.toIntExact(u.diff))(u.row)
     }
 

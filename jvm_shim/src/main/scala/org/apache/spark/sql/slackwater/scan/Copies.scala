@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnaryExpression
 }
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.slackwater.protocol.Errors
 import org.apache.spark.sql.types.{BooleanType, StructType}
 
 /** As many rows as the multiplicity says, but at most `atMost`, one after the other: they are never
@@ -23,7 +24,7 @@ private[scan] final case class Copies(child: Expression, atMost: Long = Long.Max
 
   override def eval(input: InternalRow): IterableOnce[InternalRow] = {
     val multiplicity = child.eval(input).asInstanceOf[Long]
-    if (multiplicity < 0) throw new NegativeMultiplicity("a row of a collection")
+    if (multiplicity < 0) throw NegativeMultiplicity("a row of a collection")
     val task = Option(TaskContext.get())
     new Iterator[InternalRow] {
       private var left = math.min(multiplicity, atMost)
@@ -44,5 +45,10 @@ private object Copies {
 }
 
 /** A collection says that there are fewer than no rows: it was not computed from what it holds. */
-private[slackwater] final class NegativeMultiplicity(what: String)
-    extends IllegalStateException(s"$what has a negative multiplicity")
+private[slackwater] object NegativeMultiplicity {
+  def apply(what: String): Throwable = Errors.user(
+    "SLACKWATER_INTERNAL",
+    "reason" -> s"$what has a negative multiplicity",
+    "log" -> "of the application"
+  )
+}
