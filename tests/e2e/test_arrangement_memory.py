@@ -16,7 +16,7 @@ DISK = "spark.slackwater.arrangements.disk"
 def steps(application, view):
     """The mode of each step of the last tick."""
     rows = application.rows(f"EXPLAIN ANALYZE FOR MATERIALIZED VIEW {view}")
-    return {row[2]: row[-1] for row in rows if row[1] is not None}
+    return {row[2]: row[7] for row in rows if row[1] is not None}
 
 
 def test_what_does_not_fit_is_read_until_it_fits(tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.test_lowering import LONG, plan_of
 
+from slackwater.planner.delta.explain import read_by_steps
 from slackwater.planner.delta.lowering import program_of, reordered
 from slackwater.planner.delta.program import Lookup, Size
 from slackwater.planner.plan.algebra import Join, JoinKey, JoinKind, Source
@@ -152,3 +153,23 @@ def pipelines(program):
         if isinstance(step, Lookup):
             found[number] = (*found.pop(step.input, ()), step)
     return list(found.values())
+
+
+def test_steps_say_what_they_read_in_the_order_in_which_they_run():
+    names = {"u0": "sales", "u1": "shops", "u2": "goods"}
+    program = program_of(STAR)
+    few_goods = sized(program, {0: 6000, 1: 6000, 2: 10}, lambda each: 10)
+    order = reordered(STAR, program, few_goods)
+    assert order != program
+
+    def of_sales(program):
+        told = read_by_steps(STAR, program, names)
+        lookups = [i for i, step in enumerate(program.steps) if isinstance(step, Lookup)]
+        return [told[i] for i in lookups if "sales" not in told[i]][:2]
+
+    assert of_sales(program) == ["shops by c2", "goods by c3"]
+    assert of_sales(order) == ["goods by c3", "shops by c2"]
+    told = read_by_steps(STAR, program, names)
+    kinds = {type(s).__name__: t for s, t in zip(program.steps, told, strict=True)}
+    assert kinds["Delta"] in names.values()
+    assert kinds["United"] is None

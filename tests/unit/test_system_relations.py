@@ -121,7 +121,10 @@ def snapshot():
                 3,
                 2,
                 TickTimes(5, 10, 4000, 20, 1000),
-                (StepRecord("delta", "delta", 3, 0, 10), StepRecord("lookup", "indexed", 2, 5, 20)),
+                (
+                    StepRecord("delta", "delta", 3, 0, 10, "t"),
+                    StepRecord("union", "delta", 2, 5, 20),
+                ),
             ),
         ),
     )
@@ -308,7 +311,7 @@ def test_the_history_of_changes_is_read_beside_those_who_write(env):
         # Whoever writes gets this row first, and has it until it commits.
         conn.execute(update(environment).values(version=environment.c.version))
         with ThreadPoolExecutor(1) as pool:
-            events = pool.submit(place.system, "mz_audit_events").result(2)
+            events = pool.submit(place.system, "mz_audit_events").result(20)
     assert "create" in [event["event_type"] for event in events]
     place.close()
 
@@ -318,4 +321,7 @@ def test_ticks_say_what_they_did_and_their_steps(snapshot):
     assert tick[2:4] == (900, 950)
     assert tick[5:] == (True, 3, 5, 2, 5, 10, 4000, 20, 1000)
     steps = [tuple(row.values())[2:] for row in rows("mz_recent_tick_steps", snapshot)]
-    assert steps == [(950, 0, "delta", 3, 0, 10, "delta"), (950, 1, "lookup", 2, 5, 20, "indexed")]
+    assert steps == [
+        (950, 0, "delta", 3, 0, 10, "delta", "t"),
+        (950, 1, "union", 2, 5, 20, "delta", None),
+    ]

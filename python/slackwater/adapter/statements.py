@@ -64,6 +64,7 @@ EXPLAIN_ANALYZE = RelationDesc.of(
     rows_emitted="long",
     elapsed_us="long",
     mode="string",
+    reads="string",
 )
 
 _ANYWHERE = (
@@ -353,7 +354,8 @@ def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
     """The rows of EXPLAIN ANALYZE: the tick, where its time went, and the steps of its program."""
     times = tick.times
     counts: tuple[int | None, ...] = (tick.scanned, tick.looked_up, tick.emitted)
-    found: list[tuple[object, ...]] = [(tick.upper, None, "tick", *counts, times.whole_us, None)]
+    whole = (tick.upper, None, "tick", *counts, times.whole_us, None, None)
+    found: list[tuple[object, ...]] = [whole]
     for phase, spent_us in (
         ("plan", times.plan_us),
         ("load", times.load_us),
@@ -361,10 +363,10 @@ def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
         ("encode", times.encode_us),
         ("commit", times.commit_us),
     ):
-        found.append((tick.upper, None, phase, None, None, None, spent_us, None))
+        found.append((tick.upper, None, phase, None, None, None, spent_us, None, None))
     for number, step in enumerate(tick.steps):
         counts = (None, step.looked_up, step.emitted, step.elapsed_us)
-        found.append((tick.upper, number, step.operator, *counts, step.mode))
+        found.append((tick.upper, number, step.operator, *counts, step.mode, step.reads))
     return found
 
 

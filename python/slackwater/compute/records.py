@@ -20,6 +20,7 @@ class StepRecord:
 
     `mode`: `delta`, it needs what has changed alone; `indexed`, it looks that up in an arrangement;
     `scanned`, in what a job has read of the inputs; `recompute`, it computes the view as a whole.
+    `reads`: the collections whose changes or rows it reads, and by which keys.
     """
 
     operator: str
@@ -27,6 +28,7 @@ class StepRecord:
     emitted: int
     looked_up: int
     elapsed_us: int
+    reads: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from slackwater.persist import reading
 from slackwater.persist.client import Append
 from slackwater.persist.error_shards import errors_at, first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.planner.delta.explain import read_by_steps
 from slackwater.planner.delta.lowering import reordered
 from slackwater.planner.delta.program import Program
 from slackwater.repr.dataflow_error import (
@@ -124,6 +125,8 @@ class RunningView:
     """Whether the program keeps what it looks up."""
     _order: Program | None = field(default=None, init=False)
     """What runs: the dataflow's program, or it with its lookups in another order."""
+    _reads: tuple[str | None, ...] = field(default=(), init=False)
+    """What each of its steps reads, for records."""
     _rows_until_order: int = field(default=0, init=False)
     """After so many more rows that are followed the lookups may want another order."""
     _reached: Timestamp = field(default=Timestamp(0), init=False)
@@ -460,7 +463,11 @@ class RunningView:
         self.encode_us += took_us - ticked.load_us - sum(s.elapsed_us for s in ticked.steps)
         self._reached = max(self._reached, upper)
         self._next_change = ticked.next_change
-        self.steps, self.by_program = ticked.steps, True
+        self.steps = tuple(
+            replace(step, reads=reads)
+            for step, reads in zip(ticked.steps, self._reads, strict=True)
+        )
+        self.by_program = True
         updates = ticked.updates.rename_columns([*flow.output.names, TIME_COLUMN, DIFF_COLUMN])
         if begin < tick.lower:
             updates = updates.filter(pc.greater_equal(updates.column(TIME_COLUMN), tick.lower))
@@ -487,7 +494,8 @@ class RunningView:
                     self._next_change = self._loaded(opened, before)
                 undo.pop_all()
             self._running, self._reached = opened, Timestamp(before + 1)
-            self._order, self._rows_until_order = program, 0
+            self._runs_as(program)
+            self._rows_until_order = 0
             if resident:
                 self.shortage, self._attempts = None, 0
         return self._running
@@ -501,9 +509,14 @@ class RunningView:
         order = reordered(self.flow.plan.kept.plan, program, sizes)
         if order != self._order:
             running.reorder(order)
-            self._order = order
+            self._runs_as(order)
         self._rows_until_order = max(self.limits.ordered_rows, sum(size.rows for size in sizes))
         self.plan_us += _us_since(began)
+
+    def _runs_as(self, program: Program) -> None:
+        names = {str(g): source.name for g, source in self.flow.inputs.items()}
+        self._order = program
+        self._reads = read_by_steps(self.flow.plan.kept.plan, program, names)
 
     def _loaded(self, opened: TickProgram, before: Timestamp) -> Timestamp:
         began, rows = time.perf_counter_ns(), self._input_rows(before)

@@ -237,6 +237,7 @@ def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[Row]:
                 step.looked_up,
                 step.elapsed_us,
                 step.mode,
+                step.reads,
             )
 
 

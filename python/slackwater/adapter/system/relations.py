@@ -283,7 +283,7 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_internal",
         "mz_recent_tick_steps",
         "object_id! replica_id! upper:long! step:long! operator! rows_emitted:long!"
-        " rows_looked_up:long! elapsed_us:long! mode!",
+        " rows_looked_up:long! elapsed_us:long! mode! reads",
         activity.recent_tick_steps,
     ),
     ("mz_catalog", "mz_secrets", f"{_HEAD} owner_id! privileges:texts!", objects.secrets),

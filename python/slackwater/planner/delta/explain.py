@@ -1,13 +1,21 @@
-"""The rows of EXPLAIN INCREMENTAL."""
+"""The rows of EXPLAIN INCREMENTAL, and what the steps of EXPLAIN ANALYZE read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from slackwater.planner.delta.join_order import join_of
 from slackwater.planner.delta.lowering import is_accumulated
+from slackwater.planner.delta.program import (
+    ArrangementNumber,
+    Delta,
+    Lookup,
+    Presence,
+    Program,
+    Regrouped,
+)
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AnalyzedPlan,
@@ -99,6 +107,44 @@ def explain_program(
 
     visit(plan.root, None)
     return tuple(rows)
+
+
+def read_by_steps(
+    plan: AnalyzedPlan, program: Program, names: Mapping[str, str]
+) -> tuple[str | None, ...]:
+    """For each step the collection whose changes it reads, or what it looks rows up in, by which
+    keys; None: it reads what other steps give it, and its own state.
+
+    `names` are those of the collections. What is computed of several is told by all their names.
+    """
+
+    def arranged(number: ArrangementNumber) -> str:
+        arrangement = program.arrangements[number]
+        below = dict.fromkeys(names.get(c, c) for c in _collections(plan, arrangement.node))
+        keys = ", ".join(plan.handles[each].sql for each in arrangement.keys)
+        return " and ".join(below) + (f" by {keys}" if keys else "")
+
+    found: list[str | None] = []
+    for step in program.steps:
+        match step:
+            case Delta(collection=collection):
+                found.append(names.get(collection, collection))
+            case Lookup(arrangement=number) | Regrouped(arrangement=number):
+                found.append(arranged(number))
+            case Presence(left_arrangement=left, right_arrangement=right):
+                found.append(f"{arranged(left)}; {arranged(right)}")
+            case _:
+                found.append(None)
+    return tuple(found)
+
+
+def _collections(plan: AnalyzedPlan, number: NodeNumber) -> Iterator[str]:
+    """What is read below a node, from left to right."""
+    node = plan.nodes[number]
+    if isinstance(node, Source):
+        yield node.collection
+    for below in node.inputs:
+        yield from _collections(plan, below)
 
 
 def _inputs(plan: AnalyzedPlan, number: NodeNumber) -> tuple[NodeNumber, ...]:
