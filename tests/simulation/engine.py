@@ -34,6 +34,7 @@ from slackwater.compute.engine import (
     Ticked,
     ViewContents,
 )
+from slackwater.compute.records import StepRecord
 from slackwater.persist import reading
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
@@ -116,7 +117,7 @@ class SimulatedEngine:
     def open_program(
         self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
     ) -> SimulatedProgram:
-        return SimulatedProgram(self, self._planned[kept.plan_id])
+        return SimulatedProgram(self, self._planned[kept.plan_id], len(program.steps))
 
     def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
         query, at = self._planned[view.kept.plan_id], view.as_of
@@ -191,10 +192,14 @@ class Query:
 
 @dataclass(slots=True)
 class SimulatedProgram:
-    """`slackwater.compute.engine.TickProgram`, which keeps what its inputs hold."""
+    """`slackwater.compute.engine.TickProgram`, which keeps what its inputs hold.
+
+    It has `steps` to tell of, in which nothing is done.
+    """
 
     engine: SimulatedEngine
     query: Query
+    steps: int
     _held: dict[str, Counter[tuple]] = field(default_factory=dict)
     """Just before `_begin`."""
     _begin: int = 0
@@ -226,7 +231,8 @@ class SimulatedProgram:
             before = after
         # Asked again, it has to give the same: what is not committed is not held.
         self._pending = changes
-        return Ticked(table_of(self.query.desc, made), ())
+        told = (StepRecord("simulated", "delta", 0, 0, 0),) * self.steps
+        return Ticked(table_of(self.query.desc, made), told)
 
     def sizes(self) -> tuple[Size, ...]:
         return ()

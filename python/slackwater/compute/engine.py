@@ -169,7 +169,7 @@ class Interruption(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The updates of a tick, and what each step of the program did for them.
+    """The updates of a tick, and what each step of the program did for them, in their order.
 
     `load_us`: to read what has changed.
     `scanned`: the collections that were read whole, each as often as it was.
