@@ -13,7 +13,7 @@ from tests.unit.test_lowering import LONG, plan_of
 from slackwater.planner.delta.explain import read_by_steps
 from slackwater.planner.delta.lowering import program_of, reordered
 from slackwater.planner.delta.program import Lookup, Size
-from slackwater.planner.plan.algebra import Join, JoinKey, JoinKind, Source
+from slackwater.planner.plan.algebra import Join, JoinKey, JoinKind, Source, Union
 
 
 def joined(inputs, equalities):
@@ -173,3 +173,15 @@ def test_steps_say_what_they_read_in_the_order_in_which_they_run():
     kinds = {type(s).__name__: t for s, t in zip(program.steps, told, strict=True)}
     assert kinds["Delta"] in names.values()
     assert kinds["United"] is None
+
+
+def test_what_is_read_below_many_shared_nodes_is_found_in_one_pass():
+    """There are 2^40 ways from the last of them to the collection."""
+    shared = [Source("u0", ("c0",), (0,))]
+    shared += [Union((i, i), (0,)) for i in range(40)]
+    joined = Join((40, 41), (0, 1), JoinKind.INNER, (JoinKey(0, 1, False),), (), (), None)
+    plan = plan_of(*shared, Source("u1", ("c1",), (1,)), joined, types=(LONG, LONG))
+    program = program_of(plan)
+    told = read_by_steps(plan, program, {"u0": "sales", "u1": "shops"})
+    lookups = [i for i, step in enumerate(program.steps) if isinstance(step, Lookup)]
+    assert {told[i] for i in lookups} == {"sales by c0", "shops by c1"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slackwater.planner.delta.join_order import join_of
@@ -118,11 +118,13 @@ def read_by_steps(
     `names` are those of the collections. What is computed of several is told by all their names.
     """
 
+    below = _collections_below(plan)
+
     def arranged(number: ArrangementNumber) -> str:
         arrangement = program.arrangements[number]
-        below = dict.fromkeys(names.get(c, c) for c in _collections(plan, arrangement.node))
+        of = " and ".join(names.get(each, each) for each in below[arrangement.node])
         keys = ", ".join(plan.handles[each].sql for each in arrangement.keys)
-        return " and ".join(below) + (f" by {keys}" if keys else "")
+        return f"{of} by {keys}" if keys else of
 
     found: list[str | None] = []
     for step in program.steps:
@@ -138,13 +140,14 @@ def read_by_steps(
     return tuple(found)
 
 
-def _collections(plan: AnalyzedPlan, number: NodeNumber) -> Iterator[str]:
-    """What is read below a node, from left to right."""
-    node = plan.nodes[number]
-    if isinstance(node, Source):
-        yield node.collection
-    for below in node.inputs:
-        yield from _collections(plan, below)
+def _collections_below(plan: AnalyzedPlan) -> Sequence[tuple[str, ...]]:
+    """What each node reads, once, from left to right. In one pass: others may share a node."""
+    below: list[tuple[str, ...]] = []
+    for node in plan.nodes:
+        own = (node.collection,) if isinstance(node, Source) else ()
+        read = (each for number in node.inputs for each in below[number])
+        below.append(tuple(dict.fromkeys((*own, *read))))
+    return below
 
 
 def _inputs(plan: AnalyzedPlan, number: NodeNumber) -> tuple[NodeNumber, ...]:
