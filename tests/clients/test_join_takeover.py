@@ -99,7 +99,7 @@ def test_a_leader_that_hangs_is_fenced(leader, location):
     wait_until(lambda: sunk(out) == [1], what="the sink's first range")
     old = only_coordinator(location)
     address, token = leading(location)
-    stop_between_transactions(old, location)
+    stop_between_transactions(old)
     with stopped([old]):
         other = Application(location)
         other.sql("USE slackwater")
@@ -134,7 +134,7 @@ def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, 
     """Within its lease; and its own application joins the new leader."""
     joiner.sql("INSERT INTO t VALUES (1)")
     old = only_coordinator(location)
-    stop_between_transactions(old, location)
+    stop_between_transactions(old)
     waiting = leader.start("SELECT count(*) FROM t")
     joiner.sql("INSERT INTO t VALUES (2)")
     assert joiner.rows("SELECT n, (SELECT count(*) FROM t) FROM total") == [[2, 2]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,19 +21,36 @@ def stopped(processes: Sequence[int]) -> Iterator[None]:
         _signal(processes, signal.SIGCONT)
 
 
-def stop_between_transactions(process: int, location: Path) -> None:
-    """Stops one that writes to the environment's metastore, a file, while it holds no lock of it:
+def stop_between_transactions(process: int) -> None:
+    """Stops one that writes to a file of SQLite while it holds no lock of it that keeps others out:
     as long as it did, nobody could write."""
     while True:
         os.kill(process, signal.SIGSTOP)
-        metastore = sqlite3.connect(location / "metastore.sqlite", timeout=1)
-        try:
-            metastore.execute("BEGIN IMMEDIATE")
+        # The signal returns before its threads stand, and one that runs yet may take a lock.
+        while not _stands(process):
+            time.sleep(0.001)
+        if not _keeps_others_out(process):
             return
-        except sqlite3.OperationalError:
-            os.kill(process, signal.SIGCONT)
-        finally:
-            metastore.close()
+        os.kill(process, signal.SIGCONT)
+        time.sleep(0.001)
+
+
+def _stands(process: int) -> bool:
+    """Whether none of its threads runs any more."""
+    try:
+        states = {
+            (task / "stat").read_text().rpartition(")")[2].split()[0]
+            for task in Path(f"/proc/{process}/task").iterdir()
+        }
+    except FileNotFoundError:  # a thread that ended meanwhile
+        return False
+    return states == {"T"}
+
+
+def _keeps_others_out(process: int) -> bool:
+    """Whether it holds a lock for itself alone, of any file."""
+    locks = (line.split()[1:5] for line in Path("/proc/locks").read_text().splitlines())
+    return ["POSIX", "ADVISORY", "WRITE", str(process)] in locks
 
 
 def _signal(processes: Sequence[int], number: signal.Signals) -> None:
