@@ -25,7 +25,11 @@ from tests.support.other_host import (
     python_apart,
     python_elsewhere,
 )
-from tests.support.stopped import stop_between_transactions, stopped
+from tests.support.stopped import (
+    stop_between_transactions,
+    stop_within_a_transaction,
+    stopped,
+)
 
 from slackwater.server.identity import this_process
 
@@ -109,7 +113,7 @@ def test_a_leader_that_hangs_is_fenced(leader, location):
         wait_until(lambda: sunk(out) == [1, 2, 3, 4], what="the sink of the new leader")
     with other:
         assert other.value("SELECT count(*) FROM t") == 4
-        complaint = complaint_of(leader, "INSERT INTO t VALUES (5)")
+        complaint = complaint_of(lambda: leader.sql("INSERT INTO t VALUES (5)"))
         if complaint is not None:
             assert complaint == ("SLACKWATER_FENCED", "57P01")
             leader.sql("INSERT INTO t VALUES (5)")
@@ -145,6 +149,27 @@ def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, 
     assert len(coordinators(location)) == 1
 
 
+def test_a_leader_that_hangs_within_a_transaction_is_ended(leader, joiner, location):
+    """It keeps all others from writing to a metastore that is a file, and so from leading."""
+    joiner.sql("INSERT INTO t VALUES (1)")
+    old = only_coordinator(location)
+    waiting = leader.start("INSERT INTO t VALUES (2)")
+    stop_within_a_transaction(old)
+    joiner.sql("INSERT INTO t VALUES (3)")
+    assert old not in coordinators(location)
+    complaint = complaint_of(waiting.result)
+    rows = leader.rows("SELECT k FROM t ORDER BY k")
+    if complaint is None:
+        assert rows == [[1], [2], [3]]
+    else:
+        assert complaint == ("SLACKWATER_STATEMENT_INTERRUPTED", "57P02")
+        assert rows in ([[1], [2], [3]], [[1], [3]])
+    assert joiner.rows("SELECT k FROM t ORDER BY k") == rows
+    assert leader.value("SELECT n FROM total") == joiner.value("SELECT n FROM total") == len(rows)
+    ended = [event["pid"] for event in logged(location, "ended a leader that hangs")]
+    assert set(ended) == {old}
+
+
 def test_a_leader_that_has_gone_is_not_waited_for(location):
     """It has given its lease up first; then its process is killed."""
     with Application(location) as first:
@@ -165,9 +190,14 @@ def test_a_leader_that_has_gone_is_not_waited_for(location):
 
 def elections(location):
     """Why the leaders of an environment became leaders."""
+    return [event["why"] for event in logged(location, "elected")]
+
+
+def logged(location, event):
+    """What the coordinators of an environment have written to their log of one kind."""
     lines = (location / "log" / "coordinator.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines if line.startswith("{")]
-    return [event["why"] for event in events if event["event"] == "elected"]
+    return [each for each in events if each["event"] == event]
 
 
 @pytest.mark.postgres
@@ -273,10 +303,10 @@ def more_ticks(application, count):
     )
 
 
-def complaint_of(application, text):
+def complaint_of(statement):
     """Condition and SQLSTATE of a statement that fails; None when it does not."""
     try:
-        application.sql(text)
+        statement()
     except SqlError as error:
         return error.condition, error.sqlstate
     return None

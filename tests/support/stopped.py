@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 
@@ -22,14 +22,22 @@ def stopped(processes: Sequence[int]) -> Iterator[None]:
 
 
 def stop_between_transactions(process: int) -> None:
-    """Stops one that writes to a file of SQLite while it holds no lock of it that keeps others out:
-    as long as it did, nobody could write."""
+    """Stops one that writes to a file of SQLite while it keeps nobody else out of it."""
+    _stop_where(process, lambda: not _own_locks(process))
+
+
+def stop_within_a_transaction(process: int) -> None:
+    """Stops one that writes to a file of SQLite while nobody else can write to it."""
+    _stop_where(process, lambda: _WRITING in _own_locks(process))
+
+
+def _stop_where(process: int, condition: Callable[[], bool]) -> None:
     while True:
         os.kill(process, signal.SIGSTOP)
         # The signal returns before its threads stand, and one that runs yet may take a lock.
         while not _stands(process):
             time.sleep(0.001)
-        if not _keeps_others_out(process):
+        if condition():
             return
         os.kill(process, signal.SIGCONT)
         time.sleep(0.001)
@@ -47,10 +55,18 @@ def _stands(process: int) -> bool:
     return states == {"T"}
 
 
-def _keeps_others_out(process: int) -> bool:
-    """Whether it holds a lock for itself alone, of any file."""
-    locks = (line.split()[1:5] for line in Path("/proc/locks").read_text().splitlines())
-    return ["POSIX", "ADVISORY", "WRITE", str(process)] in locks
+_WRITING = ("120", "120")
+"""The bytes of the index of SQLite's log that who writes has locked."""
+
+
+def _own_locks(process: int) -> list[tuple[str, str]]:
+    """What it has locked for itself alone, of any file: the first and the last byte."""
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return [
+        (lock[6], lock[7])
+        for lock in locks
+        if lock[1:5] == ["POSIX", "ADVISORY", "WRITE", str(process)]
+    ]
 
 
 def _signal(processes: Sequence[int], number: signal.Signals) -> None:

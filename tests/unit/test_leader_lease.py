@@ -29,7 +29,7 @@ from slackwater.persist.leadership import (
 from slackwater.persist.metastore import Patience, connect, environment, query, transaction
 from slackwater.repr.errors import SlackwaterError
 from slackwater.server.election import OPENING_MS, Candidacy, Sight, Verdict
-from slackwater.server.identity import is_dead, is_near, started, this_process
+from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.tenure import Tenure
 
 OWNER = Owner("ebb", "boot-1", "pid:[1]", "ada", 4711, "17")
@@ -142,6 +142,30 @@ def test_a_process_that_was_killed_and_one_that_is_stopped():
     wait_until(lambda: started(child.pid) is None, what="the child's end")
     child.wait()
     assert started(child.pid) is None
+    child.stdin.close()
+
+
+def test_a_process_that_hangs_is_ended_if_it_is_certain_which_one_it_is():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here = this_process()
+    owner = replace(here, pid=child.pid, started=started(child.pid))
+    with stopped([child.pid]):
+        for other in (
+            {"host": "elsewhere"},
+            {"boot": "another"},
+            {"boot": ""},
+            {"pid_namespace": "pid:[1]"},
+            {"user": "somebody"},
+            {"started": "0"},
+            {"started": ""},
+            {"pid": 2**22 + 1},
+        ):
+            assert not end(replace(owner, **other), here)
+        assert not end(here, here)
+        assert started(child.pid) == owner.started
+        assert end(owner, here)
+        assert child.wait(10) == -signal.SIGKILL
+    assert not end(owner, here)
     child.stdin.close()
 
 

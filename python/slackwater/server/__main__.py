@@ -42,7 +42,7 @@ from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, user_error
 from slackwater.server.election import Candidacy, Sight, Verdict
-from slackwater.server.identity import is_dead, is_near, started, this_process
+from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
 from slackwater.server.ingress.gate import Behind, Gate
 from slackwater.server.ingress.listener import Ingress
@@ -199,7 +199,12 @@ def _lead_or_join(settings: Settings, log: Path, answers: int, here: Owner) -> i
         if verdict is Verdict.WAIT:
             time.sleep(POLL_S)
             continue
-        seat = _take_seat(settings, engine, leader, log, here)
+        try:
+            seat = _take_seat(settings, engine, leader, log, here)
+        except SlackwaterError as error:
+            if verdict is not Verdict.RUN_OUT or not _end_holder(engine, leader, here, error):
+                raise
+            continue
         if seat is not None:
             structlog.get_logger("process").info("elected", epoch=seat.epoch, why=verdict.value)
             return _serve(settings, seat, answers)
@@ -244,11 +249,31 @@ def _take_seat(
             expected_renewals=None if lease is None else lease.renewals,
             lease=Lease(here, settings.lease_ms),
         )
-    except LostElection:
+    except (LostElection, SlackwaterError) as error:
         listener.close()
         token_file.unlink(missing_ok=True)
-        return None
+        if isinstance(error, LostElection):
+            return None
+        raise
     return Seat(engine, epoch, listener, address, token, token_file, log, began_ms)
+
+
+def _end_holder(
+    engine: Engine, leader: LeaderRecord | None, here: Owner, error: SlackwaterError
+) -> bool:
+    """Kills the leader whose lease has run out, if it may be what keeps the metastore locked.
+
+    A process that hangs within a transaction of SQLite keeps all others from writing, for as long
+    as it hangs; a server ends such a transaction by itself. Returns whether it did.
+    """
+    if engine.dialect.name != "sqlite" or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
+        return False
+    if leader is None or leader.lease is None or not end(leader.lease.owner, here):
+        return False
+    structlog.get_logger("process").warning(
+        "ended a leader that hangs", epoch=leader.epoch, pid=leader.lease.owner.pid
+    )
+    return True
 
 
 def _unreachable(settings: Settings, leader: LeaderRecord | None) -> SlackwaterError:

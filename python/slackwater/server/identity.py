@@ -1,9 +1,10 @@
-"""Which process this is, and whether another one still runs."""
+"""Which process this is, whether another one still runs, and the end of one that hangs."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -40,15 +41,31 @@ def is_dead(owner: Owner, here: Owner, start_of: Callable[[int], str | None]) ->
     may be hidden, or be one of another machine. Where the system names no boot, nothing is certain.
     `start_of` is `started`.
     """
-    same = (owner.host, owner.boot, owner.pid_namespace, owner.user) == (
-        here.host,
-        here.boot,
-        here.pid_namespace,
-        here.user,
-    )
-    if not same or not owner.boot or not owner.started:
+    return _is_seen(owner, here) and start_of(owner.pid) != owner.started
+
+
+def end(owner: Owner, here: Owner) -> bool:
+    """Kills the process of `owner`, a stopped one too; whether it did.
+
+    It does so only where `here` knows for certain which process that is, and never kills itself.
+    Returns before the process has ended.
+    """
+    if not _is_seen(owner, here) or owner.pid == here.pid:
         return False
-    return start_of(owner.pid) != owner.started
+    try:
+        process = os.pidfd_open(owner.pid)
+    except OSError:
+        return False
+    try:
+        # What the descriptor names stays the same; whose it is can only be asked by number.
+        if started(owner.pid) != owner.started:
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    except OSError:
+        return False
+    finally:
+        os.close(process)
+    return True
 
 
 def started(pid: int) -> str | None:
@@ -60,6 +77,17 @@ def started(pid: int) -> str | None:
     # The name before is in parentheses, and may have any character.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in _ENDED else fields[19]
+
+
+def _is_seen(owner: Owner, here: Owner) -> bool:
+    """Whether `here` sees the process of `owner`, if it runs, and can tell it from others."""
+    same = (owner.host, owner.boot, owner.pid_namespace, owner.user) == (
+        here.host,
+        here.boot,
+        here.pid_namespace,
+        here.user,
+    )
+    return same and bool(owner.boot) and bool(owner.started)
 
 
 def _user() -> str:
