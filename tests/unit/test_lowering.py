@@ -28,6 +28,7 @@ from slackwater.planner.plan.algebra import (
     Source,
     SparkType,
     TemporalFilter,
+    Union,
     Window,
     WindowCall,
 )
@@ -185,6 +186,20 @@ def test_sides_without_equal_columns_are_arranged_whole(kind):
     assert explain_program(plan, {})[0].reason == (
         "No columns are equal: each change is compared with the other side's rows."
     )
+
+
+def test_what_several_operators_read_is_explained_once():
+    nodes = [Source("u1", ("k",), (0,))]
+    for number in range(40):
+        nodes.append(Union((number, number), (0,)))
+    rows = explain_program(plan_of(*nodes, types=(LONG,)), {"u1": "t"})
+    assert [row.operator for row in rows] == [
+        *["UnionAll"] * 40,
+        *["Collection t"] * 2,
+        *["UnionAll"] * 39,
+    ]
+    last = rows[-1]
+    assert (last.parent, last.reason) == (0, "It is computed once: operator 1.")
 
 
 def test_which_rows_a_limit_without_order_takes_is_luck():

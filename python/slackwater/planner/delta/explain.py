@@ -91,18 +91,22 @@ def explain_program(
 ) -> tuple[ExplainRow, ...]:
     """The operators of the plan, the root first, each before its inputs.
 
-    `names` are those of the collections. An operator that several others read appears below each.
-    `resident`: there is memory for what is looked up.
+    `names` are those of the collections. An operator that several others read appears below each,
+    with its inputs below the first one only. `resident`: there is memory for what is looked up.
     """
     rows: list[ExplainRow] = []
+    shown: dict[NodeNumber, int] = {}
 
     def visit(number: NodeNumber, parent: int | None) -> None:
         operator, maintenance, reason = _described(plan, number, names)
-        own, advice = len(rows), None
-        if maintenance != "linear" and not resident:
+        own, advice, inputs = len(rows), None, _inputs(plan, number)
+        if inputs and number in shown:
+            reason, inputs = f"It is computed once: operator {shown[number]}.", ()
+        elif maintenance != "linear" and not resident:
             reason, advice = f"{reason} {SCANNED}", ENLARGE
         rows.append(ExplainRow(own, parent, operator, maintenance, reason, advice))
-        for below in _inputs(plan, number):
+        shown.setdefault(number, own)
+        for below in inputs:
             visit(below, own)
 
     visit(plan.root, None)
