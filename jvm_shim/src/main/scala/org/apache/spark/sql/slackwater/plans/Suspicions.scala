@@ -106,7 +106,7 @@ private[slackwater] final class Suspicions(
       val values = calls.map(call => Alias(call, call.resultAttribute.name)(call.resultId))
       val grouped = Aggregate(keys, groups ++ values, child)
       rows(child, keys ++ calls.flatMap(taken)) ++ sums(groups, keys, calls, grouped) ++
-        results(grouped, groups, made)
+        ends(groups, keys, calls, child) ++ results(grouped, groups, made)
     case _ => Iterator.empty
   }
 
@@ -118,6 +118,29 @@ private[slackwater] final class Suspicions(
     val wanted = AttributeSet(expressions) ++ AttributeSet(groups.map(_.toAttribute))
     val columns = named(grouped.output.filter(wanted.contains)).map(computed(_, isRead = true))
     SuspectRows(grouped, expressions, columns, areGroups = true)
+  }
+
+  /** Groups whose value an aggregate may fail to make of what it has gathered. */
+  private def ends(
+      groups: Seq[NamedExpression],
+      keys: Seq[Expression],
+      calls: Seq[AggregateExpression],
+      child: LogicalPlan
+  ): Iterator[Suspects] = {
+    val (gathered, values) = calls.flatMap { call =>
+      Gathered.of(call.aggregateFunction).filter(g => Totality.mayRaise(g.end)).map { function =>
+        val own = call.copy(aggregateFunction = function, resultId = NamedExpression.newExprId)
+        val state = Alias(own, "value")()
+        (state, function.endOf(state.toAttribute))
+      }
+    }.unzip
+    val columns = groups.map(_.toAttribute)
+    Option
+      .when(gathered.nonEmpty) {
+        val rows = Aggregate(keys, groups ++ gathered, child)
+        SuspectRows(rows, values, columns.map(computed(_, isRead = true)), areGroups = true)
+      }
+      .iterator
   }
 
   private def sums(
