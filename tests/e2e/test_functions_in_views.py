@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from tests.support.application import (
+    ROOT,
     Application,
     SqlError,
     coordinators,
@@ -154,7 +155,9 @@ def test_functions_of_python_are_kept_with_the_view(location):
         with pytest.raises(SqlError) as failed:
             first.rows("SELECT * FROM inverted")
         assert failed.value.condition == "SLACKWATER_DATA_ERROR"
-        assert "ZeroDivisionError" in str(failed.value)
+        said = "A function of Python failed: ZeroDivisionError: integer division or modulo by zero"
+        assert f"{said} (line 11 of <string>, in inverse)" in str(failed.value)
+        assert "Traceback" not in str(failed.value)
         first.sql("DELETE FROM t WHERE v = 0")
         assert rows(first, "inverted") == [[1, 60], [2, 30], [2, 30], [3, 20], [9, 6]]
     with Application(location, variables=PYTHON) as second:
@@ -164,6 +167,40 @@ def test_functions_of_python_are_kept_with_the_view(location):
         second.sql("INSERT INTO t VALUES (2, 2)")
         check_python_views(second, [(1, 2), (2, 3), (2, 2), (3, 9), (2, 2)])
         assert rows(second, "inverted") == [[2, 30], [2, 30], [2, 30], [3, 20], [9, 6]]
+
+
+OF_A_MODULE = """
+def scaled(v):
+    import tides
+    return v * tides.FACTOR
+
+spark.udf.register("scaled", scaled, "int")
+result = None
+"""
+
+
+def test_a_module_that_executors_lack_is_no_error_of_the_rows(location, tmp_path):
+    """The view waits for it, says so, and goes on by itself."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    paths = {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT}:{modules}"}
+    with Application(location, variables={**PYTHON, **paths}) as place:
+        place.sql("USE slackwater")
+        place.sql("CREATE TABLE t (v INT)")
+        place.python(OF_A_MODULE)
+        place.sql("CREATE MATERIALIZED VIEW tide AS SELECT scaled(v) AS x FROM t")
+        place.sql("INSERT INTO t VALUES (1), (2)")
+        place.sql("SET slackwater.statement_timeout = '5 seconds'")
+        with pytest.raises(SqlError) as failed:
+            place.rows("SELECT * FROM tide")
+        assert failed.value.condition != "SLACKWATER_DATA_ERROR"
+        assert "ModuleNotFoundError: No module named 'tides'" in str(failed.value)
+        assert "Traceback" not in str(failed.value)
+        (shown,) = (row for row in place.rows("SHOW MATERIALIZED VIEWS") if row[0] == "tide")
+        assert "SLACKWATER_PYTHON_UNAVAILABLE" in shown[-2]
+        place.sql("SET slackwater.statement_timeout = '60 seconds'")
+        (modules / "tides.py").write_text("FACTOR = 10")
+        assert rows(place, "tide") == [[10], [20]]
 
 
 REFUSED = {

@@ -41,6 +41,7 @@ from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
+from slackwater.spark import python_errors
 
 _log = structlog.get_logger("bridge")
 
@@ -571,7 +572,17 @@ def _translate(exception: Any) -> SlackwaterError:
     text = str(cause.getMessage()).removeprefix(f"[{condition}] ")
     message = text.rsplit(" SQLSTATE:", 1)[0]
     parameters = {str(k): str(v) for k, v in dict(cause.getMessageParameters() or {}).items()}
+    if condition == python_errors.CONDITION:
+        return _of_python(state, parameters.get("traceback", message))
     return SlackwaterError(condition, state, message, parameters)
+
+
+def _of_python(state: str, traceback: str) -> SlackwaterError:
+    reason = python_errors.in_a_line(traceback)
+    if python_errors.is_of_values(traceback):
+        message = f"A function of Python failed: {reason.removesuffix('.')}."
+        return SlackwaterError(python_errors.CONDITION, state, message, {})
+    return user_error("SLACKWATER_PYTHON_UNAVAILABLE", reason=reason.removesuffix("."))
 
 
 def _causes(exception: Any) -> list[Any]:
