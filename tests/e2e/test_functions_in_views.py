@@ -50,10 +50,15 @@ def inverse(v):
 
 spark.udf.register("shifted", shifted, types.IntegerType())
 spark.udf.register("inverse", udf(inverse, "int"))
+spark.udf.register("plain_inverse", udf(inverse, "int", useArrow=False))
 spark.udf.register("plain_shifted", udf(shifted, "int", useArrow=False))
 spark.udf.register("luck", udf(lambda v: v, "int").asNondeterministic())
 result = None
 """
+SAID = (
+    "A function of Python failed: ZeroDivisionError: integer division or modulo by zero"
+    " (line 11 of <string>, in inverse)"
+)
 PYTHON_VIEWS = {
     "moved": "SELECT k, shifted(v) + plain_shifted(v) AS x FROM t",
     "chosen": "SELECT k, v FROM t WHERE shifted(v) > 101 AND v < 9",
@@ -151,14 +156,22 @@ def test_functions_of_python_are_kept_with_the_view(location):
         first.sql("INSERT INTO t VALUES (2, 2), (3, 9)")
         check_python_views(first, [(1, 1), (1, 2), (2, 3), (2, 2), (3, 9)])
         first.sql("CREATE MATERIALIZED VIEW inverted AS SELECT v, inverse(v) AS q FROM t")
-        first.sql("INSERT INTO t VALUES (4, 0)")
-        with pytest.raises(SqlError) as failed:
-            first.rows("SELECT * FROM inverted")
-        assert failed.value.condition == "SLACKWATER_DATA_ERROR"
-        said = "A function of Python failed: ZeroDivisionError: integer division or modulo by zero"
-        assert f"{said} (line 11 of <string>, in inverse)" in str(failed.value)
-        assert "Traceback" not in str(failed.value)
-        first.sql("DELETE FROM t WHERE v = 0")
+        first.sql(
+            "CREATE MATERIALIZED VIEW twice AS SELECT v, sum(inverse(plain_inverse(v))) AS q"
+            " FROM t WHERE v <> 0 GROUP BY v"
+        )
+        first.sql("INSERT INTO t VALUES (4, 0), (5, 61)")
+        for name, row in (("inverted", "(k = 4, v = 0)"), ("twice", "(k = 5, v = 61)")):
+            with pytest.raises(SqlError) as failed:
+                first.rows(f"SELECT * FROM {name}")
+            assert failed.value.condition == "SLACKWATER_DATA_ERROR"
+            assert f"the row {row} makes the query of slackwater.default.{name}" in str(
+                failed.value
+            )
+            assert SAID in str(failed.value)
+            assert "Traceback" not in str(failed.value)
+        first.sql("DELETE FROM t WHERE v IN (0, 61)")
+        assert rows(first, "twice") == [[1, 1], [2, 4], [3, 3], [9, 10]]
         assert rows(first, "inverted") == [[1, 60], [2, 30], [2, 30], [3, 20], [9, 6]]
     with Application(location, variables=PYTHON) as second:
         second.sql("USE slackwater")

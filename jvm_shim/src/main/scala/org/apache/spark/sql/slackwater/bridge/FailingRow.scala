@@ -3,10 +3,11 @@ package org.apache.spark.sql.slackwater.bridge
 import scala.util.control.NonFatal
 
 import org.apache.spark.SparkThrowable
+import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.plans.{SuspectGroups, SuspectRows, Suspects}
+import org.apache.spark.sql.slackwater.plans.{SuspectCalls, SuspectGroups, SuspectRows, Suspects}
 import org.apache.spark.sql.slackwater.protocol.Json
 
 /** A row of which a query cannot be computed.
@@ -32,12 +33,20 @@ private[bridge] final class FailingRows(run: LogicalPlan => Option[Array[Interna
 
   private def first(suspects: Suspects): Option[FailingRow] =
     for {
-      row <- run(suspects.first(SQLConf.get.sessionLocalTimeZone)).flatMap(_.headOption)
+      row <- firstRow(suspects)
       error <- raised(suspects, row)
     } yield new FailingRow(error, described(suspects, row))
 
+  /** Python that cannot even be asked which rows it fails for names none. */
+  private def firstRow(suspects: Suspects): Option[InternalRow] =
+    try run(suspects.first(SQLConf.get.sessionLocalTimeZone)).flatMap(_.headOption)
+    catch {
+      case NonFatal(error) if suspects.isInstanceOf[SuspectCalls] && isOfPython(error) => None
+    }
+
   private def raised(suspects: Suspects, row: InternalRow): Option[Throwable] = suspects match {
     case rows: SuspectRows     => rows.raised(row)
+    case calls: SuspectCalls   => Some(calls.raised(row))
     case groups: SuspectGroups =>
       try {
         run(groups.only(row))
@@ -46,18 +55,19 @@ private[bridge] final class FailingRows(run: LogicalPlan => Option[Array[Interna
   }
 
   /** Others, such as that of a job that was cancelled, say nothing of the group. */
-  private def isOfValues(error: Throwable): Boolean =
-    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(20).exists {
-      case known: SparkThrowable => Option(known.getSqlState).exists(_.startsWith("22"))
-      case _                     => false
-    }
+  private def isOfValues(error: Throwable): Boolean = causes(error).exists {
+    case known: SparkThrowable => Option(known.getSqlState).exists(_.startsWith("22"))
+    case _                     => false
+  }
+
+  private def isOfPython(error: Throwable): Boolean =
+    causes(error).exists(_.isInstanceOf[PythonException])
+
+  private def causes(error: Throwable): Iterator[Throwable] =
+    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(20)
 
   private def described(suspects: Suspects, row: InternalRow): String = {
-    val areGroups = suspects match {
-      case rows: SuspectRows => rows.areGroups
-      case _: SuspectGroups  => true
-    }
-    val json = Json.obj().put("group", areGroups)
+    val json = Json.obj().put("group", suspects.areGroups)
     val columns = json.putArray("columns")
     suspects.shown.zipWithIndex.foreach { case (column, i) =>
       columns

@@ -34,6 +34,7 @@ private[slackwater] sealed trait Suspects {
   /** The columns of `rows` that say how it fails. */
   def values: Seq[Attribute]
   def shown: Seq[ShownColumn]
+  def areGroups: Boolean
 
   /** Of the rows that fail the first in ascending order: `values`, then what is shown, as texts. */
   final def first(timeZone: String): LogicalPlan = {
@@ -78,6 +79,7 @@ private[slackwater] final case class SuspectGroups(
     shown: Seq[ShownColumn],
     sums: Aggregate
 ) extends Suspects {
+  override def areGroups: Boolean = true
 
   /** The sums of one group, which fail as they do in the query. */
   def only(row: InternalRow): LogicalPlan = {
@@ -87,6 +89,23 @@ private[slackwater] final case class SuspectGroups(
     val members = same.reduceOption[Expression](And).fold(sums.child)(Filter(_, sums.child))
     sums.copy(child = members)
   }
+}
+
+/** Rows for which a function of Python is called. */
+private[slackwater] final case class SuspectCalls(
+    below: LogicalPlan,
+    call: PythonUDF,
+    shown: Seq[ShownColumn]
+) extends Suspects {
+  private val complaint = Alias(Complaints.of(call), "complaint")()
+
+  override val rows: LogicalPlan = Project(below.output :+ complaint, below)
+  override def fails: Expression = IsNotNull(complaint.toAttribute)
+  override def values: Seq[Attribute] = Seq(complaint.toAttribute)
+  override def areGroups: Boolean = false
+
+  /** What the call raises for a row of `values`, as Spark tells it. */
+  def raised(row: InternalRow): Throwable = Complaints.raised(row.getUTF8String(0).toString)
 }
 
 /** Whether one of `expressions` cannot be computed for a row of `children`.

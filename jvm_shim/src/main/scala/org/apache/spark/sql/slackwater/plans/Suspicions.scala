@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.{DoubleType, FloatType, NumericType}
 /** Where a view's query may fail, from its inputs up, left before right: what is below a place can be
   * computed if nothing fails there.
   *
-  * What Python computes is not among it, nor what a recursion does.
+  * Of Python only what is called for each row is among it, and nothing of a recursion.
   *
   * @param collections
   *   the columns of those that the view reads, by their ids
@@ -38,7 +38,7 @@ private[slackwater] final class Suspicions(
   }
 
   private def at(place: LogicalPlan): Iterator[Suspects] = place match {
-    case p: Project   => rows(p.child, p.projectList)
+    case p: Project   => rows(p.child, p.projectList) ++ calls(p)
     case f: Filter    => rows(f.child, Seq(f.condition))
     case e: Expand    => rows(e.child, e.projections.flatten)
     case g: Generate  => rows(g.child, Seq(g.generator))
@@ -55,6 +55,21 @@ private[slackwater] final class Suspicions(
       val columns = shown(whole, AttributeSet(expressions))
       SuspectRows(whole.plan, expressions, columns, areGroups = false)
     }
+
+  /** Python is called by projections alone (`CallPythonInProjections`): the arguments of a call, which
+    * may be calls, before it.
+    */
+  private def calls(project: Project): Iterator[Suspects] = {
+    val found = mutable.ArrayBuffer.empty[PythonUDF]
+    project.projectList.foreach(_.foreachUp {
+      case call: PythonUDF if Complaints.areHeard(call) => found += call
+      case _                                            =>
+    })
+    found.iterator.map { call =>
+      val whole = withOrigins(project.child)
+      SuspectCalls(whole.plan, call, shown(whole, call.references))
+    }
+  }
 
   private def suspicious(below: LogicalPlan, computed: Seq[Expression]): Option[Seq[Expression]] =
     Some(computed.map(plain).filter { e =>
