@@ -34,6 +34,14 @@ from slackwater.server.tenure import Tenure
 
 OWNER = Owner("ebb", "boot-1", "pid:[1]", "ada", 4711, "17")
 LEASE = Lease(OWNER, 10_000)
+UNSEEN: tuple[dict[str, str], ...] = (
+    {"host": "elsewhere"},
+    {"boot": "another"},
+    {"boot": ""},
+    {"pid_namespace": "pid:[1]"},
+    {"user": "somebody"},
+)
+"""What of an owner says that its process cannot be seen here."""
 
 
 def lead(env, expected_epoch=None, **options):
@@ -119,13 +127,7 @@ def test_only_the_same_user_on_the_same_host_knows_that_a_process_is_dead():
     ended = replace(here, pid=2**22 + 1)
     assert is_dead(ended, here, started)
     assert is_dead(replace(here, started="0"), here, started), "the number was used again"
-    for other in (
-        {"host": "elsewhere"},
-        {"boot": "another"},
-        {"boot": ""},
-        {"pid_namespace": "pid:[1]"},
-        {"user": "somebody"},
-    ):
+    for other in UNSEEN:
         assert not is_dead(replace(ended, **other), here, started)
     assert is_near(replace(ended, user="somebody"), here)
     assert not is_near(replace(ended, boot="another"), here)
@@ -151,11 +153,7 @@ def test_a_process_that_hangs_is_ended_if_it_is_certain_which_one_it_is():
     owner = replace(here, pid=child.pid, started=started(child.pid))
     with stopped([child.pid]):
         for other in (
-            {"host": "elsewhere"},
-            {"boot": "another"},
-            {"boot": ""},
-            {"pid_namespace": "pid:[1]"},
-            {"user": "somebody"},
+            *UNSEEN,
             {"started": "0"},
             {"started": ""},
             {"pid": 2**22 + 1},
