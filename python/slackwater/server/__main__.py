@@ -264,16 +264,20 @@ def _end_holder(
     """Kills the leader whose lease has run out, if it may be what keeps the metastore locked.
 
     A process that hangs within a transaction of SQLite keeps all others from writing, for as long
-    as it hangs; a server ends such a transaction by itself. Returns whether it did.
+    as it hangs; a server ends such a transaction by itself. Returns whether it is worth another
+    try: another candidate may have been first.
     """
     if engine.dialect.name != "sqlite" or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
         return False
-    if leader is None or leader.lease is None or not end(leader.lease.owner, here):
+    if leader is None or leader.lease is None:
         return False
-    structlog.get_logger("process").warning(
-        "ended a leader that hangs", epoch=leader.epoch, pid=leader.lease.owner.pid
-    )
-    return True
+    owner = leader.lease.owner
+    ended = end(owner, here)
+    if ended:
+        structlog.get_logger("process").warning(
+            "ended a leader that hangs", epoch=leader.epoch, pid=owner.pid
+        )
+    return ended or is_dead(owner, here, started)
 
 
 def _unreachable(settings: Settings, leader: LeaderRecord | None) -> SlackwaterError:
