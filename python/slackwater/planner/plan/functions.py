@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 _CLOCK = "Store the time in a column when the row is written, or compute it when the view is read."
+_DATE = "A time without a date is one of the day on which it is computed. Write the date with it."
+_TIME_ALONE = re.compile(r"""['"]\s*(T\d|\d+:)""")
 _RANDOM = "Store the value in a column when the row is written, or derive it with hash()."
 _SESSION = "Its value belongs to a session. Store it in a column when the row is written."
 _ORDER = "Its result depends on the order of rows. Use {alternative}."
@@ -52,10 +55,10 @@ _ADVICE: Final[Mapping[str, str]] = {
 def advice_for(function: str) -> str:
     """What to use instead of a function, by the name that Spark's expression has, or of a literal
 
-    such as ``DATE 'today'``.
+    such as ``DATE 'today'`` or ``TIMESTAMP '10:00'``.
 
     That such a function occurs, Spark's analyzed plan says: see `Analysis.nondeterministic`.
     """
     if function.endswith(("'", '"')):
-        return _CLOCK
+        return _DATE if _TIME_ALONE.search(function) else _CLOCK
     return _ADVICE.get(function, _ADVICE.get(function.lower(), _OTHER))

@@ -39,6 +39,7 @@ import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
+import org.apache.spark.sql.slackwater.plans.Dated
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.Json
 import org.apache.spark.sql.slackwater.scan.PartIndex
@@ -167,6 +168,7 @@ private[slackwater] object Analysis {
     var usesNow = false
     private val moment = """(?is)\s*(now|today|tomorrow|yesterday)\b.*""".r
     private val typedMoment = raw"""(?is)(date|timestamp\w*)\s*r?['"]${moment.regex}""".r
+    private val typedTime = """(?is)timestamp\w*\s*r?['"]\s*(t|\d+:).*""".r
 
     def leaf(node: LogicalPlan, named: Boolean): Unit = node match {
       case OurView(name) =>
@@ -197,6 +199,8 @@ private[slackwater] object Analysis {
       case Cast(Literal(text: UTF8String, _), to, _, _)
           if isMoment(to) && moment.matches(text.toString) =>
         nondeterministic += s"'$text'"
+      case Cast(Literal(text: UTF8String, _), TimestampType, _, _) if Dated.isTimeAlone(text) =>
+        nondeterministic += s"'$text'"
       case c: Cast if takesTheDay(c.child.dataType, c.dataType) =>
         nondeterministic += "the cast of texts inside of others to TIMESTAMP"
       case SQLScalarFunction(function, _, _) if isLuck(function) => declared(function)
@@ -214,9 +218,13 @@ private[slackwater] object Analysis {
       case _ =>
     }
 
-    /** Whether it was written as a text such as `now`, of which the parser has made a time. */
-    private def isOfTheDay(literal: Literal): Boolean =
-      isMoment(literal.dataType) && typedMoment.matches(written(literal))
+    /** Whether it was written as a text such as `now`, or as a time without a date, of which the
+      * parser has made a time of this day.
+      */
+    private def isOfTheDay(literal: Literal): Boolean = isMoment(literal.dataType) && {
+      val text = written(literal)
+      typedMoment.matches(text) || typedTime.matches(text)
+    }
 
     private def isMoment(dataType: DataType): Boolean = dataType match {
       case DateType | TimestampType | TimestampNTZType => true
