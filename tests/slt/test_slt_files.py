@@ -114,6 +114,10 @@ WITHOUT_CASE = {
         "is about the settings of an application",
         "unit/test_persist_blobs.py::test_a_password_in_the_setting_of_the_metastore_is_refused",
     ),
+    "SLACKWATER_PYTHON_UNAVAILABLE": (
+        "needs executors whose Python lacks a module",
+        "e2e/test_functions_in_views.py::test_a_module_that_executors_lack_is_no_error_of_the_rows",
+    ),
     "SLACKWATER_S3_SUPPORT_MISSING": (
         "needs a location in S3",
         "e2e/test_s3_location.py::test_what_is_missing_is_said",
