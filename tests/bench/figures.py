@@ -25,7 +25,7 @@ from tests.bench import (
     webhook_figures,
 )
 from tests.bench.figure import Figure
-from tests.support.application import Application, coordinators
+from tests.support.application import Application, coordinators, stat
 
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import user_id
@@ -308,6 +308,6 @@ def processor_s(pids):
     """Seconds of processor time that the processes have used."""
     ticks = 0
     for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = stat(Path(f"/proc/{pid}"))
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.support.application import wait_until
+from tests.support.application import stat, wait_until
 from tests.support.shim import (
     JARS,
     Environment,
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 def alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return stat(Path(f"/proc/{pid}"))[0] != "Z"
     except FileNotFoundError:
         return False
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.inputs.files import InputFile, common_tables, is_query
 from tests.inputs.twin import Found, Twin
@@ -67,7 +69,7 @@ def _run(session: SparkSession, statement: str) -> None:
         return
     try:
         session.sql(statement)
-    except Exception:
+    except (PySparkException, Py4JError):
         # Many statements of the files are there for their errors.
         return
 

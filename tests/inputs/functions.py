@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.inputs.twin import AT_ONCE, Found, Twin
 from tests.support.declared import Declared
@@ -158,7 +160,7 @@ def _selected(literals: Sequence[re.Match[str]]) -> str:
 def _is_accepted(session: SparkSession, query: str) -> bool:
     try:
         session.sql(query)
-    except Exception:
+    except (PySparkException, Py4JError):
         return False
     return True
 

@@ -232,8 +232,7 @@ def descendants(pid):
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, IndexError):
-                stat = Path(f"/proc/{entry}/stat").read_text()
-                parent = int(stat.rpartition(")")[2].split()[1])
+                parent = int(stat(Path("/proc") / entry)[1])
                 children.setdefault(parent, []).append(int(entry))
     found, waiting = [], [pid]
     while waiting:
@@ -241,6 +240,12 @@ def descendants(pid):
         found += below
         waiting += below
     return found
+
+
+def stat(task):
+    """What the system says of a process or a thread, by its folder: from its state on. Its name,
+    which comes before, may have any character."""
+    return (task / "stat").read_text().rpartition(")")[2].split()
 
 
 def command_line(pid):
@@ -267,7 +272,7 @@ def kill(pid):
         os.kill(pid, signal.SIGKILL)
 
 
-def wait_until(condition, *, within_s=30.0, what="the condition"):
+def wait_until(condition, *, within_s=30.0, every_s=0.05, what="the condition"):
     """Returns the first true value of `condition()`. Fails the test when there is none in time."""
     pause = threading.Event()
     deadline = time.monotonic() + within_s
@@ -277,4 +282,4 @@ def wait_until(condition, *, within_s=30.0, what="the condition"):
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come true within {within_s} s")
-        pause.wait(0.05)
+        pause.wait(every_s)

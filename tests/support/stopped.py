@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from tests.support.application import stat, wait_until
 
 
 @contextlib.contextmanager
@@ -32,24 +33,24 @@ def stop_within_a_transaction(process: int) -> None:
 
 
 def _stop_where(process: int, condition: Callable[[], bool]) -> None:
-    while True:
-        os.kill(process, signal.SIGSTOP)
-        # The signal returns before its threads stand, and one that runs yet may take a lock.
-        while not _stands(process):
-            time.sleep(0.001)
-        if condition():
-            return
+    what = "a stop at the right place"
+    wait_until(lambda: _stops_where(process, condition), every_s=0.001, what=what)
+
+
+def _stops_where(process: int, condition: Callable[[], bool]) -> bool:
+    os.kill(process, signal.SIGSTOP)
+    # The signal returns before its threads stand, and one that runs yet may take a lock.
+    wait_until(lambda: _stands(process), every_s=0.001, what="all threads stand")
+    found = condition()
+    if not found:
         os.kill(process, signal.SIGCONT)
-        time.sleep(0.001)
+    return found
 
 
 def _stands(process: int) -> bool:
     """Whether none of its threads runs any more."""
     try:
-        states = {
-            (task / "stat").read_text().rpartition(")")[2].split()[0]
-            for task in Path(f"/proc/{process}/task").iterdir()
-        }
+        states = {stat(task)[0] for task in Path(f"/proc/{process}/task").iterdir()}
     except FileNotFoundError:  # a thread that ended meanwhile
         return False
     return states == {"T"}
