@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slackwater.spark.python_errors import in_a_line, is_of_values
+from slackwater.spark.python_errors import failure
 
 WORKER = "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py"
 
@@ -71,10 +71,10 @@ ImportError: cannot import name 'scale' from 'tides'
     ],
 )
 def test_a_function_that_fails_over_its_arguments(traceback, line):
-    assert is_of_values(traceback)
-    assert in_a_line(traceback) == line
+    assert failure(traceback).is_of_values
+    assert str(failure(traceback)) == line
 
 
 @pytest.mark.parametrize("traceback", [NO_ARROW, OTHER_VERSION, MISSING_IN_A_FUNCTION])
 def test_a_python_that_lacks_something_says_nothing_of_the_values(traceback):
-    assert not is_of_values(traceback)
+    assert not failure(traceback).is_of_values

@@ -403,6 +403,7 @@ class Coordinator:
             with self._env.engine.ended_by(cancellation):
                 return action(session, cancellation)
         except Exception:
+            # Whatever ends a statement of a block ends the block; the caller is told what it was.
             session.fail(block)
             raise
         finally:

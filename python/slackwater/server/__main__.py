@@ -20,6 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,23 +239,23 @@ def _take_seat(
     token_file = settings.location.local / f"token-{(expected or 0) + 1}-{os.getpid()}"
     token = _write_token(token_file)
     began_ms = running_ms()
-    try:
-        epoch = acquire(
-            engine,
-            address,
-            str(token_file),
-            settings.application,
-            str(log),
-            expected_epoch=expected,
-            expected_renewals=None if lease is None else lease.renewals,
-            lease=Lease(here, settings.lease_ms),
-        )
-    except (LostElection, SlackwaterError) as error:
-        listener.close()
-        token_file.unlink(missing_ok=True)
-        if isinstance(error, LostElection):
+    with ExitStack() as unless_taken:
+        unless_taken.callback(listener.close)
+        unless_taken.callback(token_file.unlink, missing_ok=True)
+        try:
+            epoch = acquire(
+                engine,
+                address,
+                str(token_file),
+                settings.application,
+                str(log),
+                expected_epoch=expected,
+                expected_renewals=None if lease is None else lease.renewals,
+                lease=Lease(here, settings.lease_ms),
+            )
+        except LostElection:
             return None
-        raise
+        unless_taken.pop_all()
     return Seat(engine, epoch, listener, address, token, token_file, log, began_ms)
 
 

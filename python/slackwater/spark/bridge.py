@@ -578,11 +578,12 @@ def _translate(exception: Any) -> SlackwaterError:
 
 
 def _of_python(state: str, traceback: str) -> SlackwaterError:
-    reason = python_errors.in_a_line(traceback)
-    if python_errors.is_of_values(traceback):
-        message = f"A function of Python failed: {reason.removesuffix('.')}."
+    failure = python_errors.failure(traceback)
+    reason = str(failure).removesuffix(".")
+    if failure.is_of_values:
+        message = f"A function of Python failed: {reason}."
         return SlackwaterError(python_errors.CONDITION, state, message, {})
-    return user_error("SLACKWATER_PYTHON_UNAVAILABLE", reason=reason.removesuffix("."))
+    return user_error("SLACKWATER_PYTHON_UNAVAILABLE", reason=reason)
 
 
 def _causes(exception: Any) -> list[Any]:

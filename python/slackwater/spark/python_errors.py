@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 CONDITION = "PYTHON_EXCEPTION"
 
@@ -11,31 +13,49 @@ _WORKER = re.compile(r"[/\\]pyspark[/\\](?:[^/\\]+[/\\])*worker\.py$")
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
 
 
-def is_of_values(traceback: str) -> bool:
-    """Whether a function failed over its arguments, so that the same ones make it fail again.
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where a function was."""
 
-    Not so where the executor's Python lacks a module or memory, and where the worker failed before
-    it took rows, as it does when it cannot load a function or is of another version.
-    """
-    kind = _raised(traceback).partition(":")[0].rpartition(".")[2]
-    frames = [found for line in traceback.splitlines() if (found := _FRAME.match(line))]
-    of_worker = [frame[3] for frame in frames if _WORKER.search(frame[1])]
-    before_rows = "main" in of_worker and "process" not in of_worker
-    return kind not in _MISSING and not before_rows
+    file: str
+    line: str
+    function: str
 
 
-def in_a_line(traceback: str) -> str:
-    """What was raised, and where: ``ValueError: too large (line 4 of <stdin>, in scaled)``."""
-    frames = [found for line in traceback.splitlines() if (found := _FRAME.match(line))]
-    if not frames:
-        return _raised(traceback)
-    file, line, function = frames[-1].groups()
-    return f"{_raised(traceback)} (line {line} of {file}, in {function})"
+@dataclass(frozen=True, slots=True)
+class PythonFailure:
+    """What a traceback says: what was raised, in a line, and through which frames."""
+
+    raised: str
+    frames: Sequence[Frame]
+
+    @property
+    def is_of_values(self) -> bool:
+        """Whether a function failed over its arguments, so that the same ones make it fail again.
+
+        Not so where the executor's Python lacks a module or memory, and where the worker failed
+        before it took rows, as it does when it cannot load a function or is of another version.
+        """
+        kind = self.raised.partition(":")[0].rpartition(".")[2]
+        of_worker = [frame.function for frame in self.frames if _WORKER.search(frame.file)]
+        before_rows = "main" in of_worker and "process" not in of_worker
+        return kind not in _MISSING and not before_rows
+
+    def __str__(self) -> str:
+        """Such as ``ValueError: too large (line 4 of <stdin>, in scaled)``."""
+        if not self.frames:
+            return self.raised
+        last = self.frames[-1]
+        return f"{self.raised} (line {last.line} of {last.file}, in {last.function})"
 
 
-def _raised(traceback: str) -> str:
-    """The line after the last frame: type and message of the exception."""
-    lines = traceback.strip().splitlines()
-    frames = [number for number, line in enumerate(lines) if _FRAME.match(line)]
-    after = lines[frames[-1] + 1 :] if frames else lines
-    return next((line.strip() for line in after if line[:1].strip()), "an exception")
+def failure(traceback: str) -> PythonFailure:
+    """What the traceback says. The line of its exception is the first one after the last frame."""
+    raised, frames = None, []
+    for line in traceback.strip().splitlines():
+        if frame := _FRAME.match(line):
+            frames.append(Frame(*frame.groups()))
+            raised = None
+        elif raised is None and line[:1].strip():
+            raised = line.strip()
+    return PythonFailure(raised or "an exception", tuple(frames))

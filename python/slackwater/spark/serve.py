@@ -76,6 +76,7 @@ def _leads(spark: Any) -> bool:
 
 
 def _is_stopped(spark: Any) -> bool:
+    """A JVM that no longer answers, in whatever way that shows, has stopped too."""
     try:
         return bool(spark.sparkContext._jsc.sc().isStopped())
     except Exception:

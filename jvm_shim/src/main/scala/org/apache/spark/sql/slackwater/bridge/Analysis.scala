@@ -167,8 +167,7 @@ private[slackwater] object Analysis {
     val nondeterministic: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     var usesNow = false
     private val moment = """(?is)\s*(now|today|tomorrow|yesterday)\b.*""".r
-    private val typedMoment = raw"""(?is)(date|timestamp\w*)\s*r?['"]${moment.regex}""".r
-    private val typedTime = """(?is)timestamp\w*\s*r?['"]\s*(t|\d+:).*""".r
+    private val typed = """(?is)(?:date|timestamp\w*)\s*r?['"](.*)""".r
 
     def leaf(node: LogicalPlan, named: Boolean): Unit = node match {
       case OurView(name) =>
@@ -196,10 +195,7 @@ private[slackwater] object Analysis {
     def expression(whole: Expression): Unit = whole.foreach {
       case _: MzNow                    => usesNow = true
       case l: Literal if isOfTheDay(l) => nondeterministic += written(l)
-      case Cast(Literal(text: UTF8String, _), to, _, _)
-          if isMoment(to) && moment.matches(text.toString) =>
-        nondeterministic += s"'$text'"
-      case Cast(Literal(text: UTF8String, _), TimestampType, _, _) if Dated.isTimeAlone(text) =>
+      case Cast(Literal(text: UTF8String, _), to, _, _) if isOfTheDay(text, to) =>
         nondeterministic += s"'$text'"
       case c: Cast if takesTheDay(c.child.dataType, c.dataType) =>
         nondeterministic += "the cast of texts inside of others to TIMESTAMP"
@@ -221,15 +217,18 @@ private[slackwater] object Analysis {
     /** Whether it was written as a text such as `now`, or as a time without a date, of which the
       * parser has made a time of this day.
       */
-    private def isOfTheDay(literal: Literal): Boolean = isMoment(literal.dataType) && {
-      val text = written(literal)
-      typedMoment.matches(text) || typedTime.matches(text)
+    private def isOfTheDay(literal: Literal): Boolean = written(literal) match {
+      case typed(text) => isOfTheDay(UTF8String.fromString(text), literal.dataType)
+      case _           => false
     }
 
-    private def isMoment(dataType: DataType): Boolean = dataType match {
-      case DateType | TimestampType | TimestampNTZType => true
-      case _                                           => false
+    private def isOfTheDay(text: UTF8String, made: DataType): Boolean = made match {
+      case TimestampType               => isMoment(text) || Dated.isTimeAlone(text)
+      case DateType | TimestampNTZType => isMoment(text)
+      case _                           => false
     }
+
+    private def isMoment(text: UTF8String): Boolean = moment.matches(text.toString)
 
     private def written(node: Expression): String = {
       val at = node.origin

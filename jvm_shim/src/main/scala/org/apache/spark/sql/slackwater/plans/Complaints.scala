@@ -11,21 +11,16 @@ import org.apache.spark.sql.types.StringType
 /** What functions of Python raise, as values. */
 private[plans] object Complaints {
 
-  /** Whether it is a function of one row that is made of its command alone. */
-  def areHeard(call: PythonUDF): Boolean = {
-    val ofRows = Set(PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF)
-    call.deterministic && ofRows(call.evalType) && call.func.isInstanceOf[SimplePythonFunction]
-  }
+  private val ofRows = Set(PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF)
 
-  /** The traceback of what the call raises; NULL where it returns. */
-  def of(call: PythonUDF): PythonUDF = call.func match {
-    case function: SimplePythonFunction =>
-      call.copy(
-        func = function.copy(command = complaining(function.command.toArray).toSeq),
-        dataType = StringType,
-        resultId = NamedExpression.newExprId
-      )
-    case other => throw new IllegalArgumentException(s"${other.getClass} has no command of its own")
+  /** The traceback of what the call raises, NULL where it returns; None: it is not called for each
+    * row, or is made of more than its command.
+    */
+  def of(call: PythonUDF): Option[PythonUDF] = call.func match {
+    case function: SimplePythonFunction if call.deterministic && ofRows(call.evalType) =>
+      val heard = function.copy(command = complaining(function.command.toArray).toSeq)
+      Some(call.copy(func = heard, dataType = StringType, resultId = NamedExpression.newExprId))
+    case _ => None
   }
 
   def raised(traceback: String): PythonException = {

@@ -91,13 +91,17 @@ private[slackwater] final case class SuspectGroups(
   }
 }
 
-/** Rows for which a function of Python is called. */
+/** Rows for which a function of Python is called.
+  *
+  * @param heard
+  *   what the call raises, of `Complaints`
+  */
 private[slackwater] final case class SuspectCalls(
     below: LogicalPlan,
-    call: PythonUDF,
+    heard: PythonUDF,
     shown: Seq[ShownColumn]
 ) extends Suspects {
-  private val complaint = Alias(Complaints.of(call), "complaint")()
+  private val complaint = Alias(heard, "complaint")()
 
   override val rows: LogicalPlan = Project(below.output :+ complaint, below)
   override def fails: Expression = IsNotNull(complaint.toAttribute)

@@ -60,15 +60,13 @@ private[slackwater] final class Suspicions(
     * may be calls, before it.
     */
   private def calls(project: Project): Iterator[Suspects] = {
-    val found = mutable.ArrayBuffer.empty[PythonUDF]
+    val heard = mutable.ArrayBuffer.empty[PythonUDF]
     project.projectList.foreach(_.foreachUp {
-      case call: PythonUDF if Complaints.areHeard(call) => found += call
-      case _                                            =>
+      case call: PythonUDF => heard ++= Complaints.of(call)
+      case _               =>
     })
-    found.iterator.map { call =>
-      val whole = withOrigins(project.child)
-      SuspectCalls(whole.plan, call, shown(whole, call.references))
-    }
+    lazy val whole = withOrigins(project.child)
+    heard.iterator.map(call => SuspectCalls(whole.plan, call, shown(whole, call.references)))
   }
 
   private def suspicious(below: LogicalPlan, computed: Seq[Expression]): Option[Seq[Expression]] =
