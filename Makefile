@@ -70,7 +70,7 @@ inputs: setup .spark-inputs/fetched ## Make views of what Spark tests itself wit
 	$(VENV_PYTHON) -m tests.inputs $(FILES) $(if $(WRITE),--write)
 
 revision: setup ## Write the metastore's next revision: make revision MESSAGE='what has changed'
-	$(VENV_PYTHON) -m tests.support.new_revision "$(MESSAGE)"
+	$(VENV_PYTHON) -m tests.support.persist.new_revision "$(MESSAGE)"
 
 fuzz: setup ## Compare random views with DuckDB: SECONDS=3600 for so long, SEED=1234 repeats a case
 	$(if $(SEED),,$(VENV_PYTHON) -m pytest tests/fuzz)
@@ -85,7 +85,7 @@ clean: ## Remove what the build made
 
 # Half of what a short application takes is loading Spark's classes: the tests find them loaded.
 .build/classes.jsa: .build/python | .build/jar
-	$(VENV_PYTHON) -m tests.support.class_archive $(abspath $@)
+	$(VENV_PYTHON) -m tests.support.applications.class_archive $(abspath $@)
 
 .build/python: pyproject.toml | $(if $(filter .venv,$(VENV)),.venv/bin/python)
 	$(if $(filter .venv,$(VENV)),$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]')

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from tests.support.checkpoints import checkpoint_store
-from tests.support.class_archive import options
-from tests.support.fixtures import shared_application, workplace
-from tests.support.gate import gate
-from tests.support.persistence import env, new_database
-from tests.support.postgres import postgres
-from tests.support.s3 import s3
+from tests.support.applications.class_archive import options
+from tests.support.applications.fixtures import shared_application, workplace
+from tests.support.applications.gate import gate
+from tests.support.checkpoints.checkpoints import checkpoint_store
+from tests.support.persist.persistence import env, new_database
+from tests.support.persist.postgres import postgres
+from tests.support.persist.s3 import s3
 
 __all__ = [
     "checkpoint_store",
@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="module")
 def spark() -> Iterator[object]:
     """A plain Spark session. The JVM below stays, so that the next module starts in a second."""
-    from tests.support.plain_session import new_session
+    from tests.support.applications.plain_session import new_session
 
     session = new_session()
     yield session
@@ -55,7 +55,7 @@ def spark() -> Iterator[object]:
 @pytest.fixture(scope="module")
 def declared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Names for the collections of tests that maintain views below the coordinator."""
-    from tests.support.declared import Declared
+    from tests.support.compute.declared import Declared
 
     made = Declared(tmp_path_factory.mktemp("environment"))
     yield made

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 from tests.bench.figures import FIGURES
-from tests.support.application import ROOT
+from tests.support.applications.application import ROOT
 
 
 def main():

@@ -9,8 +9,8 @@ import sys
 import time
 
 from tests.bench.figure import Figure
-from tests.support.application import Application
-from tests.support.ingress import free_port, request
+from tests.support.applications.application import Application
+from tests.support.server.ingress import free_port, request
 
 BATCH = 100
 SENDERS = 8

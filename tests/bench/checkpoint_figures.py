@@ -9,7 +9,7 @@ from itertools import islice
 
 from sqlalchemy import insert, text
 from tests.bench.figure import Figure
-from tests.support.postgres import running_server
+from tests.support.persist.postgres import running_server
 
 from slackwater.persist.metastore import connect
 from slackwater.repr.hlc import Range, Time

@@ -8,8 +8,8 @@ import time
 from contextlib import contextmanager
 
 from tests.bench.figure import Figure
-from tests.support.coordination import NoSpark, Place
-from tests.support.persistence import new_environment
+from tests.support.adapter.coordination import NoSpark, Place
+from tests.support.persist.persistence import new_environment
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.render import create_table_sql

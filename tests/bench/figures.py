@@ -25,7 +25,7 @@ from tests.bench import (
     webhook_figures,
 )
 from tests.bench.figure import Figure
-from tests.support.application import Application, coordinators, stat
+from tests.support.applications.application import Application, coordinators, stat
 
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import user_id

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from tests.bench.figure import Figure
-from tests.support.persistence import compacted, new_environment, own_shard, updates
-from tests.support.postgres import running_server
+from tests.support.persist.persistence import compacted, new_environment, own_shard, updates
+from tests.support.persist.postgres import running_server
 
 from slackwater.persist.client import Append
 from slackwater.persist.compaction import CompactionSettings

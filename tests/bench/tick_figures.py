@@ -7,7 +7,7 @@ from importlib import resources
 
 from tests.bench.figure import Figure
 from tests.bench.tpch import LARGE_MEMORY, MASTER, load
-from tests.support.application import Application
+from tests.support.applications.application import Application
 
 CHANGED_ROWS = 1000
 WARM_UP = 5

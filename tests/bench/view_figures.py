@@ -7,7 +7,7 @@ import time
 
 from tests.bench.figure import Figure
 from tests.bench.tpch import LARGE_MEMORY, MASTER, load
-from tests.support.application import Application
+from tests.support.applications.application import Application
 
 CLIENT_WARM_UP = 60
 """What a client waits for goes through code that is compiled after thousands of calls."""

@@ -15,7 +15,7 @@ import threading
 import traceback
 from pathlib import Path
 
-from tests.support.persistence import EAGER, updates
+from tests.support.persist.persistence import EAGER, updates
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import (

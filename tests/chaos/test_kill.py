@@ -16,7 +16,14 @@ import time
 from collections import Counter
 
 import pytest
-from tests.support.application import Application, Gone, SqlError, coordinators, kill, wait_until
+from tests.support.applications.application import (
+    Application,
+    Gone,
+    SqlError,
+    coordinators,
+    kill,
+    wait_until,
+)
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,14 @@ import threading
 from collections import Counter, defaultdict
 
 import pytest
-from tests.support.application import wait_until
-from tests.support.persistence import DESC, contents, new_environment, own_shard, table_shard
+from tests.support.applications.application import wait_until
+from tests.support.persist.persistence import (
+    DESC,
+    contents,
+    new_environment,
+    own_shard,
+    table_shard,
+)
 
 from slackwater.repr.frontier import TIMESTAMP_MAX
 from slackwater.repr.relation import TIME_COLUMN

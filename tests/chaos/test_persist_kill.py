@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.persistence import contents, own_shard, table_shard
+from tests.support.persist.persistence import contents, own_shard, table_shard
 
 _WRITER = """
 import sys
@@ -15,7 +15,7 @@ from pathlib import Path
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import Append, PersistClient, TablesAppend, WriteResult
 from slackwater.persist.metastore import connect
-from tests.support.persistence import compacted, updates
+from tests.support.persist.persistence import compacted, updates
 url, location, epoch, own, table = sys.argv[1:]
 own, table = int(own), int(table)
 client = PersistClient(connect(url), LocalBlobs(Path(location)), int(epoch))

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 from sqlalchemy import select
-from tests.support.persistence import own_shard, table_shard
+from tests.support.persist.persistence import own_shard, table_shard
 
 from slackwater.persist.blobs import local_path
 from slackwater.persist.parts import FileBody
@@ -28,7 +28,7 @@ from slackwater.persist.client import Append, PersistClient, UpperMismatch, Writ
 from slackwater.persist.compaction import choose, compact
 from slackwater.persist.metastore import connect
 from pathlib import Path
-from tests.support.persistence import EAGER, updates
+from tests.support.persist.persistence import EAGER, updates
 
 url, location, epoch, first, *shards = sys.argv[1:]
 shards = [int(shard) for shard in shards]

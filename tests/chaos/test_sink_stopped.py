@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.persistence import new_environment, updates
+from tests.support.persist.persistence import new_environment, updates
 
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import RelationDesc

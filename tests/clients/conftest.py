@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.support.parts_coordinator import (
+from tests.support.applications.parts_coordinator import (
     PartsCoordinator,
     Table,
 )
-from tests.support.parts_values import KV, kv
+from tests.support.applications.parts_values import KV, kv
 
 JARS = sorted(
     (Path(__file__).parents[2] / "python/slackwater/jars").glob("slackwater-spark_4.2_*.jar")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.application import SqlError, wait_until
+from tests.support.applications.application import SqlError, wait_until
 
 pytestmark = pytest.mark.spark
 

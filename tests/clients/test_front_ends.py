@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.support.application import (
+from tests.support.applications.application import (
     CONF,
     ROOT,
     START_S,

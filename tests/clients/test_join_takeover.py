@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.support.application import (
+from tests.support.applications.application import (
     Application,
     SqlError,
     coordinators,
@@ -18,14 +18,14 @@ from tests.support.application import (
     only_coordinator,
     wait_until,
 )
-from tests.support.other_host import (
+from tests.support.applications.other_host import (
     HOST,
     USER,
     cannot_be_apart,
     python_apart,
     python_elsewhere,
 )
-from tests.support.stopped import (
+from tests.support.applications.stopped import (
     stop_between_transactions,
     stop_within_a_transaction,
     stopped,

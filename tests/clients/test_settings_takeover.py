@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.application import Application, SqlError, coordinators, wait_until
+from tests.support.applications.application import Application, SqlError, coordinators, wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.support.parts_coordinator import (
+from tests.support.applications.parts_coordinator import (
     Json,
     PartsCoordinator,
     Table,
     schema,
 )
-from tests.support.parts_values import (
+from tests.support.applications.parts_values import (
     kv,
     updates,
 )

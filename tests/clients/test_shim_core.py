@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
-from tests.support.shim import (
+from tests.support.applications.shim import (
     JARS,
     Environment,
     activate,

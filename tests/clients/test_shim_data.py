@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
-from tests.support.parts_coordinator import (
+from tests.support.applications.parts_coordinator import (
     DIFF,
     TIME,
     Json,
@@ -21,7 +21,7 @@ from tests.support.parts_coordinator import (
     Table,
     schema,
 )
-from tests.support.parts_values import (
+from tests.support.applications.parts_values import (
     EVERYTHING,
     KV,
     T_ROWS,

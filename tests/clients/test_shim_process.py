@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.support.application import stat, wait_until
-from tests.support.shim import (
+from tests.support.applications.application import stat, wait_until
+from tests.support.applications.shim import (
     JARS,
     Environment,
     canned_base,

@@ -10,14 +10,14 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import lit
-from tests.support.parts_coordinator import (
+from tests.support.applications.parts_coordinator import (
     Json,
     PartsCoordinator,
     Table,
     from_ipc,
     schema,
 )
-from tests.support.parts_values import (
+from tests.support.applications.parts_values import (
     ARROW,
     EVERYTHING,
     KV,

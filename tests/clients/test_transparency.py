@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.application import Application, SqlError, coordinators
+from tests.support.applications.application import Application, SqlError, coordinators
 
 pytestmark = pytest.mark.spark
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.application import Application, wait_until
+from tests.support.applications.application import Application, wait_until
 
 from slackwater.planner.delta.explain import SCANNED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.application import SqlError, coordinators, kill, wait_until
+from tests.support.applications.application import SqlError, coordinators, kill, wait_until
 
 pytestmark = pytest.mark.spark
 

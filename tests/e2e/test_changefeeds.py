@@ -15,13 +15,13 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.application import Application, kill, wait_until
-from tests.support.changefeeds import Faults, Upstream, columns, feeds_of
-from tests.support.fixtures import Workplace
-from tests.support.ingress import Signer, free_port, request
-from tests.support.postgres import running_server
-from tests.support.served import Served, conf, served
-from tests.support.stopped import stopped
+from tests.support.applications.application import Application, kill, wait_until
+from tests.support.applications.fixtures import Workplace
+from tests.support.applications.served import Served, conf, served
+from tests.support.applications.stopped import stopped
+from tests.support.persist.postgres import running_server
+from tests.support.server.ingress import Signer, free_port, request
+from tests.support.storage.changefeeds import Faults, Upstream, columns, feeds_of
 
 from slackwater.storage.changefeed.encoding import offset, place_of
 

@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.support.application import Application
+from tests.support.applications.application import Application
 
 pytestmark = pytest.mark.spark
 

@@ -6,8 +6,13 @@ import os
 
 import pytest
 from sqlalchemy import text
-from tests.support.application import Application, SqlError, only_coordinator, wait_until
-from tests.support.stopped import stopped
+from tests.support.applications.application import (
+    Application,
+    SqlError,
+    only_coordinator,
+    wait_until,
+)
+from tests.support.applications.stopped import stopped
 
 from slackwater.persist.metastore import connect
 

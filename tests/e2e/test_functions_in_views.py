@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.support.application import (
+from tests.support.applications.application import (
     ROOT,
     Application,
     SqlError,

@@ -9,8 +9,8 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.application import Application
-from tests.support.ingress import free_port, request
+from tests.support.applications.application import Application
+from tests.support.server.ingress import free_port, request
 
 pytestmark = pytest.mark.spark
 

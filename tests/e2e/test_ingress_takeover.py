@@ -6,14 +6,14 @@ import socket
 import threading
 
 import pytest
-from tests.support.application import (
+from tests.support.applications.application import (
     Application,
     coordinators,
     kill,
     wait_until,
 )
-from tests.support.ingress import free_port, request
-from tests.support.served import conf, served
+from tests.support.applications.served import conf, served
+from tests.support.server.ingress import free_port, request
 
 pytestmark = pytest.mark.spark
 

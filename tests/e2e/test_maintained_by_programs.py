@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.support.application import Application, SqlError, kill, only_coordinator
+from tests.support.applications.application import Application, SqlError, kill, only_coordinator
 
 pytestmark = pytest.mark.spark
 

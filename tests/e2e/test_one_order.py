@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.application import Application, SqlError
+from tests.support.applications.application import Application, SqlError
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.support.persistence import contents, new_environment, own_shard, updates
+from tests.support.persist.persistence import contents, new_environment, own_shard, updates
 
 from slackwater.persist.client import Append
 from slackwater.repr.errors import SlackwaterError

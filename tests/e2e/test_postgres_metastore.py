@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.application import Application
+from tests.support.applications.application import Application
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.application import SqlError
+from tests.support.applications.application import SqlError
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.application import ROOT, Application, SqlError, wait_until
-from tests.support.s3 import ACCESS_KEY, SECRET_KEY
+from tests.support.applications.application import ROOT, Application, SqlError, wait_until
+from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 
 pytestmark = pytest.mark.spark
 

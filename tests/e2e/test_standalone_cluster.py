@@ -11,7 +11,13 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.support.application import Application, SqlError, coordinators, descendants, wait_until
+from tests.support.applications.application import (
+    Application,
+    SqlError,
+    coordinators,
+    descendants,
+    wait_until,
+)
 
 pytestmark = pytest.mark.spark
 

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.application import Application, SqlError
-from tests.support.fixtures import Workplace
-from tests.support.ingress import Signer, certificate, free_port, request
+from tests.support.applications.application import Application, SqlError
+from tests.support.applications.fixtures import Workplace
+from tests.support.server.ingress import Signer, certificate, free_port, request
 
 pytestmark = pytest.mark.spark
 

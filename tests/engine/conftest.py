@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.incremental import Bench, Recomputation
-from tests.support.worked_history import DUCK, HISTORY, LAST, A, B
+from tests.support.compute.incremental import Bench, Recomputation
+from tests.support.compute.worked_history import DUCK, HISTORY, LAST, A, B
 
 
 @pytest.fixture

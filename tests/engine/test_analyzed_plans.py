@@ -14,10 +14,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
-from tests.support.driver import plain
-from tests.support.plan_forms import FORMS, LOAD, TABLES, VIEWS
-from tests.support.plan_text import plan_text
-from tests.support.slt import sql_text
+from tests.support.applications.driver import plain
+from tests.support.applications.slt import sql_text
+from tests.support.planner.plan_forms import FORMS, LOAD, TABLES, VIEWS
+from tests.support.planner.plan_text import plan_text
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.spark.bridge import SparkBridge

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.support.persistence import EAGER, new_environment, new_shard
+from tests.support.persist.persistence import EAGER, new_environment, new_shard
 
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.relations import relation_json

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql.types import StructType
-from tests.support.equal_values import PAIRS
-from tests.support.incremental import Bench, table_of
-from tests.support.persistence import EAGER
+from tests.support.compute.equal_values import PAIRS
+from tests.support.compute.incremental import Bench, table_of
+from tests.support.persist.persistence import EAGER
 
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Contents, ViewContents

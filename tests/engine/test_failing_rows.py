@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.incremental import Bench
+from tests.support.compute.incremental import Bench
 
 from slackwater.compute.tick import Limits
 from slackwater.repr.dataflow_error import ERRORS

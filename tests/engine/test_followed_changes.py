@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.support.worked_history import LAST, a, run
+from tests.support.compute.worked_history import LAST, a, run
 
 from slackwater.compute.tick import Limits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.support.incremental import Bench
+from tests.support.compute.incremental import Bench
 
 from slackwater.compute.tick import Limits
 from slackwater.repr.relation import RelationDesc

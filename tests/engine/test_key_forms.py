@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.incremental import Bench
+from tests.support.compute.incremental import Bench
 
 from slackwater.repr.relation import Column, RelationDesc
 

@@ -10,9 +10,9 @@ from decimal import Decimal, localcontext
 
 import pyarrow as pa
 import pytest
-from tests.support.application import wait_until
-from tests.support.incremental import Bench, contents_of
-from tests.support.worked_history import HISTORY, LAST, A, B, a, run
+from tests.support.applications.application import wait_until
+from tests.support.compute.incremental import Bench, contents_of
+from tests.support.compute.worked_history import HISTORY, LAST, A, B, a, run
 
 from slackwater.compute.engine import TickEnded
 from slackwater.compute.tick import CHANGES_TRIED, Limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.support.incremental import Bench
+from tests.support.compute.incremental import Bench
 
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 

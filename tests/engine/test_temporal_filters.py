@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.support.incremental import Bench, Recomputation
-from tests.support.temporal_cases import (
+from tests.support.compute.incremental import Bench, Recomputation
+from tests.support.compute.temporal_cases import (
     DUCK,
     HISTORIES,
     HISTORY,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.incremental import Bench
-from tests.support.tpch import QUERIES, REFRESHES, Warehouse, differences
+from tests.support.compute.incremental import Bench
+from tests.support.compute.tpch import QUERIES, REFRESHES, Warehouse, differences
 
 from slackwater.planner.delta.explain import explain_program, explain_recomputed
 from slackwater.storage.tpch import TABLES

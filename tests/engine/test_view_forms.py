@@ -6,8 +6,16 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support.application import SqlError
-from tests.support.view_forms import CHANGES, LOAD, ON_VIEWS, REFUSED, TABLES, forms, on_views
+from tests.support.applications.application import SqlError
+from tests.support.planner.view_forms import (
+    CHANGES,
+    LOAD,
+    ON_VIEWS,
+    REFUSED,
+    TABLES,
+    forms,
+    on_views,
+)
 
 pytestmark = pytest.mark.spark
 

@@ -19,7 +19,7 @@ import structlog
 from tests.fuzz.cases import script
 from tests.fuzz.drafts import Draft, draft, shrunk
 from tests.fuzz.running import Failure, outcome_of
-from tests.support.declared import Declared
+from tests.support.compute.declared import Declared
 
 SHRINK_S = 180
 TELL_S = 60

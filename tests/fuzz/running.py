@@ -18,8 +18,8 @@ from tests.fuzz import functions
 from tests.fuzz.cases import LAST, Case, Run, View, contents
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
 from tests.fuzz.temporal import NOW
-from tests.support.declared import Declared
-from tests.support.incremental import Bench
+from tests.support.compute.declared import Declared
+from tests.support.compute.incremental import Bench
 
 from slackwater.compute.engine import Engine, Function, KeptPlan, TickProgram, ViewPlan
 from slackwater.compute.worker import Worker

@@ -22,7 +22,7 @@ from slackwater.repr.errors import SlackwaterError
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
 STATEMENTS = (
-    (Path(__file__).parents[1] / "unit" / "statements" / "input.sql").read_text().splitlines()
+    (Path(__file__).parents[1] / "unit/planner/statements/input.sql").read_text().splitlines()
 )
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

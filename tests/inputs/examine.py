@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.inputs.files import InputFile, common_tables, is_query
 from tests.inputs.twin import Found, Twin
-from tests.support.declared import Declared
+from tests.support.compute.declared import Declared
 
 _TUNING = re.compile(r"\s*(re)?set\s+spark\.sql\.optimizer\.", re.IGNORECASE)
 

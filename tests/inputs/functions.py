@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.inputs.twin import AT_ONCE, Found, Twin
-from tests.support.declared import Declared
+from tests.support.compute.declared import Declared
 
 from slackwater.repr.relation import RelationDesc
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.inputs.twin import Found
-from tests.support.declared import Declared
+from tests.support.compute.declared import Declared
 
 
 class Share(Protocol):

@@ -19,8 +19,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from tests.inputs.answers import nearly, rows_of
-from tests.support.declared import Declared
-from tests.support.incremental import Bench
+from tests.support.compute.declared import Declared
+from tests.support.compute.incremental import Bench
 
 from slackwater.compute.engine import Analysis, ViewPlan
 from slackwater.repr.errors import FatalError, SlackwaterError

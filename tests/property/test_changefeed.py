@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.histories import histories
-from tests.support.changefeed_world import World, config_of
-from tests.support.changefeeds import Faults, Upstream, feeds_of
+from tests.support.storage.changefeed_world import World, config_of
+from tests.support.storage.changefeeds import Faults, Upstream, feeds_of
 
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.binding import Window, bind

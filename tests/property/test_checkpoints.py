@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event, insert
 from tests.property.histories import histories
-from tests.support.checkpoint_model import FIRST, Model, Row, hardened, original
-from tests.support.checkpoint_peer import InTurns, Peer
-from tests.support.checkpoints import t, window
-from tests.support.persistence import in_memory
+from tests.support.checkpoints.checkpoint_model import FIRST, Model, Row, hardened, original
+from tests.support.checkpoints.checkpoint_peer import InTurns, Peer
+from tests.support.checkpoints.checkpoints import t, window
+from tests.support.persist.persistence import in_memory
 
 from slackwater.persist.metastore import connect
 from slackwater.repr.hlc import ZERO, Range

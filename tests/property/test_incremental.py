@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given
 from tests.property.histories import histories
-from tests.support.incremental import Bench
-from tests.support.no_memory import WithoutMemory
-from tests.support.program_cases import HISTORIES, QUERIES
-from tests.support.view_histories import LAST, TABLES, Case, cases_in_order, recomputed
+from tests.support.compute.incremental import Bench
+from tests.support.compute.no_memory import WithoutMemory
+from tests.support.compute.program_cases import HISTORIES, QUERIES
+from tests.support.compute.view_histories import LAST, TABLES, Case, cases_in_order, recomputed
 
 from slackwater.compute.choice import Costs
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.property.histories import histories
-from tests.support.persistence import (
+from tests.support.persist.persistence import (
     DESC,
     compacted,
     new_environment,

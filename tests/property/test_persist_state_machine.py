@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.property.histories import settings_of
-from tests.support.persistence import (
+from tests.support.persist.persistence import (
     DESC,
     EAGER,
     Environment,

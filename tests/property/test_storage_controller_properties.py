@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.property.histories import histories, settings_of
-from tests.support.storage_model import Died, Room
+from tests.support.storage.storage_model import Died, Room
 
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import (

@@ -26,8 +26,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.property.histories import histories, settings_of
-from tests.support.persistence import contents, copied, in_memory, new_environment, own_shard
-from tests.support.storage_leaders import Died, Leader, Mortality, Stored, everything
+from tests.support.persist.persistence import (
+    contents,
+    copied,
+    in_memory,
+    new_environment,
+    own_shard,
+)
+from tests.support.storage.storage_leaders import Died, Leader, Mortality, Stored, everything
 
 from slackwater.adapter.catalog.model import ItemKind, shards_of
 from slackwater.persist.client import UpperMismatch

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.property.histories import histories
-from tests.support.incremental import Bench, contents_of
-from tests.support.temporal_cases import LAST, TABLES
+from tests.support.compute.incremental import Bench, contents_of
+from tests.support.compute.temporal_cases import LAST, TABLES
 
 from slackwater.repr.frontier import TIMESTAMP_MAX
 

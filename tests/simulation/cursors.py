@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.ledger import Insert
 from tests.simulation.workload import GONE, LATE, PAST, Clients
-from tests.support.coordination import Place
+from tests.support.adapter.coordination import Place
 
 NO_CURSOR = "SLACKWATER_UNKNOWN_CURSOR"
 """What another server says, and the next one after an end: rows come from the one that has it."""

@@ -20,8 +20,8 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from tests.simulation.faults import Hazards
-from tests.support.coordination import Place
-from tests.support.planned import plan_over
+from tests.support.adapter.coordination import Place
+from tests.support.planner.planned import plan_over
 
 from slackwater.compute.engine import (
     Analysis,

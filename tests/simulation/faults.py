@@ -20,7 +20,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.exc import OperationalError
 from tests.simulation.threads import Process, Scheduler
-from tests.support.metastore_faults import gone, lose_commit
+from tests.support.persist.metastore_faults import gone, lose_commit
 
 from slackwater.persist.blobs import Blob, LocalBlobs, local_path
 from slackwater.persist.metastore import connect

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.views import VIEWS, contents, wrong
-from tests.support.coordination import Place
+from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.collections import retention
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tests.simulation.ledger import REPLACED, replacement
 from tests.simulation.workload import DEFINITE, GONE, PAST, UNKNOWN, Clients
 from tests.simulation.world import Lost
-from tests.support.coordination import Place
+from tests.support.adapter.coordination import Place
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp

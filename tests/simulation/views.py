@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.support.coordination import Place
+from tests.support.adapter.coordination import Place
 
 from slackwater.repr.frontier import Timestamp
 

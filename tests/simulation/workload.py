@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tests.simulation.ledger import COUNTED, REPLACED, Insert
 from tests.simulation.views import VIEWS, contents, wrong
 from tests.simulation.world import Lost, World
-from tests.support.coordination import Place
+from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.repr.errors import SlackwaterError

@@ -13,8 +13,8 @@ from tests.simulation.engine import SimulatedEngine
 from tests.simulation.faults import Hazards, SimulatedBlobs, SimulatedMetastore
 from tests.simulation.ledger import Durable, Ledger
 from tests.simulation.threads import Process, Scheduler
-from tests.support.coordination import Place
-from tests.support.persistence import Environment, new_environment
+from tests.support.adapter.coordination import Place
+from tests.support.persist.persistence import Environment, new_environment
 
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.maintenance import MaintenanceSettings

@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.support.fixtures import Workplace
-from tests.support.slt import parse, run
+from tests.support.applications.fixtures import Workplace
+from tests.support.applications.slt import parse, run
 
 from slackwater.repr.errors import conditions
 
@@ -32,7 +32,7 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_CONCURRENT_CHANGE": (
         "needs two statements at the same moment",
-        "unit/test_staged_tables.py::test_a_table_that_changes_meanwhile_is_not_replaced",
+        "unit/adapter/test_staged_tables.py::test_a_table_that_changes_meanwhile_is_not_replaced",
     ),
     "SLACKWATER_INDEX_MEMORY": (
         "is told in notices: the view goes on by jobs",
@@ -52,15 +52,15 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_DEPENDENCY_DROPPED": (
         "needs a DROP while a SUBSCRIBE runs",
-        "unit/test_maintenance.py::test_a_bind_of_a_table_that_is_gone_says_so",
+        "unit/adapter/test_maintenance.py::test_a_bind_of_a_table_that_is_gone_says_so",
     ),
     "SLACKWATER_ENVIRONMENT_VERSION": (
         "needs a newer environment",
-        "unit/test_persist_migrations.py::test_an_older_program_is_refused",
+        "unit/persist/test_persist_migrations.py::test_an_older_program_is_refused",
     ),
     "SLACKWATER_LATE_CHANGE": (
         "is the status of a source that stops",
-        "unit/test_changefeed_sources.py::test_on_late_fail_stops_the_source",
+        "unit/adapter/test_changefeed_sources.py::test_on_late_fail_stops_the_source",
     ),
     "SLACKWATER_SECRET_NOT_TEXT": (
         "is told to who sends a request, as a refusal, and to the log",
@@ -76,11 +76,11 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_FOREIGN_FILE": (
         "no statement names a file of a write",
-        "unit/test_written_files.py::test_other_files_are_refused",
+        "unit/persist/test_written_files.py::test_other_files_are_refused",
     ),
     "SLACKWATER_INTERNAL": (
         "a defect: no statement may cause it",
-        "unit/test_request_limits.py::test_a_defect_is_told_without_its_trace",
+        "unit/server/test_request_limits.py::test_a_defect_is_told_without_its_trace",
     ),
     "SLACKWATER_LEADER_UNREACHABLE": (
         "needs an application on another host",
@@ -112,7 +112,7 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_PASSWORD_SHOWN": (
         "is about the settings of an application",
-        "unit/test_persist_blobs.py::test_a_password_in_the_setting_of_the_metastore_is_refused",
+        "unit/persist/test_persist_blobs.py::test_a_password_in_the_setting_of_the_metastore_is_refused",
     ),
     "SLACKWATER_PYTHON_UNAVAILABLE": (
         "needs executors whose Python lacks a module",
@@ -124,19 +124,19 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_SCHEMA_ALREADY_EXISTS": (
         "Spark's own condition comes first",
-        "unit/test_catalog.py::test_what_cannot_be_created",
+        "unit/adapter/test_catalog.py::test_what_cannot_be_created",
     ),
     "SLACKWATER_SOURCE_BAD_ROW": (
         "is told in mz_source_statuses",
-        "unit/test_storage_files.py::test_a_bad_row_stalls_before_its_file_until_it_is_corrected",
+        "unit/storage/test_storage_files.py::test_a_bad_row_stalls_before_its_file_until_it_is_corrected",
     ),
     "SLACKWATER_SOURCE_FILE_CHANGED": (
         "is told in mz_source_statuses",
-        "unit/test_storage_files.py::test_files_that_change_or_vanish_are_reported_and_keep_their_rows",
+        "unit/storage/test_storage_files.py::test_files_that_change_or_vanish_are_reported_and_keep_their_rows",
     ),
     "SLACKWATER_SOURCE_FILE_UNREADABLE": (
         "is told in mz_source_statuses",
-        "unit/test_storage_files.py::test_an_unreadable_file_stalls",
+        "unit/storage/test_storage_files.py::test_an_unreadable_file_stalls",
     ),
     "SLACKWATER_STATEMENT_INTERRUPTED": (
         "needs a coordinator that ends meanwhile",
@@ -148,19 +148,19 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_STORAGE_UNAVAILABLE": (
         "needs a location that cannot be written",
-        "unit/test_persist_blobs.py::test_a_store_that_does_not_answer_is_an_error_without_secrets",
+        "unit/persist/test_persist_blobs.py::test_a_store_that_does_not_answer_is_an_error_without_secrets",
     ),
     "SLACKWATER_STORAGE_UNREADABLE": (
         "needs a store that does not answer",
-        "unit/test_persist_blobs.py::test_a_store_that_does_not_answer_is_an_error_without_secrets",
+        "unit/persist/test_persist_blobs.py::test_a_store_that_does_not_answer_is_an_error_without_secrets",
     ),
     "SLACKWATER_TOO_LARGE": (
         "needs more rows than fit into memory",
-        "unit/test_request_limits.py::test_a_request_that_is_too_large_is_refused",
+        "unit/server/test_request_limits.py::test_a_request_that_is_too_large_is_refused",
     ),
     "SLACKWATER_TOO_MANY_REQUESTS": (
         "needs more statements than threads",
-        "unit/test_server.py::test_too_many_statements_are_refused_and_what_belongs_to_others_is_not",
+        "unit/server/test_server.py::test_too_many_statements_are_refused_and_what_belongs_to_others_is_not",
     ),
     "SLACKWATER_TRANSACTION_LOST": (
         "needs a coordinator that ends inside a block",
@@ -177,7 +177,7 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_WAIT_TIMEOUT": (
         "needs a view that lags",
-        "unit/test_sinks.py::test_a_sink_that_cannot_write_is_not_redirected",
+        "unit/adapter/test_sinks.py::test_a_sink_that_cannot_write_is_not_redirected",
     ),
 }
 """Conditions that no file can cause: why, and the test that asserts them."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.application import Application, SqlError, only_coordinator
+from tests.support.applications.application import Application, SqlError, only_coordinator
 
 VIEWS = {
     "sums": "SELECT k % 10 AS g, sum(v) AS s, count(*) AS n, avg(v) AS a FROM t GROUP BY k % 10",

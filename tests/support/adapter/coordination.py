@@ -1,0 +1,179 @@
+"""A coordinator on a real metastore, without Spark: statements, contents, restarts."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from tests.support.persist.persistence import Environment
+
+from slackwater.adapter.coordinator import Coordinator, wall_clock_ms
+from slackwater.adapter.system.relations import SYSTEM_RELATIONS
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.leadership import acquire, current_leader
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.relation import RelationDesc
+
+WAIT_S = 20
+
+
+class NoSpark:
+    """Statements that need Spark's analyzer or its jobs are for the tests with Spark."""
+
+    @contextmanager
+    def ended_by(self, interruption):
+        """Nothing is asked of Spark that could be ended."""
+        yield
+
+    def rows_read(self, interruption):
+        return 0
+
+    def under(self, settings):
+        return self
+
+    def __getattr__(self, name: str):
+        raise NotImplementedError(f"{name} needs Spark")
+
+
+class Place:
+    """One environment; `restart` ends its coordinator and lets another one take over."""
+
+    def __init__(self, env: Environment, **options) -> None:
+        self._env = env
+        self._options = options
+        self.fatal: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        leader = current_leader(self._env.engine)
+        epoch = acquire(
+            self._env.engine,
+            "http://a",
+            "/token",
+            "app",
+            "/log",
+            expected_epoch=None if leader is None else leader.epoch,
+        )
+        self.coordinator = Coordinator.open(
+            engine=self._env.engine,
+            location=self._env.location,
+            epoch=epoch,
+            log="/log",
+            **{
+                "spark": NoSpark(),
+                "on_fatal": self.fatal.append,
+                "blobs": LocalBlobs(Path(self._env.location)),
+                "clock": wall_clock_ms,
+                **self._options,
+            },
+        )
+        self.env = self.coordinator._env
+        spark = self._options.get("spark")
+        if spark is not None:
+            # What an engine looks up is there before views are planned anew.
+            spark.place = self
+        self.coordinator.start()
+
+    def close(self) -> None:
+        self.coordinator.close()
+        assert self.fatal == []
+
+    def restart(self) -> None:
+        self.close()
+        self.start()
+
+    def sql(self, text: str, session: str = "app/1", **rest) -> list[dict]:
+        """The answer of one statement of Slackwater's own grammar; `rest` goes with the request."""
+        body = {"session": session, "text": text, "context": {"user": "me"}, **rest}
+        ipc, self.notices = self.coordinator.calls()["/v1/execute"](body)
+        return pa.ipc.open_stream(ipc).read_all().to_pylist()
+
+    def table(self, name: str, /, *, by: str = "app/1", **columns: str) -> None:
+        """A new table of the session `by`; `columns` are Spark's JSON names of types."""
+        desc = RelationDesc.of(**columns)
+        self.coordinator.calls()["/v1/catalog/create_table"](
+            {
+                "session": by,
+                "namespace": ["default"],
+                "name": name,
+                "schema": desc.to_json(),
+            }
+        )
+
+    def drop(self, name: str, session: str = "app/1") -> None:
+        """Drops a table."""
+        self.coordinator.calls()["/v1/catalog/drop_table"](
+            {"session": session, "namespace": ["default"], "name": name}
+        )
+
+    def write(self, name: str, *rows: dict, diff: int = 1, **body) -> Timestamp:
+        """Inserts rows into a table, or deletes them with -1; the time of the commit.
+
+        `body` is what the request says besides, like its write_id.
+        """
+        item = self.item(name)
+        answer = self.coordinator.calls()["/v1/write"](
+            {
+                "session": "app/1",
+                "table": item.id,
+                "write_id": uuid.uuid4().hex,
+                "mode": "diff",
+                "inline": [self.encoded(name, *rows, diff=diff)],
+                **body,
+            }
+        )
+        return Timestamp(answer["timestamp"])
+
+    def encoded(self, name: str, *rows: dict, diff: int = 1) -> str:
+        """Rows of a table as a request has them."""
+        table = pa.Table.from_pylist(list(rows), schema=self.item(name).desc.arrow_schema())
+        table = table.append_column("__diff", pa.array([diff] * len(rows), pa.int64()))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return base64.b64encode(sink.getvalue()).decode()
+
+    def item(self, name: str):
+        return self.env.state.get("default", name)
+
+    def rows(self, name: str, at: int | None = None) -> list[dict]:
+        """The rows of a stored collection, now or at a time."""
+        shard = self.item(name).shard_id
+        time = self.env.persist.tables_upper() - 1 if at is None else at
+        return self.env.persist.snapshot(shard, Timestamp(time)).to_pylist()
+
+    def read(self, name: str, at: int | None = None) -> list[dict]:
+        """The rows of a collection as a query gets them, now or AS OF a time."""
+        body = {"session": "app/1", "relations": [{"id": self.item(name).id}]}
+        if at is not None:
+            body["as_of"] = {"at": at}
+        bound = self.coordinator.calls()["/v1/bind"](body)
+        try:
+            return self.rows(name, bound["timestamp"])
+        finally:
+            self.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+
+    def updates(self, name: str) -> list[dict]:
+        """All updates of a stored collection, in the order of time."""
+        item = self.item(name)
+        upper = self.env.persist.tables_upper()
+        parts = self.env.persist.parts_between(item.shard_id, Timestamp(0), upper)
+        return self.env.persist.read(parts, item.desc).sort_by("__time").to_pylist()
+
+    def system(self, name: str) -> list[dict]:
+        relation = next(each for each in SYSTEM_RELATIONS if each.name == name)
+        ipc = self.coordinator._system.rows(relation.id, Timestamp(0))
+        return pa.ipc.open_stream(ipc).read_all().to_pylist()
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Returns once `condition` holds."""
+        until = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < until, "it did not come about"
+            self.env.watch.wait_until(condition, 0.05, Cancellation())

@@ -1,0 +1,52 @@
+"""Fixtures that give tests an application of the whole product. See tests/conftest.py."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.support.applications.application import Application
+
+
+class Workplace:
+    """A schema of its own in the shared application, current in the session `main`."""
+
+    def __init__(self, application, schema, folder):
+        self.application = application
+        self.schema = schema
+        self.folder = folder
+        self.sql(f"CREATE SCHEMA slackwater.{schema}")
+        self.use("main")
+
+    def use(self, session):
+        self.application.sql(f"USE slackwater.{self.schema}", session=session)
+
+    def sql(self, text, **options):
+        return self.application.sql(text, **options)
+
+    def rows(self, text, **options):
+        return self.application.rows(text, **options)
+
+    def value(self, text, **options):
+        return self.application.value(text, **options)
+
+
+@pytest.fixture(scope="session")
+def shared_application(tmp_path_factory):
+    """One application on one environment for all tests that do not break it."""
+    application = Application(tmp_path_factory.mktemp("product") / "environment", master="local[2]")
+    yield application
+    application.close()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def workplace(shared_application, tmp_path):
+    """A fresh schema in the shared application; dropped at the end."""
+    place = Workplace(shared_application, f"place_{next(_numbers)}", tmp_path)
+    yield place
+    # Of a test that has failed in a block, so that the next ones do not fail for it.
+    place.sql("ROLLBACK")
+    shared_application.sql(f"DROP SCHEMA slackwater.{place.schema} CASCADE")

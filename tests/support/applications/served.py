@@ -1,0 +1,73 @@
+"""`slackwater serve` in processes of its own, over an ingress."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+from tests.support.applications.application import ROOT, command_line, descendants, kill, wait_until
+
+
+class Served:
+    """`slackwater serve` in a process of its own."""
+
+    def __init__(self, folder, name, conf=()):
+        self.location = folder / "environment"
+        self.log = folder / f"{name}.log"
+        command = [sys.executable, "-m", "slackwater.cli", "serve"]
+        command += ["--location", str(self.location), "--master", "local[1]"]
+        for key, value in dict(conf).items():
+            command += ["--conf", f"{key}={value}"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        with open(self.log, "w") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+
+    def says(self, text):
+        wait_until(
+            lambda: text in self.log.read_text(),
+            within_s=90,
+            what=f"{text}, after {self.log.read_text()[-500:]}",
+        )
+        return self
+
+    def kill(self):
+        """Everything of it at once, with its coordinator."""
+        for pid in [*descendants(self._process.pid), self._process.pid]:
+            kill(pid)
+        self._process.wait()
+
+    def end(self):
+        """As a service manager does it; gives the exit status."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    @property
+    def coordinator(self):
+        (found,) = [
+            pid
+            for pid in descendants(self._process.pid)
+            if "slackwater.server" in command_line(pid)
+        ]
+        return found
+
+
+def conf(port):
+    return {
+        "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
+        "spark.slackwater.lease": "2s",
+    }
+
+
+@contextlib.contextmanager
+def served(*arguments):
+    made = Served(*arguments)
+    try:
+        yield made
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            made.kill()

@@ -1,0 +1,83 @@
+"""A catalog of tables that gives names in queries their meaning, and nothing more.
+
+The collections of a test are shards of its own, whose histories and tick boundaries it chooses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import py4j.java_gateway
+import py4j.protocol
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+from tests.support.compute import arrangement_memory
+from tests.support.compute.arrangement_memory import ArrangementMemory
+
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.spark.bridge import Driver, SparkBridge
+from slackwater.spark.session import configure
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    # What is compiled well does not run long enough to be worth it.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.pyspark.python": sys.executable,
+    **arrangement_memory.SETTINGS,
+}
+
+
+class Declared:
+    """Tables of the schema ``default``, declared as tests need them."""
+
+    def __init__(self, location: Path) -> None:
+        builder = SparkSession.builder.master("local[1]")
+        warehouse = {"spark.sql.warehouse.dir": str(location.parent / "warehouse")}
+        for name, value in {**SETTINGS, **warehouse}.items():
+            builder = builder.config(name, value)
+        self.session = configure(builder, location=str(location)).getOrCreate()
+        self._converting = py4j.java_gateway.get_return_value
+        self._leave_exceptions()
+        gateway = self.session.sparkContext._gateway.gateway_parameters
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
+        self._known: dict[str, tuple[RelationDesc, GlobalId]] = {}
+        self.memory = ArrangementMemory(self.session._jvm)
+
+    def _leave_exceptions(self) -> None:
+        """Where there is a session, PySpark converts Java's exceptions. A coordinator has none."""
+        py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
+
+    def new_session(self) -> SparkSession:
+        made = self.session.newSession()
+        self._leave_exceptions()
+        return made
+
+    def engine(self, origin: str) -> SparkBridge:
+        """The driver keeps rows by the ids of parts, which begin anew in each environment."""
+        return SparkBridge(Driver(origin, self.session._jvm)).under({})
+
+    def id_of(self, name: str, desc: RelationDesc) -> GlobalId:
+        """By which id plans name the collection."""
+        known = self._known.get(name)
+        if known is None or known[0] != desc:
+            table = f"slackwater.default.{name}"
+            self.session.sql(f"DROP TABLE IF EXISTS {table}")
+            schema = StructType.fromJson(json.loads(desc.to_json()))
+            self.session.createDataFrame([], schema).writeTo(table).create()
+            found = self.engine("").analyze(f"SELECT * FROM {name}", "slackwater", ("default",))
+            known = self._known[name] = (desc, GlobalId(found.relations[0]))
+        return known[1]
+
+    def close(self) -> None:
+        py4j.java_gateway.get_return_value = self._converting
+        # Also where the JVM has ended: what starts next in this process would look for it.
+        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+            os.environ.pop(name, None)
+        self.session.stop()

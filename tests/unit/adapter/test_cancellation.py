@@ -1,0 +1,373 @@
+"""How a statement ends before its time: cancelled or late, wherever it waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from tests.support.adapter.coordination import WAIT_S, Place
+from tests.support.persist.persistence import new_environment
+from tests.support.planner.planned import Answers
+
+from slackwater.adapter.catalog.definitions.views import ATTEMPTS
+from slackwater.adapter.time.watch import Cancellation, FrontierWatch
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.relation import RelationDesc
+
+FAR = 2**60
+
+
+@pytest.fixture
+def place(tmp_path):
+    environment = new_environment(f"sqlite:///{tmp_path}/metastore.db", tmp_path / "environment")
+    made = Place(environment)
+    made.table("t", k="integer")
+    yield made
+    made.close()
+    environment.engine.dispose()
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+def call(place, path, **body):
+    return place.coordinator.calls()[path](body)
+
+
+def refusal(future):
+    error = future.exception(WAIT_S)
+    assert isinstance(error, SlackwaterError), error
+    return error.condition, error.sqlstate
+
+
+def shard(place):
+    return place.item("t").shard_id
+
+
+# What a statement can wait for, as a call that waits.
+
+
+def for_a_frontier(place):
+    relations = [{"id": place.item("t").id, "as_of": {"at": FAR}}]
+    return call(place, "/v1/bind", session="app/1", relations=relations, execution="e")
+
+
+def for_a_lock(place):
+    target = place.item("t").id
+    body = {"session": "app/1", "relations": [], "write_target": target, "execution": "e"}
+    return call(place, "/v1/bind", **body)
+
+
+def for_rows(place):
+    return call(place, "/v1/execute", session="app/1", text="FETCH c", execution="e")
+
+
+def to_write(place):
+    return place.write("t", {"k": 1}, execution="e")
+
+
+def for_the_end(place):
+    text = f"SUBSCRIBE t AS OF {FAR - 1} UP TO {FAR}"
+    return call(place, "/v1/execute", session="app/1", text=text, execution="e")
+
+
+LATE = {
+    for_a_frontier: ("SLACKWATER_WAIT_TIMEOUT", "57014"),
+    for_a_lock: ("SLACKWATER_LOCK_TIMEOUT", "55P03"),
+    for_rows: ("SLACKWATER_STATEMENT_TIMEOUT", "57014"),
+    to_write: ("SLACKWATER_LOCK_TIMEOUT", "55P03"),
+    for_the_end: ("SLACKWATER_STATEMENT_TIMEOUT", "57014"),
+}
+
+
+@pytest.fixture
+def crowded(place):
+    """Somebody else holds the table, and a cursor that has no rows is open."""
+    place.sql("DECLARE c CURSOR FOR SUBSCRIBE t WITH (snapshot = false)")
+    place.env.committer.lock(frozenset({shard(place)}), "other")
+    yield place
+    place.env.committer.release("other")
+
+
+@pytest.mark.parametrize("wait", LATE, ids=lambda each: each.__name__)
+def test_every_wait_ends_at_the_deadline(crowded, pool, wait):
+    crowded.sql("SET statement_timeout = '150ms'")
+    assert refusal(pool.submit(wait, crowded)) == LATE[wait]
+    crowded.env.committer.release("other")
+    crowded.sql("SET statement_timeout = '60s'")
+    crowded.write("t", {"k": 2})
+    crowded.wait(lambda: crowded.rows("t") == [{"k": 2}])
+
+
+@pytest.mark.parametrize("wait", LATE, ids=lambda each: each.__name__)
+def test_every_wait_ends_when_it_is_cancelled(crowded, pool, wait):
+    crowded.sql("SET statement_timeout = '0'")
+    running = crowded.env.sessions.find("app/1").running
+    future = pool.submit(wait, crowded)
+    crowded.wait(lambda: len(running) == 1)
+    call(crowded, "/v1/cancel", session="app/1", execution="another")
+    assert len(running) == 1
+    call(crowded, "/v1/cancel", session="app/1", execution="e")
+    assert refusal(future) == ("SLACKWATER_CANCELED", "57014")
+    assert running == {}
+    crowded.env.committer.release("other")
+    crowded.write("t", {"k": 2})
+    crowded.wait(lambda: crowded.rows("t") == [{"k": 2}])
+
+
+def test_a_timeout_of_its_own_answers_without_rows(crowded):
+    crowded.sql("SET statement_timeout = '1ms'")
+    assert crowded.sql("FETCH ALL c WITH (timeout = '20ms')") == []
+
+
+def test_a_timeout_of_its_own_comes_on_top_of_the_deadline():
+    cancellation = Cancellation(10_000)
+    cancellation.extend(3_600_000)
+    assert cancellation.left_s() > 3_600
+    without = Cancellation()
+    without.extend(1)
+    assert without.left_s() > 3_600
+
+
+def test_a_write_that_is_being_committed_is_not_cancelled(place, pool, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    commit = place.env.committer._log.append
+
+    def slow(*arguments):
+        if len(arguments[4]):
+            begun.set()
+            assert go_on.wait(WAIT_S)
+        return commit(*arguments)
+
+    monkeypatch.setattr(place.env.committer._log, "append", slow)
+    place.sql("SET statement_timeout = '100ms'")
+    write = pool.submit(place.write, "t", {"k": 1}, execution="e")
+    assert begun.wait(WAIT_S)
+    (running,) = place.env.sessions.find("app/1").running.values()
+    call(place, "/v1/cancel", session="app/1", execution="e")
+    place.wait(lambda: running.cancellation.left_s() == 0)
+    assert not write.done()
+    go_on.set()
+    assert write.result(WAIT_S) > 0
+    assert place.rows("t") == [{"k": 1}]
+
+
+def test_a_lock_that_was_granted_is_kept_when_the_statement_is_cancelled_then(place):
+    committer = place.env.committer
+    cancellation = Cancellation()
+    committer.lock(frozenset({7}), "mine", cancellation=cancellation)
+    cancellation.cancel()
+    with pytest.raises(SlackwaterError, match="LOCK_TIMEOUT"):
+        committer.lock(frozenset({7}), "other", wait_ms=20)
+    committer.release("mine")
+    committer.lock(frozenset({7}), "other", wait_ms=WAIT_S * 1000)
+    committer.release("other")
+
+
+# What waits for the catalog: any definition.
+
+COLUMNS = RelationDesc.of(k="integer").to_json()
+BY_SPARK = {
+    "create_namespace": {"namespace": ["more"]},
+    "alter_namespace": {"comment": "other"},
+    "drop_namespace": {},
+    "create_table": {"name": "u", "schema": COLUMNS},
+    "alter_table": {"name": "t", "changes": [{"set_comment": "other"}]},
+    "rename_table": {"name": "t", "to_namespace": ["default"], "to_name": "u"},
+    "drop_table": {"name": "t"},
+    "create_view": {"name": "v", "schema": COLUMNS, "query": "SELECT k FROM t"},
+}
+BY_US = (
+    "CREATE VIEW v AS SELECT k FROM t",
+    "CREATE MATERIALIZED VIEW v AS SELECT k + 1 AS k FROM t",
+    "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '1 h')",
+    "CREATE SINK s FROM t INTO FILES (PATH '{folder}', FORMAT JSON)",
+    "DROP TABLE t CASCADE",
+    "ALTER TABLE t SET (RETAIN HISTORY FOR '1 hour')",
+    "COMMENT ON COLUMN t.k IS 'other'",
+)
+
+
+@pytest.fixture
+def changing(place, pool):
+    """Another definition is under way."""
+    place.env.engine = Answers(place)
+    locked, go_on = threading.Event(), threading.Event()
+
+    def change():
+        with place.env.ddl:
+            locked.set()
+            assert go_on.wait(WAIT_S)
+
+    other = pool.submit(change)
+    assert locked.wait(WAIT_S)
+    yield place
+    go_on.set()
+    other.result(WAIT_S)
+
+
+def define(place, definition, folder):
+    body = {"session": "app/1", "execution": "e", "context": {"user": "me"}}
+    if definition in BY_SPARK:
+        more = {"namespace": ["default"], **BY_SPARK[definition]}
+        return call(place, f"/v1/catalog/{definition}", **body, **more)
+    text = definition.format(folder=folder)
+    return call(place, "/v1/execute", **body, text=text)
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("definition", [*BY_SPARK, *BY_US])
+def test_no_definition_waits_for_another_for_ever(changing, pool, tmp_path, definition, late):
+    changing.sql(f"SET statement_timeout = '{'50ms' if late else '0'}'")
+    before = changing.env.state
+    running = changing.env.sessions.find("app/1").running
+    future = pool.submit(define, changing, definition, tmp_path / "out")
+    if not late:
+        changing.wait(lambda: len(running) == 1)
+        call(changing, "/v1/cancel", session="app/1", execution="e")
+    condition = "SLACKWATER_STATEMENT_TIMEOUT" if late else "SLACKWATER_CANCELED"
+    assert refusal(future) == (condition, "57014")
+    assert changing.env.state == before
+
+
+class Busy:
+    """Spark that computes until it is told to end, as the bridge tells it."""
+
+    def __init__(self):
+        self.asked, self.ended = threading.Event(), threading.Event()
+        self.interruption = None
+
+    @contextmanager
+    def ended_by(self, interruption):
+        self.interruption = interruption
+        yield
+
+    def under(self, settings):
+        return self
+
+    def analyze(self, text, catalog, namespace, functions=()):
+        with self.interruption.ending(self.ended.set):
+            self.asked.set()
+            assert self.ended.wait(WAIT_S)
+        self.interruption.refuse_late("Spark had answered")
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_spark_is_told_to_end(place, pool, late):
+    place.env.engine = Busy()
+    place.sql(f"SET statement_timeout = '{'50ms' if late else '0'}'")
+    text = "CREATE MATERIALIZED VIEW v AS SELECT * FROM t"
+    body = {"session": "app/1", "text": text, "execution": "e"}
+    future = pool.submit(call, place, "/v1/execute", **body)
+    if not late:
+        assert place.env.engine.asked.wait(WAIT_S)
+        call(place, "/v1/cancel", session="app/1", execution="e")
+    condition = "SLACKWATER_STATEMENT_TIMEOUT" if late else "SLACKWATER_CANCELED"
+    assert refusal(future) == (condition, "57014")
+    assert place.env.state.find("default", "v") is None
+
+
+def test_what_is_cancelled_is_so_for_ever_and_at_once():
+    cancellation, told = Cancellation(60_000), []
+    with cancellation.waking(lambda: told.append(1)):
+        cancellation.cancel()
+        cancellation.cancel()
+    with cancellation.waking(lambda: told.append(2)):
+        pass
+    assert told == [1, 2]
+    with pytest.raises(SlackwaterError, match="57014"):
+        FrontierWatch().wait_until(lambda: False, 60.0, cancellation)
+    ended = threading.Event()
+    with Cancellation(10).ending(ended.set):
+        assert ended.wait(WAIT_S)
+    began = time.monotonic()
+    with Cancellation(60_000).ending(ended.set):
+        pass
+    assert time.monotonic() - began < WAIT_S
+
+
+VIEW = "SELECT k FROM t"
+
+
+class Analyzer:
+    """Spark that analyses the view's text when it is told to, and what is asked besides at once."""
+
+    def __init__(self, place):
+        self._answers = Answers(place)
+        self.asked = threading.Semaphore(0)
+        self.answer = threading.Semaphore(0)
+        self.calls = 0
+
+    def under(self, settings):
+        return self
+
+    def analyze(self, text, catalog, namespace, functions=()):
+        if text == VIEW:
+            self.calls += 1
+            self.asked.release()
+            assert self.answer.acquire(timeout=WAIT_S)
+        return self._answers.analyze(text, catalog, namespace)
+
+    def __getattr__(self, name):
+        return getattr(self._answers, name)
+
+
+@pytest.fixture
+def defining(place, pool):
+    """A view that is being analysed."""
+    place.env.engine = place.env.worker._engine = Analyzer(place)
+    text = f"CREATE MATERIALIZED VIEW v AS {VIEW}"
+    future = pool.submit(place.sql, text, "app/2")
+    assert place.env.engine.asked.acquire(timeout=WAIT_S)
+    return place, future
+
+
+def test_definitions_go_on_while_a_view_is_analysed(defining, pool):
+    place, future = defining
+    assert pool.submit(place.table, "u", k="integer").exception(WAIT_S) is None
+    assert not future.done()
+    place.env.engine.answer.release()
+    assert future.exception(WAIT_S) is None
+    assert place.env.engine.calls == 1
+    place.wait(lambda: place.env.upper(place.item("v")).value > place.item("v").details["as_of"])
+
+
+def test_a_view_is_analysed_again_when_what_it_reads_has_changed(defining, pool):
+    place, future = defining
+    more = [{"add_column": {"name": ["v"], "type": "string", "nullable": True}}]
+    body = {"session": "app/1", "namespace": ["default"], "name": "t", "changes": more}
+    call(place, "/v1/catalog/alter_table", **body)
+    place.env.engine.answer.release()
+    assert place.env.engine.asked.acquire(timeout=WAIT_S)
+    assert place.env.state.find("default", "v") is None
+    place.env.engine.answer.release()
+    assert future.exception(WAIT_S) is None
+    assert place.env.engine.calls == 2
+
+
+def test_a_view_over_a_table_that_always_changes_is_defined_in_the_end(defining, pool):
+    place, future = defining
+    for attempt in range(1, ATTEMPTS):
+        call(
+            place,
+            "/v1/catalog/alter_table",
+            session="app/1",
+            namespace=["default"],
+            name="t",
+            changes=[{"set_comment": f"{attempt}"}],
+        )
+        place.env.engine.answer.release()
+        assert place.env.engine.asked.acquire(timeout=WAIT_S)
+    # Nothing can change any more until the view is there.
+    change = pool.submit(place.table, "u", k="integer")
+    place.env.engine.answer.release()
+    assert future.exception(WAIT_S) is None
+    assert change.exception(WAIT_S) is None
+    assert place.env.engine.calls == ATTEMPTS
+    place.sql("DROP MATERIALIZED VIEW v")

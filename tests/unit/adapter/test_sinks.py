@@ -1,0 +1,208 @@
+"""Sinks from their statement to their files, across restarts and redirections, without Spark."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.support.adapter.coordination import Place
+
+from slackwater.adapter.coordinator import wall_clock_ms
+from slackwater.persist.leadership import Fenced
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Frontier
+from slackwater.repr.read_policy import ValidFrom
+
+
+@pytest.fixture
+def place(env):
+    place = Place(env)
+    place.table("t", k="long", v="string")
+    place.table("u", k="long", v="string")
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+def create(place, out, envelope=""):
+    place.sql(f"CREATE SINK s FROM t INTO FILES (PATH '{out}', FORMAT JSON) {envelope}")
+
+
+def messages(out: Path) -> list[dict]:
+    """What a reader that follows the manifest has seen."""
+    manifest = out / "manifest.json"
+    if not manifest.exists():
+        return []
+    return [
+        json.loads(line)
+        for file in json.loads(manifest.read_text())["files"]
+        for line in (out / file["path"]).read_text().splitlines()
+    ]
+
+
+def written(out):
+    return Counter((m["k"], m["v"], m["mz_diff"]) for m in messages(out))
+
+
+def row(k, v):
+    return {"k": k, "v": v}
+
+
+def caught_up(place, out, time):
+    def done():
+        manifest = out / "manifest.json"
+        return manifest.exists() and json.loads(manifest.read_text())["frontier"] > time
+
+    place.wait(done)
+
+
+def test_a_sink_goes_on_after_a_restart_where_its_files_end(place, out):
+    place.write("t", row(1, "a"))
+    create(place, out)
+    as_of = place.item("s").details["as_of"]
+    for number in range(2, 5):
+        time = place.write("t", row(number, "a"))
+        if number != 3:
+            caught_up(place, out, time)
+        place.restart()
+        assert place.item("s").details["as_of"] == as_of
+    caught_up(place, out, time)
+    assert written(out) == {(k, "a", 1): 1 for k in range(1, 5)}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_set_from_loses_nothing_and_doubles_nothing(place, out, restart):
+    place.write("t", row(1, "t"))
+    place.write("u", row(9, "u"))
+    create(place, out)
+    place.write("t", row(2, "t"))
+    place.sql("ALTER SINK s SET FROM u")
+    if restart:
+        place.restart()
+    cut = place.write("t", row(3, "t"))
+    time = place.write("u", row(10, "u"))
+    caught_up(place, out, time)
+    seen = written(out)
+    # What u held when the sink changed over is not a change of u.
+    assert seen == {(1, "t", 1): 1, (2, "t", 1): 1, (10, "u", 1): 1}
+    assert all(m["mz_timestamp"] < cut for m in messages(out) if m["v"] == "t")
+    assert "SET FROM" not in place.item("s").create_sql
+    assert "`u`" in place.item("s").create_sql
+    assert [i.name for i in place.env.state.dependents(place.item("u").id)] == ["s"]
+    assert place.env.state.dependents(place.item("t").id) == ()
+    place.sql("DROP SINK s")
+
+
+def test_each_change_is_written_once_however_often_the_sink_is_redirected(place, out):
+    create(place, out)
+    names, expected, current = ["t", "u"], Counter(), "t"
+    for number in range(8):
+        # Until a redirection has been answered, the old relation is written.
+        time = place.write(current, row(number, current))
+        expected[number, current, 1] += 1
+        caught_up(place, out, time)
+        current = names[(number + 1) % 2]
+        place.sql(f"ALTER SINK s SET FROM {current}")
+        if number == 5:
+            place.restart()
+    time = place.write(current, row(99, current))
+    expected[99, current, 1] += 1
+    caught_up(place, out, time)
+    assert written(out) == expected
+
+
+def refused(place, text):
+    with pytest.raises(SlackwaterError) as error:
+        place.sql(text)
+    return error.value.condition
+
+
+def test_a_relation_that_does_not_fit_is_refused(place, out):
+    place.table("keyless", v="string")
+    place.table("retyped", k="long", v="long")
+    create(place, out, "ENVELOPE UPSERT KEY (k)")
+    time = place.write("t", row(1, "a"))
+    caught_up(place, out, time)
+    assert refused(place, "ALTER SINK s SET FROM keyless") == "SLACKWATER_SINK_KEY"
+    assert refused(place, "ALTER SINK s SET FROM retyped") == "SLACKWATER_COLUMN_MISMATCH"
+    assert refused(place, "ALTER SINK s SET FROM nothing") == "SLACKWATER_UNKNOWN_RELATION"
+    assert refused(place, "ALTER SINK t SET FROM u") == "SLACKWATER_WRONG_KIND"
+    place.sql("ALTER SINK s SET FROM t")
+    place.sql("ALTER SINK IF EXISTS other SET FROM t")
+    assert "no sink" in place.notices[0]["message"]
+    # A relation that begins behind what the sink has still to read.
+    begins = Frontier(place.env.persist.tables_upper() + 60_000)
+    place.env.storage.set_policy(place.item("u").id, ValidFrom(begins))
+    assert refused(place, "ALTER SINK s SET FROM u") == "SLACKWATER_NO_VALID_TIMESTAMP"
+    assert not any(place.item("u").id in hold.ids for hold in place.env.storage.holds())
+
+
+def test_a_sink_that_cannot_write_is_not_redirected(place, out):
+    create(place, out)
+    caught_up(place, out, place.write("t", row(1, "a")))
+    hidden = out.rename(out.with_name("hidden"))
+    out.write_text("in the way")
+    place.write("t", row(2, "a"))
+    place.sql("SET statement_timeout = '300ms'")
+    assert refused(place, "ALTER SINK s SET FROM u") == "SLACKWATER_WAIT_TIMEOUT"
+    out.unlink()
+    hidden.rename(out)
+    place.sql("SET statement_timeout = '20s'")
+    place.sql("ALTER SINK s SET FROM u")
+    caught_up(place, out, place.write("u", row(3, "b")))
+    assert written(out) == {(1, "a", 1): 1, (2, "a", 1): 1, (3, "b", 1): 1}
+
+
+class Clock:
+    """The wall clock, and what a test adds to it."""
+
+    def __init__(self):
+        self.ahead_ms = 0
+
+    def __call__(self):
+        return wall_clock_ms() + self.ahead_ms
+
+
+def test_a_sink_that_stands_still_keeps_its_input_readable_after_a_restart_too(env, out):
+    """Its hold is durable: nothing that it has still to write may be compacted away."""
+    clock = Clock()
+    place = Place(env, clock=clock)
+    place.table("t", k="long", v="string")
+    create(place, out)
+    caught_up(place, out, place.write("t", row(1, "a")))
+    hidden = out.rename(out.with_name("hidden"))
+    out.write_text("in the way")
+    for number in (2, 3):
+        place.write("t", row(number, "a"))
+        clock.ahead_ms += 3_600_000
+        place.env.committer.flush()
+        needed = place.env.persist.upper(place.item("s").progress_shard) - 1
+        assert place.env.since(place.item("t")).value <= needed
+        assert needed < place.env.upper(place.item("t")).value - 1_000_000
+        place.restart()
+        assert place.env.since(place.item("t")).value <= needed
+    out.unlink()
+    hidden.rename(out)
+    caught_up(place, out, place.write("t", row(4, "a")))
+    assert written(out) == {(k, "a", 1): 1 for k in range(1, 5)}
+    place.wait(lambda: place.env.since(place.item("t")).value > needed)
+    progress = place.item("s").progress_shard
+    place.sql("DROP SINK s")
+    assert progress not in place.env.persist.shard_ids()
+    place.close()
+
+
+def test_a_sink_that_learns_of_another_leader_ends_the_coordinator(place, out, monkeypatch):
+    def fenced(uppers):
+        raise Fenced(1, 2)
+
+    create(place, out)
+    monkeypatch.setattr(place.env.persist, "advance", fenced)
+    place.write("t", row(1, "a"))
+    place.wait(lambda: place.fatal != [])
+    assert place.fatal == [str(Fenced(1, 2))]
+    place.fatal.clear()

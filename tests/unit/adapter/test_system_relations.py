@@ -1,0 +1,327 @@
+"""The system relations: their columns, their ids, their rows."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import pytest
+from sqlalchemy import update
+from tests.support.adapter.coordination import Place
+
+from slackwater.adapter.catalog.durable import AuditEvent
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.external.partitions import PartitionEntry
+from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
+from slackwater.adapter.system.snapshot import (
+    ClusterEntry,
+    Hydration,
+    NoticeEntry,
+    ObjectFrontiers,
+    ObjectStatus,
+    ReplicaEntry,
+    SessionEntry,
+    SourceStatistics,
+    SubscriptionEntry,
+    SystemSnapshot,
+)
+from slackwater.compute.records import Filling, StepRecord, TickRecord, TickTimes
+from slackwater.persist.metastore import environment
+from slackwater.persist.usage import ShardUsage
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.hlc import Time
+from slackwater.repr.ids import user_id
+from slackwater.repr.relation import Column, RelationDesc
+from slackwater.storage.changefeed.ingestion import Counted
+from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
+
+NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
+K = Column("k", '"integer"')
+FILES = {"connector": "files", "config": {"connector": "FILES", "format": "CSV"}}
+
+
+def entry(number, name, kind, *uses, **details):
+    return CatalogItem(
+        id=user_id(number),
+        kind=kind,
+        schema_name="default",
+        name=name,
+        create_sql=f"CREATE {name}",
+        shard_id=6 if number == 10 else None,
+        desc=RelationDesc.of(k="integer", v="string") if kind.is_relation else None,
+        depends_on=tuple(user_id(n) for n in uses),
+        owner="me",
+        details=details,
+    )
+
+
+@pytest.fixture
+def snapshot():
+    items = [
+        entry(10, "t", ItemKind.TABLE),
+        entry(11, "s", ItemKind.SOURCE, **FILES),
+        entry(12, "v", ItemKind.VIEW, 10, 11, query="SELECT 1"),
+        replace(
+            entry(13, "mv", ItemKind.MATERIALIZED_VIEW, 12, query="SELECT 2"),
+            comment="what is kept",
+            desc=RelationDesc((K, Column("v", '"string"', metadata_json='{"comment": "text"}'))),
+        ),
+        entry(14, "mv2", ItemKind.MATERIALIZED_VIEW, 13, query="SELECT 3"),
+        entry(15, "out", ItemKind.SINK, 14, **FILES),
+        entry(16, "idx", ItemKind.INDEX, 14),
+        entry(17, "key", ItemKind.SECRET),
+    ]
+    uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001}
+    frontiers = {
+        user_id(n): ObjectFrontiers(Frontier(1000), Frontier(u)) for n, u in uppers.items()
+    }
+    frontiers[user_id(15)] = ObjectFrontiers(None, EMPTY_FRONTIER)
+    return SystemSnapshot(
+        catalog=CatalogState.of(
+            [SchemaEntry(user_id(1), "default", "the first"), *system_schemas()],
+            [*items, *system_items()],
+        ),
+        now_ms=6001,
+        frontiers=frontiers,
+        hydration=(Hydration(user_id(13), "u1", True),),
+        statuses={user_id(11): ObjectStatus("stalled", 1500, "bad row")},
+        source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
+        clusters=(ClusterEntry("u1", "quickstart", replicas=(ReplicaEntry("u1", "r1"),)),),
+        sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
+        subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
+        notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
+        source_history=((user_id(11), ObjectStatus("starting", 1400)),),
+        read_holds=(
+            ReadHold(
+                1,
+                frozenset({user_id(11), user_id(10)}),
+                Timestamp(900),
+                Holder(HoldKind.VIEW, user_id(13)),
+            ),
+        ),
+        audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
+        webhooks={user_id(11): "http://host/api/webhook/slackwater/default/s"},
+        partitions=(
+            PartitionEntry(user_id(11), "x", "admitted", Time(7, 1), Time(5), None, 3, Counted(9)),
+        ),
+        usage=(
+            ShardUsage(1, True, True, 0, 0, 0, 0),
+            ShardUsage(2, True, False, 1, 1, 10, 0),
+            ShardUsage(6, False, False, 2, 20, 400, 0),
+            ShardUsage(7, False, False, 1, 5, 50, 1),
+            ShardUsage(8, False, False, 1, 1, 3, 2),
+        ),
+        fillings=(Filling(user_id(13), 5, 10, 250),),
+        ticks=(
+            TickRecord(
+                user_id(13),
+                Timestamp(900),
+                Timestamp(950),
+                1200,
+                True,
+                3,
+                2,
+                TickTimes(5, 10, 4000, 20, 1000),
+                (
+                    StepRecord("delta", "delta", 3, 0, 10, "t"),
+                    StepRecord("union", "delta", 2, 5, 20),
+                ),
+            ),
+        ),
+    )
+
+
+def rows(name, snapshot):
+    return NAMED[name].table(snapshot).to_pylist()
+
+
+def user_rows(name, snapshot):
+    return {r["name"]: r for r in rows(name, snapshot) if r["id"].startswith("u")}
+
+
+@pytest.mark.parametrize("relation", SYSTEM_RELATIONS, ids=lambda r: r.name)
+def test_every_relation_has_its_schema_full_and_empty(relation, snapshot):
+    full = relation.table(snapshot)
+    full.validate(full=True)
+    assert full.schema == relation.desc.arrow_schema()
+    assert full.num_rows > 0
+    for field in full.schema:
+        assert field.nullable or full[field.name].null_count == 0, field.name
+    empty = SystemSnapshot(CatalogState(), 0)
+    assert relation.table(empty).schema == full.schema
+
+
+def test_ids_are_stable_and_nothing_promised_is_missing():
+    promised = """mz_frontiers mz_hydration_statuses mz_materialization_lag mz_wallclock_global_lag
+        mz_databases mz_schemas mz_objects mz_tables mz_sources mz_sinks mz_views
+        mz_materialized_views mz_indexes mz_clusters mz_cluster_replicas mz_source_statistics
+        mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
+        mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
+        mz_source_status_history
+        mz_storage_shards mz_recent_storage_usage mz_shard_usage
+        mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
+        mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions"""
+    assert set(NAMED) == set(promised.split())
+    assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
+    ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_frontiers(snapshot):
+    found = {r["object_id"]: r for r in rows("mz_frontiers", snapshot)}
+    assert found["u10"] == {"object_id": "u10", "read_frontier": 1000, "write_frontier": 5001}
+    assert found["u15"] == {"object_id": "u15", "read_frontier": None, "write_frontier": None}
+
+
+def test_usage_of_shards(snapshot):
+    items = dict(snapshot.catalog.items)
+    items["u13"] = replace(items["u13"], shard_id=7, details={"errors": 8})
+    catalog = replace(snapshot.catalog, items=items)
+    snapshot = replace(snapshot, catalog=catalog)
+    shards = [(r["object_id"], r["shard_id"]) for r in rows("mz_storage_shards", snapshot)]
+    assert shards == [("u10", "6"), ("u13", "7"), ("u13", "8")]
+    sizes = {r["object_id"]: r["size_bytes"] for r in rows("mz_recent_storage_usage", snapshot)}
+    assert sizes == {"u10": 400, "u13": 53}
+    found = {r["shard_id"]: r for r in rows("mz_shard_usage", snapshot)}
+    assert (found["8"]["object_id"], found["8"]["garbage_bytes"]) == ("u13", 2)
+    states = {shard: row["state"] for shard, row in found.items()}
+    assert states == {"6": "live", "7": "live", "8": "live", "1": "finalized", "2": "dropped"}
+    assert found["1"]["object_id"] is None
+
+
+def test_lags(snapshot):
+    found = {r["object_id"]: r for r in rows("mz_materialization_lag", snapshot)}
+    assert found["u13"] == {
+        "object_id": "u13",
+        "local_lag": 1000,
+        "global_lag": 1000,
+        "slowest_local_input_id": "u11",
+        "slowest_global_input_id": "u11",
+    }
+    assert (found["u14"]["local_lag"], found["u14"]["global_lag"]) == (500, 1500)
+    assert found["u14"]["slowest_local_input_id"] == "u13"
+    assert found["u15"]["local_lag"] == 0
+    wallclock = {r["object_id"]: r["lag"] for r in rows("mz_wallclock_global_lag", snapshot)}
+    assert (wallclock["u10"], wallclock["u15"]) == (1000, 0)
+
+
+def test_objects_of_each_kind(snapshot):
+    objects = user_rows("mz_objects", snapshot)
+    assert {n: r["type"] for n, r in objects.items()} == {
+        "t": "table",
+        "s": "source",
+        "v": "view",
+        "mv": "materialized-view",
+        "mv2": "materialized-view",
+        "out": "sink",
+        "idx": "index",
+        "key": "secret",
+    }
+    assert objects["mv"]["cluster_id"] == "u1"
+    assert objects["t"]["cluster_id"] is None
+    assert objects["t"]["privileges"] == ["=arwd/me"]
+    assert objects["t"]["schema_id"] == "u1"
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 8
+    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx", "key"}
+    assert user_rows("mz_views", snapshot)["v"]["definition"] == "SELECT 1"
+    assert user_rows("mz_sources", snapshot)["s"]["type"] == "files"
+    assert user_rows("mz_sinks", snapshot)["out"]["format"] == "csv"
+    assert user_rows("mz_indexes", snapshot)["idx"]["on_id"] == "u14"
+
+
+def test_columns_dependencies_and_statuses(snapshot):
+    columns = [r for r in rows("mz_columns", snapshot) if r["id"] == "u10"]
+    assert [(c["name"], c["position"], c["type"]) for c in columns] == [
+        ("k", 1, "int"),
+        ("v", 2, "string"),
+    ]
+    edges = {
+        (r["object_id"], r["referenced_object_id"])
+        for r in rows("mz_object_dependencies", snapshot)
+    }
+    assert edges == {
+        ("u12", "u10"),
+        ("u12", "u11"),
+        ("u13", "u12"),
+        ("u14", "u13"),
+        ("u15", "u14"),
+        ("u16", "u14"),
+    }
+    source = rows("mz_source_statuses", snapshot)[0]
+    assert (source["status"], source["error"]) == ("stalled", "bad row")
+    assert source["last_status_change_at"] == datetime(1970, 1, 1, 0, 0, 1, 500000, timezone.utc)
+    assert rows("mz_sink_statuses", snapshot)[0]["status"] == "created"
+
+
+def test_comments_of_schemas_objects_and_columns(snapshot):
+    assert [tuple(row.values()) for row in rows("mz_comments", snapshot)] == [
+        ("u1", "schema", None, "the first"),
+        ("u13", "materialized-view", None, "what is kept"),
+        ("u13", "materialized-view", 2, "text"),
+    ]
+
+
+def test_read_holds_say_who_keeps_what(snapshot):
+    assert [tuple(row.values()) for row in rows("mz_read_holds", snapshot)] == [
+        ("u10", "u13", "view", 900),
+        ("u11", "u13", "view", 900),
+    ]
+
+
+def test_i56_what_is_shown_is_the_present_state_whoever_changed_it(env):
+    place = Place(env)
+    try:
+        place.table("kept", k="long")
+        place.table("dropped", k="long")
+        place.sql(
+            "CREATE SOURCE counted FROM LOAD GENERATOR COUNTER (UP TO 3, TICK INTERVAL '1ms')"
+        )
+        is_what_there_is(place)
+        gone = place.item("dropped")
+        place.drop("dropped")
+        for _ in range(2):
+            is_what_there_is(place)
+            for relation in ("mz_objects", "mz_tables", "mz_columns"):
+                assert gone.id not in {row["id"] for row in place.system(relation)}
+            for relation in ("mz_frontiers", "mz_storage_shards"):
+                assert gone.id not in {row["object_id"] for row in place.system(relation)}
+            place.restart()
+    finally:
+        place.close()
+
+
+def is_what_there_is(place):
+    """The relations against the catalog and the controller, while the uppers move on."""
+    items = place.env.state.items.values()
+    stored = [item for item in items if item.shard_id is not None]
+    shown = {r["id"]: r["name"] for r in place.system("mz_objects") if r["id"].startswith("u")}
+    assert shown == {item.id: item.name for item in stored}
+    before = {item.id: (place.env.since(item), place.env.upper(item)) for item in stored}
+    frontiers = {row["object_id"]: row for row in place.system("mz_frontiers")}
+    for item in stored:
+        row, (since, upper) = frontiers[item.id], before[item.id]
+        assert since.value <= row["read_frontier"] <= place.env.since(item).value
+        assert upper.value <= row["write_frontier"] <= place.env.upper(item).value
+
+
+def test_the_history_of_changes_is_read_beside_those_who_write(env):
+    """It may be long, and a write transaction would keep everybody from committing."""
+    place = Place(env)
+    place.table("t", k="long")
+    with env.engine.connect() as conn, conn.begin():
+        # Whoever writes gets this row first, and has it until it commits.
+        conn.execute(update(environment).values(version=environment.c.version))
+        with ThreadPoolExecutor(1) as pool:
+            events = pool.submit(place.system, "mz_audit_events").result(20)
+    assert "create" in [event["event_type"] for event in events]
+    place.close()
+
+
+def test_ticks_say_what_they_did_and_their_steps(snapshot):
+    (tick,) = [tuple(row.values()) for row in rows("mz_recent_ticks", snapshot)]
+    assert tick[2:4] == (900, 950)
+    assert tick[5:] == (True, 3, 5, 2, 5, 10, 4000, 20, 1000)
+    steps = [tuple(row.values())[2:] for row in rows("mz_recent_tick_steps", snapshot)]
+    assert steps == [
+        (950, 0, "delta", 3, 0, 10, "delta", "t"),
+        (950, 1, "union", 2, 5, 20, "delta", None),
+    ]

@@ -1,0 +1,634 @@
+"""The storage controller: one operation after the other."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.storage.storage_model import INSTANCE, Room
+
+from slackwater.repr.change_batch import ChangeBatch
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.ids import user_id
+from slackwater.repr.read_policy import DROPPED, STEP_BACK, LagWriteFrontier, Multiple, ValidFrom
+from slackwater.storage.controller import effects as ef
+from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.core import StorageController
+from slackwater.storage.controller.descriptions import (
+    CollectionDescription,
+    CollectionMetadata,
+    DurableState,
+    ExportDescription,
+    Ingestion,
+    IngestionExport,
+    Other,
+    SinkAsOf,
+    Table,
+)
+from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.holds import Holder, HoldKind
+from slackwater.storage.controller.protocol import (
+    AllowCompaction,
+    AppendDone,
+    AppendFailed,
+    AppendRefused,
+    DroppedIds,
+    Hello,
+    InitializationComplete,
+    ReplicaKey,
+    RunIngestion,
+    RunSink,
+    SnapshotRead,
+    StatusUpdate,
+    UpdateConfiguration,
+)
+
+HOLDER = Holder(HoldKind.STATEMENT, "app/1")
+R1, R2 = ReplicaKey(INSTANCE, "r1"), ReplicaKey(INSTANCE, "r2")
+
+
+def at(time):
+    return Frontier(time)
+
+
+@pytest.fixture
+def room():
+    return Room()
+
+
+def refused(variant, action, *arguments):
+    with pytest.raises(StorageError) as caught:
+        action(*arguments)
+    assert caught.value.variant is variant
+    return caught.value.ids
+
+
+def written(room, kind="view", upper=10, **options):
+    made = room.table(**options) if kind == "table" else room.view(**options)
+    room.write(made, at(upper))
+    return made
+
+
+def statuses(effects):
+    return [(e.id, e.status) for e in effects if isinstance(e, ef.WriteStatus)]
+
+
+def sent(effects, to=None):
+    return [e.command for e in effects if isinstance(e, ef.SendToReplica) and to in (None, e.to)]
+
+
+# Collections
+
+
+def test_a_collection_is_readable_from_its_since_and_follows_its_policy(room):
+    view = written(room, policy=LagWriteFrontier(4, 2))
+    state = room.core.collection(view)
+    assert (state.since, state.implied, state.upper) == (at(6), at(6), at(10))
+    room.write(view, at(11))
+    assert room.core.collection(view).since == at(6)
+    room.write(view, EMPTY_FRONTIER)
+    assert room.core.collection(view).since == at(6)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.collection, "u77") == ("u77",)
+
+
+def test_tables_share_their_upper_and_a_tick_touches_no_collection(room):
+    tables = [room.table() for _ in range(5)]
+    room.core.advance_tables(at(100))
+    assert room.core.process() == ()
+    assert [state.upper for _, state in room.core.collections()] == [at(100)] * 5
+    room.core.update_write_frontiers([(tables[0], at(200)), (tables[1], at(150))])
+    assert {state.since for _, state in room.core.collections()} == {at(198)}
+
+
+def test_what_create_collections_refuses(room):
+    table = room.table()
+    create = room.core.create_collections
+    other = CollectionDescription(Other())
+    stored = CollectionMetadata(77, at(0), at(0))
+    assert refused(Variant.COLLECTION_ID_REUSED, create, [(table, other)], {}) == (table,)
+    create([(table, CollectionDescription(Table()))] * 2, {})
+    double = [("u8", other), ("u8", CollectionDescription(Table()))]
+    refused(Variant.COLLECTION_ID_REUSED, create, double, {"u8": stored})
+    assert refused(Variant.IDENTIFIER_MISSING, create, [("u8", other)], {}) == ("u8",)
+    refused(Variant.SHARD_ALREADY_IN_USE, create, [("u8", other)], {"u8": stored})
+    lost = CollectionDescription(Ingestion("nowhere", "c"))
+    refused(Variant.INGESTION_INSTANCE_MISSING, create, [("u8", lost)], {"u8": stored})
+    lost = CollectionDescription(Ingestion(INSTANCE, "c", "u9"))
+    assert refused(Variant.IDENTIFIER_MISSING, create, [("u8", lost)], {"u8": stored}) == ("u9",)
+    lost = CollectionDescription(IngestionExport(table, "c"))
+    assert refused(Variant.IDENTIFIER_INVALID, create, [("u8", lost)], {"u8": stored}) == (table,)
+    assert [i for i, _ in room.core.collections()] == [table]
+
+
+def test_what_prepare_state_refuses(room):
+    table, view = room.table(), room.view()
+    shard = room.durable.metadata(table).shard_id
+    prepare = room.core.prepare_state
+    refused(Variant.METADATA_ALREADY_EXISTS, prepare, [(table, 1)])
+    assert refused(Variant.SHARD_ALREADY_IN_USE, prepare, [], [(view, shard)]) == (view,)
+    room.drop(table)
+    refused(Variant.SHARD_ALREADY_IN_USE, prepare, [], [(view, shard)])
+
+
+def test_a_dependency_that_is_compacted_beyond_the_writer_is_refused():
+    controller = StorageController(DurableState({1: "u1", 2: "u2"}), at(0))
+    controller.create_instance(INSTANCE)
+    descriptions = [
+        ("u2", CollectionDescription(Ingestion(INSTANCE, "c", "u1"))),
+        ("u1", CollectionDescription(Other())),
+    ]
+    stored = {
+        "u1": CollectionMetadata(1, at(5), at(9)),
+        "u2": CollectionMetadata(2, at(0), at(5)),
+    }
+    create = controller.create_collections
+    assert refused(Variant.READ_BEFORE_SINCE, create, descriptions, stored) == ("u1",)
+    assert list(controller.collections()) == []
+    stored["u2"] = CollectionMetadata(2, at(0), at(6))
+    create(descriptions, stored)
+    assert controller.collection("u2").since == at(5)
+
+
+def test_an_ingestion_runs_with_its_exports_and_goes_on_without_a_dropped_one(room):
+    ingestion = room.ingestion()
+    exports = [room.export_of(ingestion) for _ in range(2)]
+    runs = [each for each in room.sent if isinstance(each, RunIngestion)]
+    assert [each.exports for each in runs] == [(), (exports[0],), tuple(exports)]
+    assert runs[-1].collections == (ingestion, *exports)
+    room.drop(exports[0])
+    assert room.sent[-1].exports == (exports[1],)
+    room.drop(ingestion)
+    assert room.sent[-1] == AllowCompaction(ingestion, EMPTY_FRONTIER)
+    assert room.core.working_on_dropped() == {ingestion: {R1}}
+    room.core.respond(DroppedIds(R1, (ingestion,)))
+    room.run()
+    assert room.core.working_on_dropped() == {}
+
+
+def test_i52_exports_keep_the_remap_of_an_ingestion_that_is_its_own(room):
+    ingestion = room.own_remap()
+    export = room.export_of(ingestion)
+    assert room.core.collection(ingestion).dependencies == ()
+    assert room.core.collection(export).dependencies == (ingestion,)
+    room.core.set_read_policy([(ingestion, ValidFrom(at(100))), (export, LagWriteFrontier(50, 1))])
+    room.write(export, at(60))
+    assert room.core.collection(ingestion).since == at(10)
+    room.core.set_read_policy([(export, ValidFrom(at(100)))])
+    assert room.core.collection(ingestion).since == at(59)
+    assert room.core.collection(ingestion).since < room.core.collection(export).upper
+    room.drop(ingestion)
+    assert list(room.core.collections()) == []
+
+
+def test_compaction_reaches_the_writer_of_an_export(room):
+    ingestion = room.ingestion()
+    export = room.export_of(ingestion)
+    room.write(export, at(9))
+    room.run(room.core.maintain(10))
+    assert AllowCompaction(export, at(7)) in room.sent
+    before = len(room.sent)
+    room.run(room.core.maintain(10))
+    assert len(room.sent) == before
+
+
+def test_i14_a_multiple_policy_keeps_what_any_member_keeps(room):
+    members = (LagWriteFrontier(3, 1), LagWriteFrontier(5, 1), ValidFrom(at(7)))
+    view = written(room, upper=20, policy=Multiple(members))
+    assert room.core.collection(view).since == at(7)
+
+
+def test_policies_of_one_call_accumulate_and_unknown_ids_stop_all(room):
+    view = written(room, policy=ValidFrom(at(0)))
+    with pytest.raises(FatalError):
+        room.core.set_read_policy([(view, ValidFrom(at(5))), ("u77", STEP_BACK)])
+    assert room.core.collection(view).since == at(0)
+    room.core.set_read_policy([(view, ValidFrom(at(8))), (view, ValidFrom(at(3)))])
+    assert room.core.collection(view).since == at(8)
+    assert room.core.collection(view).policy == ValidFrom(at(3))
+
+
+def test_capabilities_can_be_changed_directly(room):
+    view = written(room)
+    since = Timestamp(room.core.collection(view).since.value)
+    room.core.update_read_capabilities({view: ChangeBatch([(since, 1)])})
+    room.write(view, at(50))
+    assert room.core.collection(view).since == at(since)
+    room.core.update_read_capabilities({view: ChangeBatch([(since, -1)])})
+    assert room.core.collection(view).since == at(48)
+    room.core.update_read_capabilities({"u77": ChangeBatch([(since, -1)])})
+    for wrong in ({"u77": ChangeBatch([(since, 1)])}, {view: ChangeBatch([(since, 1)])}):
+        with pytest.raises(FatalError):
+            room.core.update_read_capabilities(wrong)
+
+
+# Drops
+
+
+def test_i21_dropping_twice_is_dropping_once(room):
+    view = written(room)
+    hold = room.core.acquire_read_hold([view], HOLDER)
+    room.drop(view)
+    before = dict(room.core.collection(view).capabilities.items())
+    room.core.drop_sources([view])
+    assert dict(room.core.collection(view).capabilities.items()) == before
+    room.core.release_read_hold(hold)
+    room.run()
+    assert list(room.core.collections()) == []
+    refused(Variant.IDENTIFIER_MISSING, room.core.drop_sources, [view])
+    room.core.drop_sources_unvalidated([view])
+
+
+def test_i24_a_hold_keeps_a_dropped_collection_readable(room):
+    view = written(room)
+    shard = room.durable.metadata(view).shard_id
+    hold = room.core.acquire_read_hold([view], HOLDER)
+    room.drop(view)
+    for _ in range(3):
+        room.run(room.core.maintain(10))
+    assert room.core.collection(view).since == at(hold.since)
+    assert not room.durable.shards[shard].finalized
+    refused(Variant.IDENTIFIER_MISSING, room.core.acquire_read_hold, [view], HOLDER)
+    room.core.release_read_hold(hold)
+    effects = room.core.process()
+    assert ef.DowngradeSince(shard, EMPTY_FRONTIER) in effects
+    room.run(effects)
+    room.run(room.core.maintain(10))
+    assert room.durable.shards[shard].finalized
+
+
+def test_i28_finalizing_again_changes_nothing_and_can_be_switched_off(room):
+    room.core.update_configuration({"finalize_shards": "off"})
+    view = room.view(shards=2)
+    shards = sorted(room.durable.mappings)
+    room.drop(view)
+    assert room.core.maintain(10) == ()
+    room.core.update_configuration({"finalize_shards": "on"})
+    effects = [e for e in room.core.maintain(10) if isinstance(e, ef.FinalizeShard)]
+    assert effects == [ef.FinalizeShard(shard) for shard in shards]
+    # The shell failed: it is asked again. Then both are done, twice.
+    room.run(room.core.maintain(10))
+    tombstones = {shard: room.durable.shards[shard] for shard in shards}
+    room.run(effects)
+    assert {shard: room.durable.shards[shard] for shard in shards} == tombstones
+    assert room.core.maintain(10) == ()
+    assert room.durable.unfinalized == set(shards)
+    room.view()
+    assert room.durable.unfinalized == set()
+
+
+def test_migration_retires_shards_before_it_forgets_them(room):
+    view = room.view(shards=3)
+    first, second, third = sorted(room.durable.mappings)
+    new = room.durable.new_shard(False, at(0))
+    room.durable.mappings = {first: view, second: view, third: view}
+    core = StorageController(room.durable.state(), at(0))
+    core.migrate_collections({view: [first, new]})
+    effects = core.process()
+    assert effects == (
+        ef.ChangeMappings(register=((view, new),)),
+        ef.RegisterFinalization((second, third)),
+        ef.DeleteMappings((second, third)),
+    )
+    for effect in effects:
+        room.durable.apply(effect)
+    core.migrate_collections({view: [first, new]})
+    assert core.process() == ()
+    core.reconcile_state([view])
+    assert core.process() == ()
+    again = StorageController(room.durable.state(), at(0))
+    again.reconcile_state([view])
+    assert again.process() == ()
+
+
+# Holds
+
+
+def test_holds_say_who_holds_what(room):
+    tables = [written(room, "table", upper=5 + n) for n in range(2)]
+    hold = room.core.acquire_read_hold(tables, HOLDER, Timestamp(5))
+    view = room.core.acquire_read_hold([tables[0]], Holder(HoldKind.VIEW, "u9"))
+    rows = [(each.ids, each.since, str(each.holder)) for each in room.core.read_holds()]
+    assert rows == [({*tables}, 5, "statement app/1"), ({tables[0]}, 4, "view u9")]
+    assert room.core.oldest_read_hold() == 4
+    room.core.release_read_hold(view)
+    assert list(room.core.read_holds()) == [hold]
+    room.core.release_read_hold(hold)
+    assert room.core.oldest_read_hold() is None
+    refused(Variant.INVALID_USAGE, room.core.clone_read_hold, hold)
+    refused(Variant.INVALID_USAGE, room.core.downgrade_read_hold, hold, at(9))
+
+
+def test_i25_clones_and_merges_are_neutral(room):
+    view = written(room)
+    before = dict(room.core.collection(view).capabilities.items())
+    one = room.core.acquire_read_hold([view], HOLDER)
+    two = room.core.downgrade_read_hold(room.core.clone_read_hold(one), at(9))
+    merged = room.core.merge_read_holds(two, one)
+    assert merged.since == one.since
+    refused(Variant.INVALID_USAGE, room.core.merge_read_holds, merged, merged)
+    assert not room.core.release_read_hold(one)
+    assert room.core.release_read_hold(merged)
+    assert dict(room.core.collection(view).capabilities.items()) == before
+
+
+# Exports
+
+
+def test_i22_preparing_and_cancelling_restores_the_multiset(room):
+    view = written(room)
+    before = dict(room.core.collection(view).capabilities.items())
+    token = room.core.prepare_export("u50", view)
+    other = room.core.prepare_export("u51", view)
+    assert token.acquired_since == at(8)
+    room.core.cancel_prepare_export(token)
+    room.core.cancel_prepare_export(token)
+    assert dict(room.core.collection(view).capabilities.items()) != before
+    room.core.cancel_prepare_export(other)
+    assert dict(room.core.collection(view).capabilities.items()) == before
+
+
+def test_i23_a_created_export_holds_its_input_once_where_it_was_prepared(room):
+    view = written(room)
+    sink = room.sink(view)
+    assert dict(room.core.collection(view).capabilities.items()) == {8: 2}
+    room.write(view, at(90))
+    assert room.core.collection(view).since == at(8)
+    room.core.update_write_frontiers([(sink, at(31)), (sink, at(20))])
+    assert room.core.export(sink).write_frontier == at(31)
+    assert room.core.collection(view).since == at(30)
+    room.core.set_read_policy([(sink, LagWriteFrontier(9, 1))])
+    assert room.core.export(sink).read_frontier == at(30)
+    room.core.set_read_policy([(sink, DROPPED)])
+    assert room.core.collection(view).since == at(88)
+    assert list(room.core.exports()) == []
+
+
+def test_what_exports_refuse(room):
+    view, table = written(room), room.table()
+    sink = room.sink(view)
+    assert refused(Variant.SINK_ID_REUSED, room.core.prepare_export, sink, view) == (sink,)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.prepare_export, "u50", "u9") == ("u9",)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.export, "u50") == ("u50",)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.drop_sinks, [sink, "u50"]) == ("u50",)
+    token = room.core.prepare_export("u50", view)
+    fine = ExportDescription(view, INSTANCE, "files", at(9))
+    create = room.core.create_exports
+    wrong = ExportDescription(table, INSTANCE, "files", at(9))
+    refused(Variant.INVALID_USAGE, create, [(token, wrong)])
+    wrong = ExportDescription(view, "nowhere", "files", at(9))
+    refused(Variant.EXPORT_INSTANCE_MISSING, create, [(token, wrong)])
+    refused(Variant.SINK_ID_REUSED, create, [(token, fine), (token, fine)])
+    refused(Variant.INVALID_USAGE, room.core.alter_export, sink, wrong)
+    create([(token, fine)])
+    refused(Variant.SINK_ID_REUSED, create, [(token, fine)])
+    room.core.drop_sinks(["u50"])
+    refused(Variant.INVALID_USAGE, create, [(token, fine)])
+
+
+def test_a_new_sink_keeps_its_snapshot_and_a_late_one_begins_after_the_since(room):
+    as_of = SinkAsOf(at(8))
+    assert as_of.downgraded(at(8)) == as_of
+    assert as_of.downgraded(at(9)) == SinkAsOf(at(9), strict=True)
+    view = written(room)
+    sink = room.sink(view, as_of=at(9))
+    assert room.core.export(sink).as_of == SinkAsOf(at(9))
+    assert room.sent[-1] == RunSink(sink, room.durable.sinks[sink], SinkAsOf(at(9)))
+    room.restart()
+    assert room.core.export(sink).as_of == SinkAsOf(at(9))
+    room.durable.shards[room.durable.metadata(view).shard_id].since = at(20)
+    room.restart()
+    assert room.core.export(sink).as_of == SinkAsOf(at(20), strict=True)
+    assert room.durable.exports == {sink: SinkAsOf(at(9))}
+    room.drop_sink(sink)
+    assert room.durable.exports == {}
+
+
+def test_an_altered_sink_goes_on_where_it_is(room):
+    view, other = written(room, upper=20), written(room, upper=30, policy=LagWriteFrontier(15, 1))
+    sink = room.sink(view)
+    altered = ExportDescription(other, INSTANCE, "files", at(0))
+    assert refused(Variant.READ_BEFORE_SINCE, room.core.alter_export, sink, altered) == (other,)
+    room.core.update_write_frontiers([(sink, at(20))])
+    room.core.alter_export(sink, altered)
+    room.run()
+    assert room.sent[-1] == RunSink(sink, altered, SinkAsOf(at(19), strict=True))
+    assert dict(room.core.collection(other).capabilities.items()) == {15: 1, 19: 1}
+    assert dict(room.core.collection(view).capabilities.items()) == {18: 1}
+
+
+# Data
+
+
+def test_an_append_is_one_commit_and_later_ones_expect_its_end(room):
+    table, other, view = room.table(), room.table(), room.view()
+    first = room.core.append(
+        [
+            Append(table, {own(room, table): "rows"}, Timestamp(4), at(5)),
+            Append(other, {}, None, at(5)),
+            Append(view, {own(room, view): "rows"}, Timestamp(6), at(7)),
+        ],
+        also="a step",
+    )
+    second = room.core.append([Append(view, {own(room, view): "more"}, Timestamp(7), at(8))])
+    effects = room.core.process()
+    assert [(e.tables, e.also) for e in effects] == [((at(0), at(5)), "a step"), (None, None)]
+    assert [[a.rows for a in e.appends] for e in effects] == [["rows", None, "rows"], ["more"]]
+    assert [(e.ticket, [(a.lower, a.upper) for a in e.appends]) for e in effects] == [
+        (first, [(at(0), at(5)), (at(0), at(5)), (at(0), at(7))]),
+        (second, [(at(7), at(8))]),
+    ]
+    room.run(effects)
+    assert room.answers == {first: None, second: None}
+    assert room.core.collection(view).upper == at(8)
+    assert room.core.collection(other).upper == at(5)
+
+
+def own(room, global_id):
+    return room.durable.metadata(global_id).shard_id
+
+
+def test_the_shared_upper_moves_without_rows_and_comes_back_from_a_refusal(room):
+    table = room.table()
+    ticket = room.core.append([], at(6))
+    behind = room.core.append([Append(table, {}, None, at(9))])
+    (first, second) = room.core.process()
+    assert (first.appends, first.tables, second.tables) == ((), (at(0), at(6)), (at(6), at(9)))
+    room.core.respond(AppendDone(ticket))
+    room.core.respond(AppendDone(ticket))
+    assert room.core.process() == (ef.AnswerAppend(ticket),)
+    assert room.core.collection(table).upper == at(6)
+    room.core.respond(AppendRefused(behind, (), at(8)))
+    (answer,) = room.core.process()
+    assert answer.error.variant is Variant.INVALID_UPPERS
+    assert room.core.collection(table).upper == at(8)
+    assert refused(Variant.INVALID_UPPERS, room.core.append, [], at(7)) == ()
+
+
+def test_after_a_failed_append_nothing_is_expected_of_it(room):
+    view = written(room, upper=5)
+    ticket = room.core.append([Append(view, {}, None, at(6))])
+    room.core.process()
+    room.core.respond(AppendFailed(ticket))
+    room.core.respond(AppendFailed(ticket))
+    assert room.core.process() == ()
+    room.core.append([Append(view, {}, None, at(7))])
+    assert room.core.process()[0].appends[0].lower == at(5)
+
+
+def test_what_an_append_refuses(room):
+    table, other, view = room.table(), room.table(), written(room, upper=5)
+    append = room.core.append
+    beyond = [Append(view, {}, Timestamp(6), at(6))]
+    assert refused(Variant.UPDATE_BEYOND_UPPER, append, beyond) == (view,)
+    assert refused(Variant.IDENTIFIER_MISSING, append, [Append("u9", {}, None, at(6))]) == ("u9",)
+    assert refused(Variant.INVALID_UPPERS, append, [Append(view, {}, None, at(4))]) == (view,)
+    twice = [Append(view, {}, None, at(6))] * 2
+    refused(Variant.INVALID_USAGE, append, twice)
+    apart = [Append(table, {}, None, at(6)), Append(other, {}, None, at(7))]
+    refused(Variant.INVALID_USAGE, append, apart)
+    refused(Variant.INVALID_USAGE, append, apart[:1], at(8))
+    elsewhere = [Append(view, {own(room, table): ""}, None, at(6))]
+    assert refused(Variant.INVALID_USAGE, append, elsewhere) == (view,)
+    assert room.core.process() == ()
+    ticket = append([Append(view, {}, None, at(6))])
+    room.core.process()
+    room.core.respond(AppendRefused(ticket, ((view, at(9)), (table, at(1)))))
+    (answer,) = room.core.process()
+    assert (answer.ticket, answer.error.variant) == (ticket, Variant.INVALID_UPPERS)
+    assert answer.error.ids == (view,)
+    append([Append(view, {}, None, at(12))])
+    assert room.core.process()[0].appends[0].lower == at(9)
+    room.core.respond(AppendRefused(ticket, ()))
+    assert room.core.process() == ()
+
+
+def test_i34_a_snapshot_waits_until_it_is_complete_and_holds_its_collection(room):
+    view = written(room)
+    assert refused(Variant.READ_BEFORE_SINCE, room.core.snapshot, view, Timestamp(7)) == (view,)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.snapshot, "u9", Timestamp(7)) == ("u9",)
+    ticket = room.core.snapshot(view, Timestamp(10))
+    assert not room.core.ready()
+    assert room.core.process() == ()
+    room.core.update_write_frontiers([(view, at(50))])
+    assert room.core.ready()
+    shard = room.durable.metadata(view).shard_id
+    (hold,) = room.core.read_holds()
+    assert room.core.process() == (ef.ReadSnapshot(ticket, view, shard, Timestamp(10), hold),)
+    assert room.core.collection(view).since == at(10)
+    room.core.respond(SnapshotRead(ticket))
+    room.core.respond(SnapshotRead(ticket))
+    room.core.process()
+    assert room.core.collection(view).since == at(48)
+
+
+def test_a_snapshot_that_never_comes_is_answered(room):
+    view = written(room)
+    ticket = room.core.snapshot(view, Timestamp(100))
+    room.drop(view)
+    assert room.answers[ticket].variant is Variant.IDENTIFIER_MISSING
+    assert list(room.core.collections()) == []
+
+
+# Instances and replicas
+
+
+def test_a_replica_is_told_everything_in_order(room):
+    room.core.update_configuration({"a": "1"})
+    room.core.update_configuration({"b": "2", "a": "3"})
+    ingestion = room.ingestion()
+    sink = room.sink(written(room))
+    room.core.process()
+    room.core.connect_replica(INSTANCE, "r1", "elsewhere")
+    effects = room.core.process()
+    assert effects[:2] == (ef.DisconnectReplica(R1), ef.ConnectReplica(R1, "elsewhere"))
+    told = sent(effects)
+    assert [type(each) for each in told] == [
+        Hello,
+        UpdateConfiguration,
+        RunIngestion,
+        RunSink,
+        InitializationComplete,
+    ]
+    assert told[1].parameters == (("a", "3"), ("b", "2"))
+    assert (told[2].id, told[3].id) == (ingestion, sink)
+
+
+def test_sinks_run_on_the_lowest_replica_and_move_only_when_it_goes(room):
+    sink = room.sink(written(room))
+    room.core.connect_replica(INSTANCE, "r2", "there")
+    effects = room.core.process()
+    assert [type(each) for each in sent(effects, R2)] == [Hello, InitializationComplete]
+    room.core.connect_replica(INSTANCE, "r0", "there")
+    room.core.process()
+    room.core.drop_replica(INSTANCE, "r1")
+    assert [e.id for e in sent(room.core.process()) if isinstance(e, RunSink)] == [sink]
+    room.core.drop_replica(INSTANCE, "r2")
+    assert sent(room.core.process()) == []
+    room.core.drop_replica(INSTANCE, "r0")
+    assert statuses(room.core.process()) == [(sink, "paused")]
+    with pytest.raises(FatalError):
+        room.core.drop_replica(INSTANCE, "r0")
+
+
+def test_a_replica_that_goes_need_not_give_up_what_was_dropped(room):
+    sink = room.sink(written(room))
+    room.drop_sink(sink)
+    assert room.core.working_on_dropped() == {sink: {R1}}
+    room.core.drop_replica(INSTANCE, "r1")
+    assert room.core.working_on_dropped() == {}
+
+
+def test_instances(room):
+    with pytest.raises(FatalError):
+        room.core.create_instance(INSTANCE)
+    room.core.update_configuration({"a": "1"})
+    room.core.create_instance("other")
+    room.core.process()
+    room.core.connect_replica("other", "r1", "there")
+    told = [type(each) for each in sent(room.core.process())]
+    assert told == [Hello, UpdateConfiguration, InitializationComplete]
+    room.core.drop_instance("other")
+    assert room.core.process() == (ef.DisconnectReplica(ReplicaKey("other", "r1")),)
+    for action in (room.core.drop_instance, lambda i: room.core.connect_replica(i, "r", "l")):
+        with pytest.raises(FatalError):
+            action("other")
+
+
+def test_nothing_follows_a_drop_in_the_status(room):
+    view = written(room)
+    sink = room.sink(view)
+    room.core.respond(StatusUpdate(sink, "running"))
+    room.core.respond(StatusUpdate(sink, "stalled", "disk full"))
+    room.core.respond(StatusUpdate("u77", "running"))
+    assert statuses(room.core.process()) == [(sink, "running"), (sink, "stalled")]
+    room.core.drop_sinks([sink])
+    room.core.respond(StatusUpdate(sink, "running"))
+    room.core.drop_sources([view])
+    assert statuses(room.core.process()) == [(sink, "dropped"), (view, "dropped")]
+
+
+def test_late_reports_of_dropped_objects_are_ignored(room):
+    view = written(room)
+    sink = room.sink(view)
+    room.drop(view)
+    room.core.update_write_frontiers([(view, at(99)), (sink, at(99)), (user_id(77), at(1))])
+    assert list(room.core.collections()) == []
+
+
+def test_reconciliation_repairs_in_an_order_that_survives_crashes(room):
+    view = room.view()
+    (kept,) = room.durable.mappings
+    leaked, lost, registered = (room.durable.new_shard(False, at(0)) for _ in range(3))
+    room.durable.mappings[leaked] = "u9"
+    room.durable.unfinalized |= {kept, registered}
+    room.durable.exports["u8"] = SinkAsOf(at(1))
+    core = StorageController(room.durable.state(), at(0))
+    core.reconcile_state([view])
+    assert core.process() == (
+        ef.RegisterFinalization((leaked, lost)),
+        ef.DeleteMappings((leaked,)),
+        ef.UnregisterFinalization((kept,)),
+        ef.DeleteExport("u8"),
+    )
+    core.reconcile_state([view])
+    assert core.process() == ()
+    assert core.maintain(5) == tuple(ef.FinalizeShard(s) for s in (leaked, lost, registered))
