@@ -17,10 +17,9 @@ import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs.Arrangements
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
-import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, WrittenFile}
-import org.apache.spark.{SparkContext, TaskContext}
+import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.Row
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.plans.logical.{
   Command,
   LogicalPlan,
@@ -283,13 +282,7 @@ final class Bridge private[bridge] (opened: Opened) {
       )
       LocalRows.of(plan) match {
         case Some(rows) => Seq(sink.drain(0, rows.iterator))
-        case None       =>
-          session.sparkContext
-            .runJob(
-              plan.execute(),
-              (c: TaskContext, it: Iterator[InternalRow]) => sink.drain(c.partitionId(), it)
-            )
-            .toSeq
+        case None       => Written.byJob(plan.execute(), sink)
       }
     }
     described(files.flatMap(_.files))
@@ -418,13 +411,10 @@ private[bridge] final class BridgeSession(kept: Option[Map[String, String]]) {
       .getOrElse(SparkSession.active)
       .newSession()
       .asInstanceOf[SparkSession]
-    kept match {
-      case None         => session.conf.set(BridgeSession.timeZone, "UTC")
-      case Some(values) =>
-        // What the definition does not name has Spark's default, not the application's.
-        (ResultSettings.of(session).keySet -- values.keySet).foreach(key => session.conf.unset(key))
-        values.foreach { case (key, value) => session.conf.set(key, value) }
-    }
+    val values = kept.getOrElse(Map(BridgeSession.timeZone -> "UTC"))
+    // What nobody names has Spark's default, not the application's.
+    (ResultSettings.of(session).keySet -- values.keySet).foreach(key => session.conf.unset(key))
+    values.foreach { case (key, value) => session.conf.set(key, value) }
     own.foreach { case (key, value) => session.conf.set(key, value) }
     session
   }

@@ -8,7 +8,8 @@ import java.util.UUID
 
 import scala.util.Try
 
-import org.apache.spark.{SparkContext, SparkEnv}
+import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.slackwater.protocol.Errors
 
 /** Whether executors see the folder of the location.
@@ -72,15 +73,19 @@ private[slackwater] object SharedFolder {
   ): Seq[Answer] =
     if (places.isEmpty) Nil
     else {
-      val tasks = context.makeRDD(places.zipWithIndex.map { case (place, i) => i -> place })
-      val look = (_: Iterator[Int]) => looked(marker, content)
-      context.runJob(tasks, look).toSeq
+      val look = (_: Iterator[Unit]) => looked(marker, content)
+      context.runJob(new TaskAt(context, places), look).toSeq.map(answered)
     }
 
-  private def looked(marker: String, content: String): Answer = {
+  /** A text, since an application's serializer may refuse classes that it does not know. */
+  private def looked(marker: String, content: String): String = {
     val manager = SparkEnv.get.blockManager.blockManagerId
     val found = Try(Files.readString(Paths.get(marker))).toOption
-    Answer(manager.executorId, manager.host, found.contains(content))
+    s"${found.contains(content)} ${manager.executorId} ${manager.host}"
+  }
+
+  private def answered(text: String): Answer = text.split(" ", 3) match {
+    case Array(sees, executor, host) => Answer(executor, host, sees.toBoolean)
   }
 
   private def refused(location: String, blind: Seq[Answer]): Exception = {
@@ -91,4 +96,21 @@ private[slackwater] object SharedFolder {
       "executors" -> s"what the driver writes there is not seen by executor ${named.mkString(", ")}"
     )
   }
+}
+
+/** A task for each entry of `places`, which names where it should run.
+  *
+  * An RDD of a collection sends its elements through the application's serializer, which may refuse
+  * classes that it does not know.
+  */
+private final class TaskAt(context: SparkContext, @transient places: Seq[Seq[String]])
+    extends RDD[Unit](context, Nil) {
+  override protected def getPartitions: Array[Partition] =
+    places.indices.map(i => TaskAt.Numbered(i): Partition).toArray
+  override protected def getPreferredLocations(split: Partition): Seq[String] = places(split.index)
+  override def compute(split: Partition, task: TaskContext): Iterator[Unit] = Iterator.empty
+}
+
+private object TaskAt {
+  final case class Numbered(index: Int) extends Partition
 }

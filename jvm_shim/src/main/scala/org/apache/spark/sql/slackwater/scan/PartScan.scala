@@ -16,7 +16,6 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources._
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
 import org.apache.spark.sql.types.{LongType, StructType}
@@ -294,12 +293,6 @@ private[slackwater] object Sources {
     "datetimeRebaseMode" -> "CORRECTED",
     "int96RebaseMode" -> "CORRECTED"
   )
-}
-
-/** Parquet, under the name that EXPLAIN shows. */
-private[slackwater] final class PartFormat(label: String) extends ParquetFileFormat {
-  override def shortName(): String = label
-  override def toString: String = "Parquet"
 }
 
 /** The files of a binding. Nothing is listed; `__time` and `__diff` are constants of each file. */

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.write
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow}
 import org.apache.spark.sql.classic.SparkSession
@@ -11,6 +13,7 @@ import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import org.apache.spark.util.CollectionAccumulator
 
 /** UPDATE, DELETE and MERGE as diffs: an old row goes with -1, a new one comes with +1.
   *
@@ -46,29 +49,39 @@ private final class DiffBatch(session: SparkSession, table: WriteTarget, hold: O
     extends DeltaBatchWrite {
   private val write = new TableWrite(session, table, WriteMode.Diff)
   private lazy val sink = write.sink(InlineLimit.statement)
+  // Messages of writers go through the application's serializer, which may know no class of ours.
+  private val written = session.sparkContext.collectionAccumulator[Array[Byte]]
 
   override def createBatchWriterFactory(info: PhysicalWriteInfo): DeltaWriterFactory =
     new DiffWriterFactory(
       sink.limitedTo(InlineLimit.ofTask(info.numPartitions)),
+      written,
       table.columns.length
     )
 
   override def commit(messages: Array[WriterCommitMessage]): Unit =
     try {
-      val parts = messages.toSeq.collect { case written: Written => written }
+      val parts = written.value.asScala.toSeq.map(Written.unpacked)
       val _ = write.commit(hold, parts, sink)
     } finally hold.foreach(_.release())
 
   override def abort(messages: Array[WriterCommitMessage]): Unit = hold.foreach(_.release())
 }
 
-private final class DiffWriterFactory(sink: RowSink, width: Int) extends DeltaWriterFactory {
+private final class DiffWriterFactory(
+    sink: RowSink,
+    written: CollectionAccumulator[Array[Byte]],
+    width: Int
+) extends DeltaWriterFactory {
   override def createWriter(partition: Int, task: Long): DeltaWriter[InternalRow] =
-    new DiffWriter(sink.open(partition), width)
+    new DiffWriter(sink.open(partition), written, width)
 }
 
-private final class DiffWriter(sink: RowSink#OpenSink, width: Int)
-    extends DeltaWriter[InternalRow] {
+private final class DiffWriter(
+    sink: RowSink#OpenSink,
+    written: CollectionAccumulator[Array[Byte]],
+    width: Int
+) extends DeltaWriter[InternalRow] {
   private val minus = new GenericInternalRow(Array[Any](-1L))
   private val plus = new GenericInternalRow(Array[Any](1L))
   private val joined = new JoinedRow()
@@ -80,9 +93,16 @@ private final class DiffWriter(sink: RowSink#OpenSink, width: Int)
     delete(metadata, id)
     insert(row)
   }
-  override def commit(): WriterCommitMessage = sink.commit()
+  override def commit(): WriterCommitMessage = {
+    written.add(Written.packed(sink.commit()))
+    DiffWriter.noMessage
+  }
   override def abort(): Unit = sink.abort()
   override def close(): Unit = ()
+}
+
+private object DiffWriter {
+  val noMessage: WriterCommitMessage = null
 }
 
 /** The whole row as one value: what UPDATE, DELETE and MERGE retract. */

@@ -1,23 +1,24 @@
 package org.apache.spark.sql.slackwater.write
 
+import java.nio.ByteBuffer
 import java.util.{Date, UUID}
 
 import scala.collection.mutable.ArrayBuffer
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.mapreduce.{Job, JobID, TaskAttemptContext, TaskAttemptID, TaskID, TaskType}
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl
 
-import org.apache.spark.TaskContext
+import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.internal.io.SparkHadoopWriterUtils
+import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.connector.write.WriterCommitMessage
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
-import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
+import org.apache.spark.sql.slackwater.scan.PartFormat
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
 
@@ -41,7 +42,30 @@ private[slackwater] final case class Written(
     inline: Option[Array[Byte]],
     inlineRows: Long,
     files: Seq[WrittenFile]
-) extends WriterCommitMessage
+)
+
+private[slackwater] object Written {
+
+  /** As bytes, which any serializer of the application's takes: it may refuse unregistered classes.
+    */
+  def packed(written: Written): Array[Byte] =
+    SparkEnv.get.closureSerializer.newInstance().serialize(written).array()
+
+  def unpacked(bytes: Array[Byte]): Written =
+    SparkEnv.get.closureSerializer
+      .newInstance()
+      .deserialize[Written](ByteBuffer.wrap(bytes), Thread.currentThread.getContextClassLoader)
+
+  /** Runs a job that puts down the rows of `rows`. */
+  def byJob(rows: RDD[InternalRow], sink: RowSink): Seq[Written] =
+    rows.sparkContext
+      .runJob(
+        rows,
+        (c: TaskContext, it: Iterator[InternalRow]) => packed(sink.drain(c.partitionId(), it))
+      )
+      .toSeq
+      .map(unpacked)
+}
 
 private[slackwater] final case class InlineLimit(rows: Long, bytes: Long)
 
@@ -131,7 +155,7 @@ private[slackwater] final class RowSink(
       val context = attempt(partition)
       val name = s"$writeId-$partition-${UUID.randomUUID}${factory.getFileExtension(context)}"
       val path = new Path(ObjectStore.path(directory), name)
-      writer = factory.newInstance(path.toString, schema, context)
+      writer = PartFormat.within(factory.newInstance(path.toString, schema, context))
       kept.foreach(put)
       kept.clear()
     }
@@ -151,7 +175,7 @@ private[slackwater] final class RowSink(
     val job: JobID = SparkHadoopWriterUtils.createJobID(new Date(), 0)
     val number = Option(TaskContext.get()).fold(0)(_.attemptNumber())
     val id = new TaskAttemptID(new TaskID(job, TaskType.MAP, partition), number)
-    val conf = new org.apache.hadoop.conf.Configuration(configuration.value)
+    val conf = new Configuration(configuration.value)
     conf.set("mapreduce.job.id", job.toString)
     conf.set("mapreduce.task.id", id.getTaskID.toString)
     conf.set("mapreduce.task.attempt.id", id.toString)
@@ -173,14 +197,12 @@ private[slackwater] object RowSink {
   ): RowSink = {
     val job = Job.getInstance(session.sessionState.newHadoopConf())
     val conf = job.getConfiguration
-    conf.set(SQLConf.PARQUET_OUTPUT_TIMESTAMP_TYPE.key, "TIMESTAMP_MICROS")
-    conf.set(SQLConf.PARQUET_WRITE_LEGACY_FORMAT.key, "false")
     conf.set("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     ObjectStore.options(session.sparkContext, directory).foreach { case (key, value) =>
       conf.set(key, value)
     }
     val options = Map("compression" -> "snappy")
-    val factory = new ParquetFileFormat().prepareWrite(session, job, options, schema)
+    val factory = new PartFormat("parquet").prepareWrite(session, job, options, schema)
     val shipped = new SerializableConfiguration(job.getConfiguration)
     new RowSink(schema, directory, writeId, limit, withTimes, factory, shipped)
   }

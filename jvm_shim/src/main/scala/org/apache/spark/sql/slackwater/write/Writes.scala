@@ -5,7 +5,6 @@ import java.util.UUID
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
-import org.apache.spark.TaskContext
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
@@ -157,7 +156,7 @@ private[slackwater] object Insert {
       val parts = LocalRows.of(plan) match {
         case Some(rows) if fits(rows) => Seq(local(rows, write.schema))
         case Some(rows)               => Seq(sink.drain(0, rows.iterator))
-        case None                     => distributed(session, plan, write)
+        case None                     => distributed(plan, write)
       }
       table.take(new WrittenRows(write, scope.holds, parts, sink))
     } catch {
@@ -178,15 +177,8 @@ private[slackwater] object Insert {
   private def local(rows: Array[InternalRow], schema: StructType): Written =
     Written(Option.when(rows.nonEmpty)(Wire.encode(rows.iterator, schema)), rows.length.toLong, Nil)
 
-  private def distributed(
-      session: SparkSession,
-      plan: SparkPlan,
-      write: TableWrite
-  ): Seq[Written] = {
+  private def distributed(plan: SparkPlan, write: TableWrite): Seq[Written] = {
     val rows = plan.execute()
-    val sink = write.sink(InlineLimit.ofTask(rows.getNumPartitions))
-    session.sparkContext
-      .runJob(rows, (c: TaskContext, it: Iterator[InternalRow]) => sink.drain(c.partitionId(), it))
-      .toSeq
+    Written.byJob(rows, write.sink(InlineLimit.ofTask(rows.getNumPartitions)))
   }
 }
