@@ -38,6 +38,10 @@ WITHOUT_CASE = {
         "is told in notices: the view goes on by jobs",
         "e2e/test_arrangement_memory.py::test_what_does_not_fit_is_read_until_it_fits",
     ),
+    "SLACKWATER_RESULT_TOO_LARGE": (
+        "needs an application with a small limit",
+        "e2e/test_limited_results.py::test_a_view_names_the_limit_of_results",
+    ),
     "SLACKWATER_TICK_MEMORY": (
         "needs a change of more than the driver can hold",
         "e2e/test_large_ticks.py::test_what_only_a_program_can_follow_says_what_is_wrong",

@@ -516,6 +516,8 @@ def _call(method: Any, *arguments: Any) -> Any:
         ) from None
 
 
+MAX_RESULT_SIZE = "spark.driver.maxResultSize"
+
 _FUNCTION_ERRORS = frozenset(
     {
         "java.util.IllegalFormatException",
@@ -562,6 +564,9 @@ def _translate(exception: Any) -> SlackwaterError:
             reason = _first_line(str(failed.toString())).removesuffix(".")
             return user_error("SLACKWATER_FUNCTION_FAILED", reason=reason)
     if found is None:
+        limited = _of_limited_results(causes)
+        if limited is not None:
+            return limited
         ended = "java.lang.InterruptedException" in _class_names(causes[-1])
         log = _log.info if ended else _log.error
         log("call into the driver failed", error=str(exception.toString()))
@@ -575,6 +580,20 @@ def _translate(exception: Any) -> SlackwaterError:
     if condition == python_errors.CONDITION:
         return _of_python(state, parameters.get("traceback", message))
     return SlackwaterError(condition, state, message, parameters)
+
+
+def _of_limited_results(causes: list[Any]) -> SlackwaterError | None:
+    """The error of a job whose tasks have more to tell than the driver takes.
+
+    Spark says so in the text of the exception that ends the job, and nowhere else
+    (`TaskSetManager.canFetchMoreResults`).
+    """
+    texts = (str(cause.getMessage()) for cause in causes)
+    text = next((text for text in texts if MAX_RESULT_SIZE in text), None)
+    if text is None:
+        return None
+    reason = _first_line(text).rpartition("stage failure: ")[2]
+    return user_error("SLACKWATER_RESULT_TOO_LARGE", reason=reason.removesuffix("."))
 
 
 def _of_python(state: str, traceback: str) -> SlackwaterError:
