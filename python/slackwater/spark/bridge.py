@@ -216,7 +216,8 @@ class SparkBridge:
     ) -> KeptPlan:
         """As the seam says."""
         plan, kept = self._bridge().plan, json.dumps(list(functions))
-        answer = self._run(plan, text, catalog, self._names(namespace), kept)
+        owner = (self._driver.environment, self._driver.origin)
+        answer = self._run(plan, text, catalog, self._names(namespace), kept, *owner)
         described = json.loads(answer)
         if "error" in described:
             self._refuse_late()

@@ -1,10 +1,12 @@
 package org.apache.spark.sql.slackwater.arrangements
 
 import java.io.IOException
+import java.lang.ref.Cleaner
 import java.nio.{Buffer, ByteBuffer, MappedByteBuffer}
-import java.nio.channels.FileChannel
+import java.nio.channels.{ClosedByInterruptException, FileChannel}
 import java.nio.file.{Files, Path, StandardOpenOption}
 import java.util.UUID
+import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.storage.StorageUtils
 import org.apache.spark.unsafe.Platform
@@ -23,13 +25,36 @@ private[arrangements] trait Regions {
   def take(bytes: Long): Option[Region]
 }
 
+/** Memory of the process outside the heap. What nobody closes is given back when nobody refers to it
+  * any more, as after an application has ended whose driver goes on with another one.
+  */
 private[arrangements] object SystemMemory extends Regions {
-  override def take(wanted: Long): Option[Region] =
-    Some(new Region {
-      override val address: Long = Platform.allocateMemory(wanted)
-      override def bytes: Long = wanted
-      override def close(): Unit = Platform.freeMemory(address)
-    })
+  private val cleaner = Cleaner.create()
+  private val taken = new AtomicLong
+
+  /** In bytes. */
+  def used: Long = taken.get
+
+  override def take(wanted: Long): Option[Region] = {
+    val allocated = new Allocated(Platform.allocateMemory(wanted), wanted)
+    taken.addAndGet(wanted)
+    Some(new OwnMemory(allocated))
+  }
+
+  private final class OwnMemory(allocated: Allocated) extends Region {
+    private val freeing = cleaner.register(this, allocated)
+    override def address: Long = allocated.address
+    override def bytes: Long = allocated.bytes
+    override def close(): Unit = freeing.clean()
+  }
+
+  /** Must not refer to the region, or nobody would ever free it. */
+  private final class Allocated(val address: Long, val bytes: Long) extends Runnable {
+    override def run(): Unit = {
+      Platform.freeMemory(address)
+      val _ = taken.addAndGet(-bytes)
+    }
+  }
 }
 
 /** Files below `directory`, mapped: the system keeps in memory what of them is used, and has room for.
@@ -43,7 +68,12 @@ private[arrangements] final class MappedFiles(directory: Path) extends Regions {
     if (bytes > Int.MaxValue) None
     else
       try Some(mapped(bytes))
-      catch { case _: IOException => None }
+      catch {
+        // Somebody wants this thread to end, which says nothing of the disk.
+        case ended: ClosedByInterruptException =>
+          throw new InterruptedException().initCause(ended)
+        case _: IOException => None
+      }
 
   private def mapped(bytes: Long): Region = {
     Files.createDirectories(directory)

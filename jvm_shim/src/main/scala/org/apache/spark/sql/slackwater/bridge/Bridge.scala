@@ -12,13 +12,14 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import org.apache.spark.sql.slackwater.binding.AsOf
 import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
 import org.apache.spark.sql.slackwater.hold.BindScope
-import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
 import org.apache.spark.sql.slackwater.process.ResultSettings
-import org.apache.spark.sql.slackwater.programs.Arrangements
+import org.apache.spark.sql.slackwater.programs.{Allowance, Arrangements}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
 import org.apache.spark.SparkContext
+import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
 import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.plans.logical.{
   Command,
@@ -39,7 +40,7 @@ object Bridge {
   /** The bridge whose queries have these settings, a JSON object; "": those of the application. */
   def under(settings: String): Bridge = {
     val id = context.applicationId
-    bridges.keySet.removeIf(_._1 != id)
+    forgetAllBut(Some(id))
     bridges.computeIfAbsent((id, settings), _ => new Bridge(open(id, settings)))
   }
 
@@ -53,9 +54,22 @@ object Bridge {
     throw new IllegalStateException("the Spark application has ended")
   )
 
+  private def memoryOf(context: SparkContext): DriverMemory = {
+    context.addSparkListener(new SparkListener {
+      override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit =
+        forgetAllBut(SparkContext.getActive.filterNot(_.isStopped).map(_.applicationId))
+    })
+    DriverMemory.of(context)
+  }
+
+  /** What has no application any more: the driver may go on with another one. */
+  private def forgetAllBut(application: Option[String]): Unit = {
+    bridges.keySet.removeIf(id => !application.contains(id._1))
+    val _ = memories.keySet.removeIf(id => !application.contains(id))
+  }
+
   private def open(application: String, settings: String): Opened = {
-    memories.keySet.removeIf(_ != application)
-    val kept = memories.computeIfAbsent(application, _ => DriverMemory.of(context))
+    val kept = memories.computeIfAbsent(application, _ => memoryOf(context))
     val chosen =
       if (settings.isEmpty) BridgeSession.environment
       else BridgeSession.of(Json.entries(Json.mapper.readTree(settings)))
@@ -86,7 +100,8 @@ private[bridge] object DriverMemory {
     val disk = conf.getSizeAsBytes(spillKey, s"${4 * memory}b")
     val folder = Path.of(Utils.getLocalDir(conf), s"slackwater-arrangements-${UUID.randomUUID}")
     val budget = new MemoryBudget(memory, Option.when(disk > 0)(Spill(disk, folder)))
-    DriverMemory(PartRows.ofDriver, new Arrangements(budget))
+    val scanned = new MemoryBudget(Allowance.ofHeap)
+    DriverMemory(PartRows.ofDriver, new Arrangements(budget, scanned))
   }
 }
 
@@ -108,6 +123,7 @@ private[bridge] final case class Opened(
   */
 final class Bridge private[bridge] (opened: Opened) {
   import Bridge.running
+  import BridgeSession.inPool
 
   private val own = opened.session
 
@@ -181,20 +197,25 @@ final class Bridge private[bridge] (opened: Opened) {
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
   /** The plan of a query as JSON, which `docs/internals/analyzed_plans.md` describes, and under
-    * `plan` the id by which this bridge keeps it until `forgetPlan`; errors as `analyze` has them.
+    * `plan` the id by which this bridge keeps it until `forgetPlan`, or until another coordinator of
+    * the environment plans; errors as `analyze` has them.
     */
   def plan(
       text: String,
       catalog: String,
       namespace: Array[String],
       kept: String,
+      environment: String,
+      coordinator: String,
       group: String
   ): String =
     try {
       running.within(own.sparkContext, group) {
         val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
         val view = AnalyzedView.of(own, analyzed)
-        s"""{"plan":"${views.keep(view)}",${view.json.substring(1)}"""
+        s"""{"plan":"${views.keep(view, Owner(environment, coordinator))}",${view.json.substring(
+            1
+          )}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
@@ -392,14 +413,6 @@ final class Bridge private[bridge] (opened: Opened) {
       }
     finally scope.holds.foreach(_.release())
   }
-
-  private def inPool[A](session: SparkSession)(body: => A): A = {
-    val context = session.sparkContext
-    val pool = context.getLocalProperty(BridgeSession.poolKey)
-    context.setLocalProperty(BridgeSession.poolKey, BridgeSession.pool)
-    try SQLExecution.withSQLConfPropagated(session)(body)
-    finally context.setLocalProperty(BridgeSession.poolKey, pool)
-  }
 }
 
 /** The settings that queries of a bridge have: all that can change a result, or None. */
@@ -423,6 +436,15 @@ private[bridge] final class BridgeSession(kept: Option[Map[String, String]]) {
 private[bridge] object BridgeSession {
   val environment = new BridgeSession(None)
   def of(settings: Map[String, String]): BridgeSession = new BridgeSession(Some(settings))
+
+  /** Runs jobs beside those of users' queries, with the session's settings. */
+  def inPool[A](session: SparkSession)(body: => A): A = {
+    val context = session.sparkContext
+    val before = context.getLocalProperty(poolKey)
+    context.setLocalProperty(poolKey, pool)
+    try SQLExecution.withSQLConfPropagated(session)(body)
+    finally context.setLocalProperty(poolKey, before)
+  }
 
   val timeZone = "spark.sql.session.timeZone"
   val poolKey = "spark.scheduler.pool"

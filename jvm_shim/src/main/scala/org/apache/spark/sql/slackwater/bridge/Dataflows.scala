@@ -2,15 +2,18 @@ package org.apache.spark.sql.slackwater.bridge
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
+import java.util.UUID
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
 
+import org.apache.spark.SparkContext
 import org.apache.spark.memory.SparkOutOfMemoryError
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
@@ -33,6 +36,7 @@ import org.apache.spark.sql.slackwater.plans.{
   AnalyzedView,
   AnalyzedViews,
   CollectionSlot,
+  Owner,
   Suspicions
 }
 import org.apache.spark.sql.slackwater.programs._
@@ -88,8 +92,10 @@ final class Dataflows private[bridge] (
       resident
     ).program
     val id = s"program-${numbers.incrementAndGet()}"
-    leftOver(environment, coordinator)
-    programs.put(id, OpenedProgram(made, planId, environment, coordinator))
+    val owner = Owner(environment, coordinator)
+    leftOver(owner)
+    val group = s"slackwater-${UUID.randomUUID}"
+    programs.put(id, OpenedProgram(made, planId, owner, group))
     id
   }
 
@@ -128,17 +134,30 @@ final class Dataflows private[bridge] (
     * then `scanned` has the ids of those that were read, each as often as it was.
     */
   def tick(programId: String, requestJson: String): Array[Byte] =
-    try ticked(programId, requestJson)
-    catch {
-      case ended: TickEnded    => endedBecause(ended.reason)
-      case _: OutOfMemoryError => endedBecause("large")
+    try {
+      val opened = Option(programs.get(programId)).getOrElse(throw new TickEnded("closed"))
+      inGroup(opened.group)(ticked(opened, requestJson))
+    } catch {
+      case ended: TickEnded                                => endedBecause(ended.reason)
+      case NonFatal(_) if !programs.containsKey(programId) => endedBecause("closed")
+      case _: OutOfMemoryError                             => endedBecause("large")
     }
 
   private def endedBecause(reason: String): Array[Byte] =
     framed(Json.mapper.writeValueAsString(Json.obj().put("ended", reason)), Array.empty)
 
-  private def ticked(programId: String, requestJson: String): Array[Byte] = configured {
-    val opened = Option(programs.get(programId)).getOrElse(throw new TickEnded("closed"))
+  /** Jobs are those of the call whose group the thread has, or else of the program. */
+  private def inGroup[A](group: String)(body: => A): A = {
+    val context = session.sparkContext
+    if (context.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID) != null) body
+    else {
+      context.setJobGroup(group, "Slackwater", interruptOnCancel = false)
+      try BridgeSession.inPool(session)(body)
+      finally context.clearJobGroup()
+    }
+  }
+
+  private def ticked(opened: OpenedProgram, requestJson: String): Array[Byte] = configured {
     val program = opened.program
     val request = Json.mapper.readTree(requestJson)
     val began = System.nanoTime()
@@ -165,7 +184,11 @@ final class Dataflows private[bridge] (
   /** The output of the program's ticks is durable up to `upper`. */
   def committed(programId: String, upper: Long): Unit = programOf(programId).committed(upper)
 
-  def close(programId: String): Unit = Option(programs.remove(programId)).foreach(_.program.close())
+  /** What a tick of it reads by jobs ends, too. */
+  def close(programId: String): Unit = Option(programs.remove(programId)).foreach { opened =>
+    opened.program.close()
+    session.sparkContext.cancelJobGroup(opened.group)
+  }
 
   /** The rows of a planned view at a time, as updates at that time; if there is `recorded`, only
     * what they differ by from it.
@@ -223,16 +246,10 @@ final class Dataflows private[bridge] (
       Try(made.queryExecution.optimizedPlan).isSuccess
     }
 
-  private def leftOver(environment: String, coordinator: String): Unit =
+  private def leftOver(owner: Owner): Unit =
     programs.asScala
-      .collect {
-        case (id, old) if old.environment == environment && old.coordinator != coordinator =>
-          (id, old.planId)
-      }
-      .foreach { case (id, planId) =>
-        close(id)
-        views.forget(planId)
-      }
+      .collect { case (id, old) if old.owner.isReplacedBy(owner) => id }
+      .foreach(close)
 
   private def compiled(plan: LogicalPlan): Compiled = {
     plan.setAnalyzed()
@@ -280,12 +297,12 @@ final class Dataflows private[bridge] (
     }
 }
 
-/** A program, and which coordinator of which environment opened it. */
+/** A program, who opened it, and the group of its jobs. */
 private[bridge] final case class OpenedProgram(
     program: Program,
     planId: String,
-    environment: String,
-    coordinator: String
+    owner: Owner,
+    group: String
 )
 
 /** `first`, while its memory suffices: one task holds that of all operators at once, and a job has a

@@ -1,9 +1,15 @@
 package org.apache.spark.sql.slackwater.hold
 
-import java.lang.ref.Cleaner
-import java.util.concurrent.{ConcurrentHashMap, Executors, LinkedBlockingQueue}
+import java.lang.ref.{Cleaner, WeakReference}
+import java.util.concurrent.{
+  ConcurrentHashMap,
+  ConcurrentLinkedQueue,
+  Executors,
+  LinkedBlockingQueue
+}
 import java.util.concurrent.atomic.AtomicBoolean
 
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
@@ -22,13 +28,26 @@ private[slackwater] final class Hold(
     val session: String,
     val name: String
 ) {
-  private val ended = new AtomicBoolean
+  private val ended = new HoldEnd
 
   /** Asks for the release without waiting; does nothing when it is over already. */
-  def release(): Unit = if (ended.compareAndSet(false, true)) Holds.enqueue(this)
+  def release(): Unit = ended.once(Holds.enqueue(coordinator, session, name))
 
   /** A write took the hold with it. */
-  def consumed(): Unit = ended.set(true)
+  def consumed(): Unit = ended.once(())
+
+  /** What is done when nothing refers to the hold any more. It must not reach the hold. */
+  private[hold] def whenCollected: Runnable = {
+    val (to, in, named, once) = (coordinator, session, name, ended)
+    () => once.once(Holds.enqueue(to, in, named))
+  }
+}
+
+/** Whether a hold is over, which outlives the hold itself. */
+private final class HoldEnd {
+  private val ended = new AtomicBoolean
+
+  def once(body: => Unit): Unit = if (ended.compareAndSet(false, true)) body
 }
 
 private[slackwater] object Hold {
@@ -40,14 +59,16 @@ private[slackwater] object Hold {
   case object WhenCollected extends End
 }
 
+private final case class Released(coordinator: Coordinator, session: String, name: String)
+
 /** Releases holds when what reads under them has ended. */
 private[slackwater] object Holds extends Logging {
   private val cleaner = Cleaner.create()
-  private val running = new ConcurrentHashMap[Long, java.util.Queue[Hold]]()
+  private val running = new ConcurrentHashMap[Long, java.util.Queue[WeakReference[Hold]]]()
   private val listening = java.util.Collections.newSetFromMap(
     new ConcurrentHashMap[String, java.lang.Boolean]()
   )
-  private val waiting = new LinkedBlockingQueue[Hold]()
+  private val waiting = new LinkedBlockingQueue[Released]()
   private lazy val sender = Executors.newSingleThreadExecutor { task =>
     // A thread inherits the active session, and would keep it for ever.
     val thread = new Thread(null, task, "slackwater-release", 0L, false)
@@ -69,14 +90,16 @@ private[slackwater] object Holds extends Logging {
   def executionOf(session: SparkSession): Option[Long] =
     Option(session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)).map(_.toLong)
 
+  /** Spark may drop the event of the execution's end: then the hold ends when it is collected. */
   private def await(session: SparkSession, id: Long, hold: Hold): Unit = {
     listen(session)
+    releaseWhenCollected(hold)
     running.compute(
       id,
       (_, queue) => {
         val holds =
-          if (queue == null) new java.util.concurrent.ConcurrentLinkedQueue[Hold]() else queue
-        holds.add(hold)
+          if (queue == null) new ConcurrentLinkedQueue[WeakReference[Hold]]() else queue
+        holds.add(new WeakReference(hold))
         holds
       }
     )
@@ -93,7 +116,7 @@ private[slackwater] object Holds extends Logging {
         val holds = running.remove(end.executionId)
         if (holds != null) {
           val pulled = end.executionName.forall(lazyActions.contains)
-          holds.forEach(hold => if (pulled) releaseWhenCollected(hold) else hold.release())
+          if (!pulled) holds.forEach(hold => Option(hold.get).foreach(_.release()))
         }
       case _ =>
     }
@@ -101,20 +124,17 @@ private[slackwater] object Holds extends Logging {
 
   /** Ends `hold` when no plan and no RDD refers to it any more. */
   def releaseWhenCollected(hold: Hold): Unit = {
-    // The action must not reach the hold, whose end of life it waits for.
-    val (coordinator, session, name) = (hold.coordinator, hold.session, hold.name)
-    val _ = cleaner.register(hold, () => enqueue(new Hold(coordinator, session, name)))
+    val _ = cleaner.register(hold, hold.whenCollected)
   }
 
-  private[slackwater] def enqueue(hold: Hold): Unit = {
-    waiting.add(hold)
+  private[hold] def enqueue(coordinator: Coordinator, session: String, name: String): Unit = {
+    waiting.add(Released(coordinator, session, name))
     sender.execute(() => send())
   }
 
   private def send(): Unit = {
-    val batch = new java.util.ArrayList[Hold]()
+    val batch = new java.util.ArrayList[Released]()
     waiting.drainTo(batch)
-    import scala.jdk.CollectionConverters._
     batch.asScala.groupBy(hold => (hold.coordinator, hold.session)).foreach {
       case ((coordinator, session), holds) =>
         val body = Json.obj().put("session", session)

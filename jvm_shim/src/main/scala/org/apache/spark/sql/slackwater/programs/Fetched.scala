@@ -57,6 +57,8 @@ private[programs] final case class IsWanted(children: Seq[Expression], keys: Wan
 /** An index for which there is no room: each tick reads what the keys have that it looks up, by a job
   * over the collections, and keeps it no longer than it takes.
   *
+  * @param budget
+  *   of all ticks that run at the same time; one that does not fit into it ends as too large
   * @param read
   *   keys, rows and multiplicities of those keys that are wanted
   */
@@ -64,6 +66,8 @@ private[slackwater] final class Fetched(
     keyFields: Int,
     rowFields: Int,
     name: String,
+    budget: MemoryBudget
+)(
     read: (Before, WantedKeys) => Iterator[(UnsafeRow, UnsafeRow, Long)]
 ) extends Index
     with Kept {
@@ -72,7 +76,6 @@ private[slackwater] final class Fetched(
 
   private var tick: Running = _
   private val known = mutable.ArrayBuffer.empty[WantedKeys]
-  private var budget: MemoryBudget = _
 
   // The first takes what changes in the tick; each other one has what was read for some keys.
   private val held = mutable.ArrayBuffer.empty[Arrangement]
@@ -106,7 +109,6 @@ private[slackwater] final class Fetched(
   private def begin(running: Running): Unit = if (tick ne running) {
     close()
     tick = running
-    budget = new MemoryBudget(Allowance.ofHeap)
     load(running, Iterator.empty)
   }
 

@@ -136,7 +136,9 @@ private[slackwater] final class Programs(
       kept += new Load(arrangements, shared, reader, rows(_, None))
       shared
     } else {
-      val made = new Fetched(keyFields, rowFields, name, (before, keys) => rows(before, Some(keys)))
+      val made = new Fetched(keyFields, rowFields, name, arrangements.scanned)((before, keys) =>
+        rows(before, Some(keys))
+      )
       kept += made
       made
     }

@@ -104,8 +104,14 @@ private[slackwater] object SharedArrangement {
   val rowsPerTick = 65536
 }
 
-/** The arrangements of a replica, by what they hold. Thread-safe. */
-private[slackwater] final class Arrangements(val budget: MemoryBudget) {
+/** The arrangements of a replica, by what they hold. Thread-safe.
+  *
+  * @param budget
+  *   what they take together
+  * @param scanned
+  *   what ticks take together that read by jobs what no arrangement keeps
+  */
+private[slackwater] final class Arrangements(val budget: MemoryBudget, val scanned: MemoryBudget) {
   private val known = mutable.HashMap.empty[ArrangementIdentity, SharedArrangement]
 
   /** For a reader that begins at `asOf`; it is to `leave` each that it asked for.

@@ -45,6 +45,31 @@ final class MemorySpec extends AnyFunSuite with ScalaCheckPropertyChecks {
     finally Utils.deleteRecursively(folder.toFile)
   }
 
+  test("a thread that is to end is told of no lack of memory") {
+    withFolder { folder =>
+      val budget = new MemoryBudget(page, Some(Spill(2 * page, folder)))
+      val block = budget.allocate(page, "a")
+      Thread.currentThread.interrupt()
+      try assertThrows[InterruptedException](budget.allocate(page, "a"))
+      finally { val _ = Thread.interrupted() }
+      assert(budget.spilled == 0)
+      val inFile = budget.allocate(page, "a")
+      Seq(block, inFile).foreach(each => each.slab.slabs.free(each))
+    }
+  }
+
+  test("memory that nobody refers to any more is given back") {
+    def taken(): Long = new MemoryBudget(page).allocate(page, "an application's").bytes
+    val before = SystemMemory.used
+    assert(taken() == page)
+    val end = System.nanoTime() + TimeUnit.MINUTES.toNanos(1)
+    while (SystemMemory.used > before && System.nanoTime() - end < 0) {
+      System.gc()
+      Thread.onSpinWait()
+    }
+    assert(SystemMemory.used == before)
+  }
+
   test("what does not fit into memory is in files without names, and they go when they are empty") {
     withFolder { folder =>
       val budget = new MemoryBudget(page, Some(Spill(2 * page, folder.resolve("spill"))))
