@@ -192,6 +192,12 @@ class Reads:
                 opened.heard_s = None
             return opened is not None
 
+    def has_lock(self, token: str) -> bool:
+        """Whether the hold keeps others' writes away."""
+        with self._lock:
+            opened = self._open.get(token)
+            return opened is not None and opened.locked
+
     def end_silent(self) -> tuple[str, ...]:
         """Ends the locks whose applications were silent for a lease; gives their sessions.
 

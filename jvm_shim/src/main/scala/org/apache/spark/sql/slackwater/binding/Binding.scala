@@ -23,7 +23,7 @@ import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{BoundParts, BoundScan, ScanIdentity}
 import org.apache.spark.sql.slackwater.shims.V2Relation
-import org.apache.spark.sql.slackwater.write.RowLevel
+import org.apache.spark.sql.slackwater.write.{FirstMatch, RowLevel}
 import org.apache.spark.sql.types.LongType
 
 /** The time that a statement asks for. */
@@ -205,7 +205,11 @@ private[slackwater] abstract class PlanWalk {
     EliminateSubqueryAliases(write.table) match {
       case V2Relation(Ours(table)) =>
         // The condition is in the query already; here it could only be optimised a second time.
-        val bare = write.copy(condition = Literal.FalseLiteral, groupFilterCondition = None)
+        val bare = write.copy(
+          condition = Literal.FalseLiteral,
+          query = FirstMatch.only(write.query),
+          groupFilterCondition = None
+        )
         rowLevel(descend(bare, at).asInstanceOf[WriteDelta], table)
       case _ => descend(write, at)
     }
