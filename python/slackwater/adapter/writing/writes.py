@@ -7,8 +7,9 @@ timestamp or not at all. Source: spec coordinator 1.6, 1.9, 3.
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,15 @@ from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.controller.holds import Holder, HoldKind
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A write of one table, as `body` asks for it."""
+
+    item: CatalogItem
+    body: Mapping[str, Any]
+    mode: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +94,73 @@ class Writes:
         try:
             if hold is not None and not self._reads.claim(hold):
                 return self.without_lock(write_id)
-            item = self._table(GlobalId(body["table"]))
-            mode: str = body["mode"]
-            if hold is not None or mode != "append":
+            asked = self._asked(body)
+            if hold is not None or any(each.mode != "append" for each in asked):
                 check_write_outside_block(
                     session.transaction, "A write that reads or replaces rows"
                 )
-            if mode == "overwrite":
-                hold = hold or self._reads.lock_for_write(session, item.id, cancellation)
-                return answer(self._replace(session, item, body, hold, cancellation))
-            received = self._received(item, body, mode)
-            if received.deleted:
-                if hold is None or not self._reads.has_lock(hold):
-                    self._release(hold)
-                    hold = self._reads.lock_for_write(session, item.id, cancellation)
-                if (earlier := self._env.committer.written(write_id)) is not None:
-                    return answer(earlier)
-                self._refuse_unmatched(session, item, received)
-            buffered = self._buffered(item, received)
-            if mode == "append" and session.buffer(write_id, buffered):
-                return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
-            return answer(self.commit((buffered,), write_id, hold, cancellation))
+            received = [self._received(each.item, each.body, each.mode) for each in asked]
+            takes = [
+                each.item.id
+                for each, rows in zip(asked, received, strict=True)
+                if each.mode == "overwrite" or rows.deleted
+            ]
+            if takes and (hold is None or not self._reads.has_lock(hold)):
+                self._release(hold)
+                hold = self._reads.lock_for_write(session, takes, cancellation)
+            if takes and (earlier := self._env.committer.written(write_id)) is not None:
+                return answer(earlier)
+            return self._commit_received(session, body, hold, (asked, received), cancellation)
         finally:
             self._release(hold)
+
+    def _commit_received(
+        self,
+        session: Session,
+        body: Mapping[str, Any],
+        hold: str | None,
+        writes: tuple[Sequence[_Asked], Sequence[_Received]],
+        cancellation: Cancellation,
+    ) -> dict[str, int]:
+        """Commits the rows of all tables together, or keeps them for the COMMIT of a block."""
+        with ExitStack() as emptied:
+            buffered: list[BufferedWrite] = []
+            for each, received in zip(*writes, strict=True):
+                if each.mode == "overwrite":
+                    # What it has is found out in the thread of the statement: its lock keeps
+                    # everybody from changing it, and its hold keeps the files.
+                    removed = emptied.enter_context(self.emptying(session, each.item))
+                    buffered.append(BufferedWrite(each.item.id, each.item.full_name, removed, 0, 0))
+                elif received.deleted:
+                    self._refuse_unmatched(session, each.item, received)
+                buffered.append(self._buffered(each.item, received))
+            if all(each.mode == "append" for each in writes[0]):
+                kept = [
+                    session.buffer(each.body["write_id"], write)
+                    for each, write in zip(writes[0], buffered, strict=True)
+                ]
+                if all(kept):
+                    inserted = sum(write.inserted for write in buffered)
+                    return {"timestamp": 0, "inserted": inserted, "deleted": 0}
+            return answer(self.commit(buffered, body["write_id"], hold, cancellation))
+
+    def _asked(self, body: Mapping[str, Any]) -> list[_Asked]:
+        """The writes of a request: of one table, or of several that are committed together.
+
+        Raises SLACKWATER_UNSUPPORTED if one of several would not see what another one of them does.
+        """
+        bodies: Sequence[Mapping[str, Any]] = body.get("writes") or (body,)
+        asked = [_Asked(self._table(GlobalId(b["table"])), b, b["mode"]) for b in bodies]
+        counts = Counter(each.item.id for each in asked)
+        for each in asked:
+            if each.mode != "append" and counts[each.item.id] > 1:
+                raise user_error(
+                    "SLACKWATER_UNSUPPORTED",
+                    feature=f"Replacing the rows of {each.item.full_name} in a statement that "
+                    "writes to it twice",
+                    advice="Write two statements.",
+                )
+        return asked
 
     def _release(self, hold: str | None) -> None:
         if hold is not None:
@@ -130,24 +184,6 @@ class Writes:
             raise user_error(
                 "SLACKWATER_ROWS_NOT_PRESENT", objectName=item.full_name, count=str(count)
             )
-
-    def _replace(
-        self,
-        session: Session,
-        item: CatalogItem,
-        body: Mapping[str, Any],
-        owner: str,
-        cancellation: Cancellation,
-    ) -> WriteResult:
-        """Puts the rows in the place of all that the table has.
-
-        What it has is found out here, in the thread of the statement: its lock keeps everybody from
-        changing it, and its hold keeps the files.
-        """
-        with self.emptying(session, item) as removed:
-            added = self._buffered(item, self._received(item, body, "overwrite"))
-            taken = BufferedWrite(item.id, item.full_name, removed, 0, 0)
-            return self.commit((taken, added), body["write_id"], owner, cancellation)
 
     @contextmanager
     def emptying(self, session: Session, item: CatalogItem) -> Iterator[PartsAt]:
