@@ -125,7 +125,7 @@ def binds(folder):
                     "execution": str(number),
                     "relations": relations,
                     "as_of": None,
-                    "write_target": None,
+                    "write_targets": [],
                 },
             )
             times.append(took)

@@ -635,7 +635,7 @@ def test_rows_that_are_still_pulled_keep_their_hold(
 def test_a_write_takes_its_hold(spark: SparkSession, env: PartsCoordinator, t: Table) -> None:
     spark.sql("INSERT INTO t SELECT * FROM t")
     assert [w["hold"] for w in env.seen("/v1/write")] == [env.last_hold]
-    assert env.seen("/v1/bind")[0]["write_target"] == t.id
+    assert env.seen("/v1/bind")[0]["write_targets"] == [t.id]
     with pytest.raises(PySparkException):
         spark.sql("INSERT INTO t SELECT raise_error(v), v FROM t WHERE k = 1")
     assert env.released(env.last_hold)

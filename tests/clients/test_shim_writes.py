@@ -111,7 +111,7 @@ def test_a_definition_travels_with_the_rows(
         "as_select": True,
     }
     [bind] = env.seen("/v1/bind")
-    assert bind["write_target"] == stated["target"]["id"]
+    assert bind["write_targets"] == [stated["target"]["id"]]
     assert (write["table"], write["shard"]) == (None, stated["target"]["shard"])
     assert write["hold"] == env.last_hold
     assert bag(spark.table("made").collect()) == bag(spark.sql("SELECT k FROM t").collect())
@@ -124,7 +124,7 @@ def test_a_replacement_reads_what_it_replaces(
     spark.table("t").write.mode("overwrite").saveAsTable("slackwater.default.t")
     write, [bind] = written(env), env.seen("/v1/bind")
     assert (write["mode"], write["table"], write["shard"]) == ("overwrite", t.id, None)
-    assert (bind["write_target"], write["hold"]) == (t.id, env.last_hold)
+    assert (bind["write_targets"], write["hold"]) == ([t.id], env.last_hold)
     assert bag(spark.table("t").collect()) == T_ROWS
     env.forget()
     spark.sql("CREATE OR REPLACE TABLE t (k INT, v STRING)")
@@ -227,7 +227,7 @@ def test_update(spark: SparkSession, env: PartsCoordinator, u: Table) -> None:
     write = written(env)
     assert diffs(write) == Counter({"((1, 'a'), -1)": 3, "((11, 'a!'), 1)": 3})
     assert write["hold"] == env.last_hold
-    assert env.seen("/v1/bind")[0]["write_target"] == u.id
+    assert env.seen("/v1/bind")[0]["write_targets"] == [u.id]
     expected = of(*[(11, "a!")] * 3, (2, None), (None, "n"), (3, "c"))
     assert bag(spark.table("u").collect()) == expected
 

@@ -278,7 +278,7 @@ class Clients:
             session = f"counter/{self.world.scheduler.rng.randrange(10**9)}"
             table = place.item(COUNTED).id
             bound = place.coordinator.calls()["/v1/bind"](
-                {"session": session, "relations": [{"id": table}], "write_target": table}
+                {"session": session, "relations": [{"id": table}], "write_targets": [table]}
             )
             rows = place.rows(COUNTED, bound["timestamp"])
             numbers = [row["k"] for row in rows]

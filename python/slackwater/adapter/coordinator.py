@@ -436,12 +436,11 @@ class Coordinator:
 
     def _bind(self, body: Mapping[str, Any]) -> dict[str, Any]:
         def action(session: Session, cancellation: Cancellation) -> dict[str, Any]:
-            target = body.get("write_target")
             binding = self._reads.bind(
                 session,
                 body["relations"],
                 body.get("as_of"),
-                None if target is None else GlobalId(target),
+                tuple(GlobalId(target) for target in body.get("write_targets") or ()),
                 cancellation,
             )
             if session.variable("emit_timestamp_notice") == "on" and binding["relations"]:

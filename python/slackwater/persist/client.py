@@ -312,6 +312,14 @@ class PersistClient:
         """
         return self._reads.negation(shard_id, upper)
 
+    def unmatched_retractions(self, shard_id: int, changes: Sequence[NewPart]) -> int:
+        """How many retractions of `changes` take away rows that are not there.
+
+        The caller makes sure that nothing else is written from this call until the commit of the
+        changes, and that the shard is held meanwhile. Raises `UnknownShard` and what `read` does.
+        """
+        return self._reads.unmatched_retractions(shard_id, changes)
+
     # Parts and their places
 
     def inline_part(self, updates: pa.Table) -> NewPart:

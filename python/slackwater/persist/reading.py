@@ -7,7 +7,8 @@ added lack it. All of that is brought to the relation's update schema here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +42,29 @@ def read(
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
+def read_where(
+    parts: Iterable[Part | NewPart],
+    desc: RelationDesc,
+    column: str,
+    wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    *,
+    blobs: Blobs,
+) -> pa.Table:
+    """The updates whose value in `column` is `wanted`, which answers true or false for each value.
+
+    Of a file, all columns are read only where a row group has such values. Else as `read`.
+    """
+    schema = desc.update_schema()
+    tables = [table for part in parts for table in _read_where(part, schema, column, wanted, blobs)]
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def read_column(part: Part | NewPart, desc: RelationDesc, column: str, *, blobs: Blobs) -> pa.Array:
+    """The values of the column in the part."""
+    schema = pa.schema([desc.update_schema().field(column)])
+    return _read_part(part, schema, blobs).column(0)
+
+
 def conformed(updates: pa.Table, desc: RelationDesc) -> pa.Table:
     """The updates with the columns and types of `desc`; a column that they lack is NULL."""
     return _conformed(updates, desc.update_schema())
@@ -62,20 +86,60 @@ def _read_part(part: Part | NewPart, schema: pa.Schema, blobs: Blobs) -> pa.Tabl
 
 
 def _read_file(uri: str, schema: pa.Schema, uniform: Uniform | None, blobs: Blobs) -> pa.Table:
+    with _opened(uri, blobs) as file:
+        table = file.read(columns=_present(file, schema))
+        rows = file.metadata.num_rows
+    return table if uniform is None else _with_uniform(table, rows, uniform)
+
+
+@contextmanager
+def _opened(uri: str, blobs: Blobs) -> Iterator[pq.ParquetFile]:
     try:
         with (
             blobs.open(uri) as source,
             pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True) as file,
         ):
-            present = set(file.schema_arrow.names)
-            table = file.read(columns=[name for name in schema.names if name in present])
-            rows = file.metadata.num_rows
+            yield file
     except (OSError, pa.ArrowException) as error:
         outage = blobs.outage(uri, error) if isinstance(error, OSError) else None
         if outage is not None:
             raise outage from None
         raise FatalError(f"the part {uri} cannot be read: {error}") from error
-    return table if uniform is None else _with_uniform(table, rows, uniform)
+
+
+def _present(file: pq.ParquetFile, schema: pa.Schema) -> list[str]:
+    present = set(file.schema_arrow.names)
+    return [name for name in schema.names if name in present]
+
+
+def _read_where(
+    part: Part | NewPart,
+    schema: pa.Schema,
+    column: str,
+    wanted: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    blobs: Blobs,
+) -> Iterator[pa.Table]:
+    if not isinstance(part.body, FileBody):
+        table = _read_part(part, schema, blobs)
+        yield table.filter(wanted(table.column(column)))
+        return
+    only = pa.schema([schema.field(column)])
+    with _opened(part.body.uri, blobs) as file:
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            # A column that the file lacks is NULL in all rows.
+            found = file.read_row_group(group, columns=_present(file, only))
+            values = _conformed(found, only) if found.num_columns else _nulls(only, rows)
+            mask = wanted(values.column(0))
+            if pc.any(mask).as_py():
+                table = file.read_row_group(group, columns=_present(file, schema))
+                if part.body.uniform is not None:
+                    table = _with_uniform(table, rows, part.body.uniform)
+                yield _conformed(table, schema).filter(mask)
+
+
+def _nulls(schema: pa.Schema, rows: int) -> pa.Table:
+    return pa.Table.from_arrays([pa.nulls(rows, field.type) for field in schema], schema=schema)
 
 
 def _with_uniform(table: pa.Table, rows: int, uniform: Uniform) -> pa.Table:

@@ -16,6 +16,7 @@ from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.negation import Negation, negation_of
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.parts import NewPart, Part
+from slackwater.persist.retractions import unmatched_retractions
 from slackwater.persist.rows import ShardState, part_from_row
 from slackwater.persist.tables import parts
 from slackwater.persist.transactions import Transactions
@@ -120,6 +121,11 @@ class ShardReads:
             self._blobs,
             shard_directory(self._blobs, shard_id),
         )
+
+    def unmatched_retractions(self, shard_id: int, changes: Sequence[NewPart]) -> int:
+        """See `PersistClient.unmatched_retractions`."""
+        stored = self.parts_at(shard_id, Timestamp(self.upper(shard_id) - 1))
+        return unmatched_retractions(stored, changes, self.state(shard_id).desc, self._blobs)
 
     def _state(self, shard_id: int) -> ShardState:
         state = self._transactions.cache.states.get(shard_id)

@@ -60,7 +60,7 @@ def for_a_frontier(place):
 
 def for_a_lock(place):
     target = place.item("t").id
-    body = {"session": "app/1", "relations": [], "write_target": target, "execution": "e"}
+    body = {"session": "app/1", "relations": [], "write_targets": [target], "execution": "e"}
     return call(place, "/v1/bind", **body)
 
 

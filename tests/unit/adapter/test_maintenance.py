@@ -146,7 +146,7 @@ class Leader:
                 "execution": "e",
                 "relations": [{"id": item.id, "as_of": None}],
                 "as_of": None if at is None else {"at": at},
-                "write_target": None,
+                "write_targets": [],
             }
         )
 

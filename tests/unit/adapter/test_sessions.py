@@ -174,7 +174,9 @@ def test_a_read_only_block_refuses_every_write(place):
     for write in (
         lambda: place.write("t", {"k": 1}, mode="append"),
         lambda: place.write("t", mode="overwrite"),
-        lambda: place.coordinator.calls()["/v1/bind"]({**body, "write_target": place.item("t").id}),
+        lambda: place.coordinator.calls()["/v1/bind"](
+            {**body, "write_targets": [place.item("t").id]}
+        ),
     ):
         place.sql("BEGIN READ ONLY")
         assert refusal(write) == ("SLACKWATER_READ_ONLY_TRANSACTION", "25006")

@@ -299,7 +299,7 @@ def test_no_write_is_lost_between_what_is_read_and_the_commit(place, desc):
         place,
         "/v1/bind",
         relations=[{"id": old.id}],
-        write_target=staged["target"]["replaces"],
+        write_targets=[staged["target"]["replaces"]],
     )
     outcomes = []
 
@@ -387,7 +387,7 @@ def test_a_source_that_it_reads_is_dropped_meanwhile(place):
         place,
         "/v1/bind",
         relations=[{"id": place.item("s").id}],
-        write_target=staged["target"]["id"],
+        write_targets=[staged["target"]["id"]],
     )
     place.sql("DROP SOURCE s", "app/2")
     write(place, staged, {"k": 1}, hold=bound["hold"])

@@ -34,7 +34,7 @@ def bind_to_write(place, *names):
     """What a statement gets that reads the collections and then writes t."""
     relations = [{"id": place.item(name).id} for name in names]
     return place.coordinator.calls()["/v1/bind"](
-        {"session": "app/1", "relations": relations, "write_target": place.item("t").id}
+        {"session": "app/1", "relations": relations, "write_targets": [place.item("t").id]}
     )
 
 

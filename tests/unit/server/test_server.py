@@ -192,7 +192,7 @@ def test_a_call_whose_client_has_gone_ends(place):
         # A bind that waits for a time that is far away, and one that waits for a lock.
         place.env.committer.lock(frozenset({item.shard_id}), "other")
         late = {"session": "app/l", "relations": [{"id": item.id, "as_of": {"at": 2**60}}]}
-        locked = {"session": "app/w", "relations": [], "write_target": item.id}
+        locked = {"session": "app/w", "relations": [], "write_targets": [item.id]}
         for body in (late, locked):
             connection = server.connect()
             server.send(connection, "/v1/bind", body)

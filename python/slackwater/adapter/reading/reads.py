@@ -86,7 +86,7 @@ class Reads:
         session: Session,
         relations: Sequence[Mapping[str, Any]],
         as_of: Mapping[str, int] | None,
-        write_target: GlobalId | None,
+        write_targets: Sequence[GlobalId],
         cancellation: Cancellation,
     ) -> dict[str, Any]:
         """The binding of protocol section 2.
@@ -96,31 +96,31 @@ class Reads:
         SLACKWATER_DEPENDENCY_DROPPED, what the state of the session's transaction forbids, and
         what `refuse_older_plan` raises.
         """
-        if write_target is not None:
+        if write_targets:
             check_write_outside_block(session.transaction, "A write that reads relations")
         free = as_of is None and not any(relation.get("as_of") for relation in relations)
         for _ in range(ATTEMPTS - 1):
             try:
-                return self._bind(session, relations, as_of, write_target, cancellation)
+                return self._bind(session, relations, as_of, write_targets, cancellation)
             except SlackwaterError as error:
                 # A view that recovered meanwhile has no contents for the time that was chosen.
                 if not free or error.condition != "SLACKWATER_NO_VALID_TIMESTAMP":
                     raise
-        return self._bind(session, relations, as_of, write_target, cancellation)
+        return self._bind(session, relations, as_of, write_targets, cancellation)
 
     def _bind(
         self,
         session: Session,
         relations: Sequence[Mapping[str, Any]],
         as_of: Mapping[str, int] | None,
-        write_target: GlobalId | None,
+        write_targets: Sequence[GlobalId],
         cancellation: Cancellation,
     ) -> dict[str, Any]:
         items = [self._readable(GlobalId(relation["id"])) for relation in relations]
         token = uuid.uuid4().hex
         own = [_when(relation.get("as_of")) for relation in relations]
         common = _when(as_of)
-        opened = self._open_hold(token, session, items, write_target, cancellation)
+        opened = self._open_hold(token, session, items, write_targets, cancellation)
         try:
             self._env.persist.confirm_leadership()
             self._hold(opened, items, own)
@@ -128,7 +128,7 @@ class Reads:
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
             with session.lock:
                 # Two reads of a block, at once, must not choose a time each.
-                timestamp = self._statement_time(session, shared, common, write_target)
+                timestamp = self._statement_time(session, shared, common, write_targets)
             times = [
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
@@ -157,10 +157,12 @@ class Reads:
             opened.heard_s = clocks.monotonic()
         return {**answer, "lease_ms": self._lease_ms}
 
-    def lock_for_write(self, session: Session, table: GlobalId, cancellation: Cancellation) -> str:
-        """A hold that reads nothing and keeps other writes away from `table`."""
+    def lock_for_write(
+        self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
+    ) -> str:
+        """A hold that reads nothing and keeps other writes away from `tables`."""
         token = uuid.uuid4().hex
-        self._open_hold(token, session, (), table, cancellation)
+        self._open_hold(token, session, (), tables, cancellation)
         return token
 
     def release(self, token: str) -> None:
@@ -191,6 +193,12 @@ class Reads:
             if opened is not None:
                 opened.heard_s = None
             return opened is not None
+
+    def has_lock(self, token: str) -> bool:
+        """Whether the hold keeps others' writes away."""
+        with self._lock:
+            opened = self._open.get(token)
+            return opened is not None and opened.locked
 
     def end_silent(self) -> tuple[str, ...]:
         """Ends the locks whose applications were silent for a lease; gives their sessions.
@@ -224,7 +232,7 @@ class Reads:
         SLACKWATER_NO_VALID_TIMESTAMP, and what the state of the session's transaction forbids.
         """
         with session.lock:
-            return self._statement_time(session, self.inputs(items), when, None)
+            return self._statement_time(session, self.inputs(items), when, ())
 
     def determination(
         self,
@@ -315,13 +323,13 @@ class Reads:
         token: str,
         session: Session,
         items: Sequence[CatalogItem],
-        write_target: GlobalId | None,
+        write_targets: Sequence[GlobalId],
         cancellation: Cancellation,
     ) -> OpenHold:
-        if write_target is not None:
-            ids = self._env.tables_below([item.id for item in items] + [write_target])
+        if write_targets:
+            ids = self._env.tables_below([*(item.id for item in items), *write_targets])
             self._env.committer.lock(ids, token, cancellation=cancellation)
-        opened = OpenHold(session, write_target is not None)
+        opened = OpenHold(session, bool(write_targets))
         with self._lock:
             self._open[token] = opened
         session.holds.add(token)
@@ -376,12 +384,12 @@ class Reads:
         session: Session,
         inputs: Sequence[InputFrontiers],
         common: QueryWhen | None,
-        write_target: GlobalId | None,
+        write_targets: Sequence[GlobalId],
     ) -> Timestamp:
         """The time of all relations that do not state their own; the value of mz_now()."""
-        unasked: QueryWhen = Immediately() if write_target is None else FreshestTableWrite()
+        unasked: QueryWhen = FreshestTableWrite() if write_targets else Immediately()
         when = common or unasked
-        transactional = is_transactional(when) and write_target is None
+        transactional = is_transactional(when) and not write_targets
         if transactional and inputs:
             fixed = check_read(session.transaction, inputs[0].name)
             if fixed is not None:

@@ -7,8 +7,10 @@ timestamp or not at all. Source: spec coordinator 1.6, 1.9, 3.
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -35,10 +37,29 @@ from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.controller.holds import Holder, HoldKind
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A write of one table, as `body` asks for it."""
+
+    item: CatalogItem
+    body: Mapping[str, Any]
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """What a request writes: rows that end with ``__diff``, and files, each of one diff."""
+
+    rows: pa.Table
+    files: tuple[tuple[FileBody, int, int], ...]
+    inserted: int
+    deleted: int
 
 
 class Writes:
@@ -65,48 +86,104 @@ class Writes:
 
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
         SLACKWATER_FOREIGN_FILE, SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED,
-        SLACKWATER_LOCK_LOST, and what the state of the session's transaction forbids. Repeating a
-        `write_id` has one effect.
+        SLACKWATER_LOCK_LOST, SLACKWATER_ROWS_NOT_PRESENT, and what the state of the session's
+        transaction forbids. Repeating a `write_id` has one effect.
         """
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
         try:
             if hold is not None and not self._reads.claim(hold):
                 return self.without_lock(write_id)
-            item = self._table(GlobalId(body["table"]))
-            mode: str = body["mode"]
-            if hold is not None or mode != "append":
+            asked = self._asked(body)
+            if hold is not None or any(each.mode != "append" for each in asked):
                 check_write_outside_block(
                     session.transaction, "A write that reads or replaces rows"
                 )
-            if mode == "overwrite":
-                hold = hold or self._reads.lock_for_write(session, item.id, cancellation)
-                return answer(self._replace(session, item, body, hold, cancellation))
-            buffered = self._buffered(item, body, mode)
-            if mode == "append" and session.buffer(write_id, buffered):
-                return {"timestamp": 0, "inserted": buffered.inserted, "deleted": 0}
-            return answer(self.commit((buffered,), write_id, hold, cancellation))
+            received = [self._received(each.item, each.body, each.mode) for each in asked]
+            takes = [
+                each.item.id
+                for each, rows in zip(asked, received, strict=True)
+                if each.mode == "overwrite" or rows.deleted
+            ]
+            if takes and (hold is None or not self._reads.has_lock(hold)):
+                self._release(hold)
+                hold = self._reads.lock_for_write(session, takes, cancellation)
+            if takes and (earlier := self._env.committer.written(write_id)) is not None:
+                return answer(earlier)
+            return self._commit_received(session, body, hold, (asked, received), cancellation)
         finally:
-            if hold is not None:
-                self._reads.release(hold)
+            self._release(hold)
 
-    def _replace(
+    def _commit_received(
         self,
         session: Session,
-        item: CatalogItem,
         body: Mapping[str, Any],
-        owner: str,
+        hold: str | None,
+        writes: tuple[Sequence[_Asked], Sequence[_Received]],
         cancellation: Cancellation,
-    ) -> WriteResult:
-        """Puts the rows in the place of all that the table has.
+    ) -> dict[str, int]:
+        """Commits the rows of all tables together, or keeps them for the COMMIT of a block."""
+        with ExitStack() as emptied:
+            buffered: list[BufferedWrite] = []
+            for each, received in zip(*writes, strict=True):
+                if each.mode == "overwrite":
+                    # What it has is found out in the thread of the statement: its lock keeps
+                    # everybody from changing it, and its hold keeps the files.
+                    removed = emptied.enter_context(self.emptying(session, each.item))
+                    buffered.append(BufferedWrite(each.item.id, each.item.full_name, removed, 0, 0))
+                elif received.deleted:
+                    self._refuse_unmatched(session, each.item, received)
+                buffered.append(self._buffered(each.item, received))
+            if all(each.mode == "append" for each in writes[0]):
+                kept = [
+                    session.buffer(each.body["write_id"], write)
+                    for each, write in zip(writes[0], buffered, strict=True)
+                ]
+                if all(kept):
+                    inserted = sum(write.inserted for write in buffered)
+                    return {"timestamp": 0, "inserted": inserted, "deleted": 0}
+            return answer(self.commit(buffered, body["write_id"], hold, cancellation))
 
-        What it has is found out here, in the thread of the statement: its lock keeps everybody from
-        changing it, and its hold keeps the files.
+    def _asked(self, body: Mapping[str, Any]) -> list[_Asked]:
+        """The writes of a request: of one table, or of several that are committed together.
+
+        Raises SLACKWATER_UNSUPPORTED if one of several would not see what another one of them does.
         """
-        with self.emptying(session, item) as removed:
-            added = self._buffered(item, body, "overwrite")
-            taken = BufferedWrite(item.id, item.full_name, removed, 0, 0)
-            return self.commit((taken, added), body["write_id"], owner, cancellation)
+        bodies: Sequence[Mapping[str, Any]] = body.get("writes") or (body,)
+        asked = [_Asked(self._table(GlobalId(b["table"])), b, b["mode"]) for b in bodies]
+        counts = Counter(each.item.id for each in asked)
+        for each in asked:
+            if each.mode != "append" and counts[each.item.id] > 1:
+                raise user_error(
+                    "SLACKWATER_UNSUPPORTED",
+                    feature=f"Replacing the rows of {each.item.full_name} in a statement that "
+                    "writes to it twice",
+                    advice="Write two statements.",
+                )
+        return asked
+
+    def _release(self, hold: str | None) -> None:
+        if hold is not None:
+            self._reads.release(hold)
+
+    def _refuse_unmatched(self, session: Session, item: CatalogItem, received: _Received) -> None:
+        """Raises SLACKWATER_ROWS_NOT_PRESENT if a row would be there less than zero times.
+
+        The caller has the table's write lock, so what is there stays until the commit.
+        """
+        held = self._env.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
+        try:
+            changes = [_uniform(body, diff, n, TIMESTAMP_MIN) for body, diff, n in received.files]
+            if received.rows.num_rows:
+                rows = at_time(received.rows, TIMESTAMP_MIN)
+                changes.append(self._env.persist.inline_part(rows))
+            count = self._env.persist.unmatched_retractions(self._shard(item), changes)
+        finally:
+            self._env.storage.release(held)
+        if count:
+            raise user_error(
+                "SLACKWATER_ROWS_NOT_PRESENT", objectName=item.full_name, count=str(count)
+            )
 
     @contextmanager
     def emptying(self, session: Session, item: CatalogItem) -> Iterator[PartsAt]:
@@ -198,10 +275,11 @@ class Writes:
 
     def contents(self, item: CatalogItem, body: Mapping[str, Any]) -> tuple[PartsAt, int]:
         """The rows of `body` for a table, whose shard may be a reserved one, and how many."""
-        buffered = self._buffered(item, body, "append")
+        buffered = self._buffered(item, self._received(item, body, "append"))
         return self._parts(self._shard(item), buffered.rows), buffered.inserted
 
-    def _buffered(self, item: CatalogItem, body: Mapping[str, Any], mode: str) -> BufferedWrite:
+    def _received(self, item: CatalogItem, body: Mapping[str, Any], mode: str) -> _Received:
+        """The rows of a request, with the types of the table's columns."""
         shard_id = self._shard(item)
         desc = item.desc
         if desc is None:
@@ -210,7 +288,7 @@ class Writes:
             [
                 _with_diff(pa.table([]), desc, item.full_name),
                 *(
-                    _with_diff(_decode(text), desc, item.full_name)
+                    _with_diff(_decode(text, mode == "diff"), desc, item.full_name)
                     for text in body.get("inline") or ()
                 ),
             ]
@@ -226,12 +304,16 @@ class Writes:
         inserted, deleted = count_changes(rows)
         inserted += sum(count for _, diff, count in files if diff > 0)
         deleted += sum(count for _, diff, count in files if diff < 0)
-        if not files:
-            return BufferedWrite(item.id, item.full_name, rows, inserted, deleted)
-        inline = self._parts(shard_id, rows)
+        return _Received(rows, tuple(files), inserted, deleted)
+
+    def _buffered(self, item: CatalogItem, received: _Received) -> BufferedWrite:
+        inserted, deleted = received.inserted, received.deleted
+        if not received.files:
+            return BufferedWrite(item.id, item.full_name, received.rows, inserted, deleted)
+        inline = self._parts(self._shard(item), received.rows)
 
         def parts_at(time: Timestamp) -> tuple[NewPart, ...]:
-            added = (_uniform(body, diff, count, time) for body, diff, count in files)
+            added = (_uniform(body, diff, count, time) for body, diff, count in received.files)
             return (*inline(time), *added)
 
         return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
@@ -289,9 +371,13 @@ def answer(result: WriteResult) -> dict[str, int]:
     }
 
 
-def _decode(text: str) -> pa.Table:
+def _decode(text: str, with_diff: bool) -> pa.Table:
     with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
-        return reader.read_all()
+        rows = reader.read_all()
+    if with_diff or DIFF_COLUMN not in rows.column_names:
+        return rows
+    # Only a write of diffs says how often a row is meant.
+    return rows.drop_columns([DIFF_COLUMN])
 
 
 def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:

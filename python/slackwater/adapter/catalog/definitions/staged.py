@@ -147,7 +147,7 @@ class StagedTables:
                 return self._writes.without_lock(write_id)
             if hold is None and target.replaces is not None:
                 # Before ddl: who has the lock may want ddl.
-                hold = self._reads.lock_for_write(session, target.replaces, cancellation)
+                hold = self._reads.lock_for_write(session, [target.replaces], cancellation)
             draft = self._draft(context, definition)
             rows = self._contents(draft, target, body) if stated["as_select"] else None
             with self._env.defining(cancellation):

@@ -23,7 +23,7 @@ import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{BoundParts, BoundScan, ScanIdentity}
 import org.apache.spark.sql.slackwater.shims.V2Relation
-import org.apache.spark.sql.slackwater.write.RowLevel
+import org.apache.spark.sql.slackwater.write.{FirstMatch, RowLevel}
 import org.apache.spark.sql.types.LongType
 
 /** The time that a statement asks for. */
@@ -40,29 +40,42 @@ private[slackwater] final case class ReadTime(milliseconds: Long, atLeast: Boole
 case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!Binding.concerns(plan)) plan
+    SeveralInserts.of(plan).getOrElse(if (Binding.concerns(plan)) bound(plan) else plan)
+
+  /** The queries of one statement, all at one time, under a hold of `scope`. */
+  def together(queries: Seq[LogicalPlan], scope: BindScope): Seq[LogicalPlan] = {
+    val plan = Queries(queries)
+    val wanted = new Collector
+    val prepared = wanted.statement(plan)
+    if (wanted.isEmpty) prepared.children
     else {
-      val wanted = new Collector
-      val prepared = wanted.statement(plan)
-      if (wanted.isEmpty) prepared
-      else if (Callers.nameCached) nameOfCached(plan, wanted)
-      else {
-        val scope = BindScope.current
-        val execution = Holds.executionOf(session)
-        val command = plan.isInstanceOf[Command]
-        val cached = Callers.fillCache
-        val kept = cached && wanted.isPinned
-        val first = scope.isDefined || execution.isEmpty && !cached && Callers.executeAtOnce
-        val end =
-          if (kept) Hold.WhenCollected
-          else if (first || command || execution.isDefined && !cached) Hold.WithExecution
-          else Hold.Now
-        val answer = bind(wanted, scope, end)
-        val bound = new Substitution(answer, wanted).statement(plan)
-        if (command) bound
-        else Statement(bound, new Reading(session, plan, execution, first, kept))
-      }
+      val answer = bind(wanted, Some(scope), Hold.WithExecution)
+      new Substitution(answer, wanted).statement(plan).children
     }
+  }
+
+  private def bound(plan: LogicalPlan): LogicalPlan = {
+    val wanted = new Collector
+    val prepared = wanted.statement(plan)
+    if (wanted.isEmpty) prepared
+    else if (Callers.nameCached) nameOfCached(plan, wanted)
+    else {
+      val scope = BindScope.current
+      val execution = Holds.executionOf(session)
+      val command = plan.isInstanceOf[Command]
+      val cached = Callers.fillCache
+      val kept = cached && wanted.isPinned
+      val first = scope.isDefined || execution.isEmpty && !cached && Callers.executeAtOnce
+      val end =
+        if (kept) Hold.WhenCollected
+        else if (first || command || execution.isDefined && !cached) Hold.WithExecution
+        else Hold.Now
+      val answer = bind(wanted, scope, end)
+      val bound = new Substitution(answer, wanted).statement(plan)
+      if (command) bound
+      else Statement(bound, new Reading(session, plan, execution, first, kept))
+    }
+  }
 
   /** What is read at one time for ever has the same name each time. The rest is known by the names
     * of its relations alone: nothing that is read is called so, hence it is never served. A version
@@ -93,8 +106,8 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       if (required.nonEmpty) entry.set[ObjectNode]("not_null", Json.texts(required))
     }
     shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
-    val target = wanted.writeTarget.orElse(scope.flatMap(_.writeTarget))
-    target.fold(body.putNull("write_target"))(body.put("write_target", _))
+    val targets = wanted.writeTarget.toSeq ++ scope.toSeq.flatMap(_.writeTargets)
+    body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))
     val answer = coordinator.call("/v1/bind", body)
     val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
       new Hold(coordinator, Sessions.id(session), name)
@@ -205,7 +218,11 @@ private[slackwater] abstract class PlanWalk {
     EliminateSubqueryAliases(write.table) match {
       case V2Relation(Ours(table)) =>
         // The condition is in the query already; here it could only be optimised a second time.
-        val bare = write.copy(condition = Literal.FalseLiteral, groupFilterCondition = None)
+        val bare = write.copy(
+          condition = Literal.FalseLiteral,
+          query = FirstMatch.only(write.query),
+          groupFilterCondition = None
+        )
         rowLevel(descend(bare, at).asInstanceOf[WriteDelta], table)
       case _ => descend(write, at)
     }

@@ -31,10 +31,11 @@ private[slackwater] object DataStrategy extends SparkStrategy {
     case ReturnAnswer(statement: Statement) =>
       Seq(StatementExec.of(statement, planLater(ReturnAnswer(statement.child))))
     case statement: Statement => Seq(StatementExec.of(statement, planLater(statement.child)))
-    case InlineRows(label, output, rows) => Seq(InlineRowsExec(label, output, rows))
-    case SlotRows(name, output)          => Seq(SlotRowsExec(name, output))
-    case V2Relation(Ours(table))         => throw DataErrors.unbound(table.name)
-    case scan: DataSourceV2ScanRelation  =>
+    case SeveralInserts(targets, queries) => Seq(SeveralInsertsExec(targets, queries))
+    case InlineRows(label, output, rows)  => Seq(InlineRowsExec(label, output, rows))
+    case SlotRows(name, output)           => Seq(SlotRowsExec(name, output))
+    case V2Relation(Ours(table))          => throw DataErrors.unbound(table.name)
+    case scan: DataSourceV2ScanRelation   =>
       scan.relation.table match {
         case Ours(table) => throw DataErrors.unbound(table.name)
         case _           => Nil

@@ -63,7 +63,7 @@ private[slackwater] final class Reading(
     val query = session.sessionState.executePlan(unbound)
     if (BindScope.current.isDefined) query.assertExecutedPlanPrepared()
     else {
-      val scope = new BindScope(None)
+      val scope = new BindScope(Nil)
       BindScope.within(scope)(query.assertExecutedPlanPrepared())
       scope.holds.foreach(Holds.follow(session, _))
     }

@@ -406,7 +406,7 @@ final class Bridge private[bridge] (opened: Opened) {
 
   /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */
   private def reading[A](session: SparkSession, query: QueryExecution)(body: => A): A = {
-    val scope = new BindScope(None)
+    val scope = new BindScope(Nil)
     try
       session.withActive {
         inPool(session)(BindScope.within(scope)(body))

@@ -99,7 +99,7 @@ class SlackwaterTable(
     true
   }
 
-  private def requireWritable(): Unit =
+  def requireWritable(): Unit =
     if (!description.writable) throw DataErrors.readOnly(description)
 
   override def equals(other: Any): Boolean = other match {

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.hold
 import scala.collection.mutable.ArrayBuffer
 
 /** What the binds of one thread belong to, while it writes or runs a query of the coordinator's. */
-private[slackwater] final class BindScope(val writeTarget: Option[String]) {
+private[slackwater] final class BindScope(val writeTargets: Seq[String]) {
   private val adopted = ArrayBuffer.empty[Hold]
   def adopt(hold: Hold): Unit = adopted += hold
   def holds: Seq[Hold] = adopted.toSeq

@@ -11,6 +11,11 @@ private[slackwater] object DataErrors {
       "kind" -> table.kind.replace('-', ' ')
     )
 
+  def severalInserts(): AnalysisException = unsupported(
+    "An INSERT into several places of which some are no tables of Slackwater",
+    "Its commit would not be one. Write an INSERT statement for each."
+  )
+
   def notNull(table: String, column: String): AnalysisException =
     Errors.user("SLACKWATER_NOT_NULL_VIOLATION", "columnName" -> column, "objectName" -> table)
 

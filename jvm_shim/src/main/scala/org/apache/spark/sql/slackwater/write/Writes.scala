@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.connector.catalog.Table
 import org.apache.spark.sql.connector.write.{SupportsTruncate, V1Write, WriteBuilder}
@@ -47,6 +48,9 @@ private[slackwater] final class WrittenRows(
       val _ = write.commit(holds.headOption, parts, sink)
     } finally release()
 
+  /** Says what was written in a request that commits several writes. */
+  def describe(request: ObjectNode): Unit = write.describe(request, parts, sink)
+
   def release(): Unit = holds.foreach(_.release())
 }
 
@@ -82,18 +86,23 @@ private[slackwater] final class TableWrite(
 
   /** Commits what was written, at one timestamp, together with what was read under the hold. */
   def commit(hold: Option[Hold], parts: Seq[Written], sink: => RowSink): JsonNode = {
-    val body = Sessions.request(session).put("write_id", id)
-    table.address(body)
+    val body = Sessions.request(session)
     hold.fold(body.putNull("hold"))(h => body.put("hold", h.name))
+    describe(body, parts, sink)
+    val answer = table.coordinator.call("/v1/write", body)
+    hold.foreach(_.consumed())
+    answer
+  }
+
+  def describe(body: ObjectNode, parts: Seq[Written], sink: => RowSink): Unit = {
+    body.put("write_id", id)
+    table.address(body)
     body.put("mode", mode.name)
     val small = fitting(parts, sink)
     val inline = body.putArray("inline")
     small.flatMap(_.inline).foreach(bytes => inline.add(Wire.base64(bytes)))
     val files = body.putArray("files")
     small.flatMap(_.files).foreach(file => describe(files.addObject(), file))
-    val answer = table.coordinator.call("/v1/write", body)
-    hold.foreach(_.consumed())
-    answer
   }
 
   /** Tasks' small results together can be too much for one message: then they become a file. */
@@ -124,6 +133,11 @@ private[slackwater] object TableWrite {
     schema.add(Wire.DiffColumn, LongType, nullable = false)
 }
 
+/** A table that an INSERT writes, and how. */
+private[slackwater] final case class Target(table: WriteTarget, mode: WriteMode) {
+  override def toString: String = s"${mode.name} ${table.name}"
+}
+
 /** `INSERT` and its overwriting forms, `TRUNCATE`, and DataFrame writes. */
 private[slackwater] final class InsertBuilder(table: WriteTarget)
     extends WriteBuilder
@@ -147,23 +161,55 @@ private[slackwater] object Insert {
 
   /** Runs the query once, and writes its rows at the timestamp at which it read. */
   def run(table: WriteTarget, mode: WriteMode, query: QueryExecution): Unit = {
-    val session = query.sparkSession
-    val scope = new BindScope(Some(table.lockedId))
+    val scope = new BindScope(Seq(table.lockedId))
     try {
       val plan = BindScope.within(scope)(query.executedPlan)
-      val write = new TableWrite(session, table, mode)
-      lazy val sink = write.sink(InlineLimit.statement)
-      val parts = LocalRows.of(plan) match {
-        case Some(rows) if fits(rows) => Seq(local(rows, write.schema))
-        case Some(rows)               => Seq(sink.drain(0, rows.iterator))
-        case None                     => distributed(plan, write)
-      }
-      table.take(new WrittenRows(write, scope.holds, parts, sink))
+      table.take(rows(Target(table, mode), query.sparkSession, plan, scope.holds))
     } catch {
       case failure: Throwable =>
         scope.holds.foreach(_.release())
         throw failure
     }
+  }
+
+  /** Runs several queries, and writes the rows of each at the one time at which all of them read.
+    *
+    * `bound` gives the queries as they are read under the scope. Nothing is written if one fails.
+    */
+  def together(targets: Seq[Target], session: SparkSession)(
+      bound: BindScope => Seq[LogicalPlan]
+  ): Unit = {
+    val scope = new BindScope(targets.map(_.table.lockedId).distinct)
+    try {
+      val written = targets.zip(bound(scope)).map { case (target, query) =>
+        query.setAnalyzed()
+        val plan = BindScope.within(scope)(session.sessionState.executePlan(query).executedPlan)
+        rows(target, session, plan, Nil)
+      }
+      val body = Sessions.request(session).put("write_id", UUID.randomUUID.toString)
+      val hold = scope.holds.headOption
+      hold.fold(body.putNull("hold"))(h => body.put("hold", h.name))
+      val writes = body.putArray("writes")
+      written.foreach(_.describe(writes.addObject()))
+      targets.head.table.coordinator.call("/v1/write", body)
+      hold.foreach(_.consumed())
+    } finally scope.holds.foreach(_.release())
+  }
+
+  private def rows(
+      target: Target,
+      session: SparkSession,
+      plan: SparkPlan,
+      holds: => Seq[Hold]
+  ): WrittenRows = {
+    val write = new TableWrite(session, target.table, target.mode)
+    lazy val sink = write.sink(InlineLimit.statement)
+    val parts = LocalRows.of(plan) match {
+      case Some(rows) if fits(rows) => Seq(local(rows, write.schema))
+      case Some(rows)               => Seq(sink.drain(0, rows.iterator))
+      case None                     => distributed(plan, write)
+    }
+    new WrittenRows(write, holds, parts, sink)
   }
 
   /** Leaves the table empty. */
