@@ -92,8 +92,8 @@ def test_views_of_nested_maps_follow_deletes(place, kind):
         "numbered": f"SELECT k, m, row_number() OVER (ORDER BY k) AS n FROM {table}",
         "some": f"SELECT m FROM {table} WHERE k > 0",
         "first": f"SELECT k, m FROM {table} QUALIFY row_number() OVER (ORDER BY k DESC) = 1",
-        "listed": f"SELECT k % 10 AS g, array_sort(collect_list(k)) AS l, max_by(m, k) AS x FROM {table}"
-        " GROUP BY g",
+        "listed": "SELECT k % 10 AS g, array_sort(collect_list(k)) AS l, max_by(m, k) AS x"
+        f" FROM {table} GROUP BY g",
         "grouped": f"SELECT m, count(*) AS n FROM {table} GROUP BY m",
         "deduplicated": f"SELECT k % 10 AS k, m FROM {table} GROUP BY ALL",
     }
