@@ -18,6 +18,7 @@ import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFac
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
 
@@ -90,6 +91,7 @@ private[slackwater] final class RowSink(
 
   final class OpenSink(partition: Int) {
     private val copy = UnsafeProjection.create(schema)
+    private lazy val storedForm = Wire.storedForm(schema)
     private val kept = ArrayBuffer.empty[UnsafeRow]
     private var keptBytes = 0L
     private var writer: OutputWriter = _
@@ -131,13 +133,13 @@ private[slackwater] final class RowSink(
       val context = attempt(partition)
       val name = s"$writeId-$partition-${UUID.randomUUID}${factory.getFileExtension(context)}"
       val path = new Path(ObjectStore.path(directory), name)
-      writer = factory.newInstance(path.toString, schema, context)
+      writer = factory.newInstance(path.toString, Stored.schema(schema), context)
       kept.foreach(put)
       kept.clear()
     }
 
     private def put(row: UnsafeRow): Unit = {
-      writer.write(row)
+      writer.write(storedForm(row))
       written += 1
       if (withTimes) {
         val time = row.getLong(schema.length - 2)
@@ -180,7 +182,7 @@ private[slackwater] object RowSink {
       conf.set(key, value)
     }
     val options = Map("compression" -> "snappy")
-    val factory = new ParquetFileFormat().prepareWrite(session, job, options, schema)
+    val factory = new ParquetFileFormat().prepareWrite(session, job, options, Stored.schema(schema))
     val shipped = new SerializableConfiguration(job.getConfiguration)
     new RowSink(schema, directory, writeId, limit, withTimes, factory, shipped)
   }

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.values
 
+import java.util.Locale
+
 import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
@@ -8,7 +10,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   BoundReference,
   Expression,
-  InterpretedUnsafeProjection
+  InterpretedUnsafeProjection,
+  UnsafeRow
 }
 import org.apache.spark.sql.catalyst.util.GenericArrayData
 import org.apache.spark.sql.slackwater.values.NestedValues._
@@ -104,6 +107,26 @@ final class ValuesSpec extends AnyFunSuite with ScalaCheckPropertyChecks {
         val areEqual = same(left, dataType, ofKey = true) == same(right, dataType, ofKey = true)
         assert((of(left) == of(right)) == areEqual)
       }
+    }
+  }
+
+  test("a value comes back out of the form in which it is stored") {
+    forAll(typed) { case (dataType, value, _) =>
+      val form = Stored.dataType(dataType)
+      form.existsRecursively {
+        case struct: StructType =>
+          val names = struct.fieldNames.map(_.toLowerCase(Locale.ROOT))
+          assert(names.nonEmpty && names.distinct.length == names.length)
+          false
+        case _ => false
+      }
+      val there = InterpretedUnsafeProjection
+        .createProjection(Seq(Stored.of(reference(dataType))))(stored(value, dataType))
+        .copy()
+      val back = Stored.restored(reference(form), dataType)
+      assert(back.dataType == dataType)
+      val again = InterpretedUnsafeProjection.createProjection(Seq(back))(there).copy()
+      assert(again.getBytes.toSeq == stored(value, dataType).asInstanceOf[UnsafeRow].getBytes.toSeq)
     }
   }
 }
