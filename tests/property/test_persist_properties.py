@@ -25,15 +25,29 @@ from slackwater.persist.consolidate import consolidate
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.parts import FileBody, InlineBody, Part, Uniform
 
-KINDS = [
+LEAVES = [
     pa.int32(),
     pa.string(),
     pa.float64(),
-    pa.list_(pa.float32()),
-    pa.map_(pa.string(), pa.list_(pa.int8())),
-    pa.struct([("x", pa.string()), ("y", pa.list_(pa.struct([("z", pa.bool_())])))]),
+    pa.float32(),
+    pa.bool_(),
     pa.decimal128(20, 2),
 ]
+KEYS = [pa.string(), pa.int32(), pa.struct([("k", pa.string())]), pa.list_(pa.string())]
+
+
+def lists_structs_and_maps(inner: st.SearchStrategy) -> st.SearchStrategy:
+    """Types of which `inner` is a part."""
+    return st.one_of(
+        inner.map(pa.list_),
+        st.lists(inner, max_size=3).map(
+            lambda kinds: pa.struct([(f"f{i}", kind) for i, kind in enumerate(kinds)])
+        ),
+        st.tuples(st.sampled_from(KEYS), inner).map(lambda kinds: pa.map_(*kinds)),
+    )
+
+
+KINDS = st.recursive(st.sampled_from(LEAVES), lists_structs_and_maps, max_leaves=4)
 
 
 def values(kind: pa.DataType) -> st.SearchStrategy:
@@ -48,14 +62,17 @@ def values(kind: pa.DataType) -> st.SearchStrategy:
     elif pa.types.is_string(kind):
         inner = st.sampled_from(["", "a", "ab", "b"])
     elif pa.types.is_map(kind):
-        inner = st.dictionaries(st.sampled_from("abc"), values(kind.item_type), max_size=3).map(
-            lambda entries: list(entries.items())
-        )
+        entries = st.tuples(values(kind.key_type).filter(is_present), values(kind.item_type))
+        inner = st.lists(entries, max_size=3, unique_by=lambda entry: repr(entry[0]))
     elif pa.types.is_list(kind):
         inner = st.lists(values(kind.value_type), max_size=3)
     else:
         inner = st.fixed_dictionaries({f.name: values(f.type) for f in kind})
     return st.none() | inner
+
+
+def is_present(value) -> bool:
+    return value is not None
 
 
 def canonical(value, kind):
@@ -67,7 +84,8 @@ def canonical(value, kind):
         return (
             "map",
             *sorted(
-                ((k, canonical(v, kind.item_type)) for k, v in value), key=lambda entry: entry[0]
+                ((canonical(k, kind.key_type), canonical(v, kind.item_type)) for k, v in value),
+                key=repr,
             ),
         )
     if pa.types.is_list(kind):
@@ -78,7 +96,7 @@ def canonical(value, kind):
 
 
 @histories()
-@given(st.data(), st.sampled_from(KINDS), st.sampled_from(KINDS))
+@given(st.data(), KINDS, KINDS)
 def test_consolidation_is_the_sum_by_value(data, first, second):
     rows = data.draw(
         st.lists(st.tuples(values(first), values(second), st.integers(-2, 2)), max_size=12)

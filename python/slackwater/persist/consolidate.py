@@ -41,7 +41,7 @@ def _key(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_floating(column.type):
         return _normal(column)
     if pa.types.is_nested(column.type):
-        return pa.chunked_array([_codes(column.combine_chunks())])
+        return pa.chunked_array([codes_of(column.combine_chunks())])
     return column
 
 
@@ -53,23 +53,23 @@ def _normal(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pc.if_else(pc.is_nan(values), not_a_number, pc.add(values, zero))
 
 
-def _codes(values: pa.Array) -> pa.Array:
+def codes_of(values: pa.Array) -> pa.Array:
     """For each value a number >= 0, the same for equal values only."""
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks)
     if pa.types.is_struct(values.type):
         codes = _validity(values)
         for field in values.flatten():
-            codes = _pair(codes, _codes(field))
+            codes = _pair(codes, codes_of(field))
         return codes
     if pa.types.is_nested(values.type):
         lists = as_lists(values)
         elements = lists.flatten()
         lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
         codes = (
-            _in_order(lists, _pair(_codes(elements.field(0)), _codes(elements.field(1))))
+            _in_order(lists, _pair(codes_of(elements.field(0)), codes_of(elements.field(1))))
             if pa.types.is_map(values.type)
-            else _codes(elements)
+            else codes_of(elements)
         )
         return _pair(_validity(values), _number(_as_bytes(codes, lengths)))
     if pa.types.is_floating(values.type):

@@ -1,8 +1,9 @@
-"""Maps as what they are in memory: lists of entries."""
+"""Nested values in another form: with other names and types inside, and maps as lists."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def as_lists(values: pa.Array) -> pa.Array:
@@ -11,3 +12,33 @@ def as_lists(values: pa.Array) -> pa.Array:
         return values
     entry = pa.struct([values.type.key_field, values.type.item_field])
     return values.cast(pa.list_(pa.field("entries", entry, False)))
+
+
+def as_type(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values in the target type. Nested types are rebuilt, since a cast is too strict there."""
+    if values.type.equals(target):
+        return values
+    if pa.types.is_struct(target):
+        # Fields go by their places; a struct without fields had none in older parts.
+        found = values.flatten() or [pa.nulls(len(values))] * target.num_fields
+        children = [as_type(c, f.type) for c, f in zip(found, target, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=values.is_null())
+    if pa.types.is_map(target):
+        values = as_lists(values)
+        entries = values.flatten()
+        keys = as_type(entries.field(0), target.key_type)
+        items = as_type(entries.field(1), target.item_type)
+        return pa.MapArray.from_arrays(_offsets(values), keys, items, type=target)
+    if pa.types.is_list(target):
+        elements = as_type(values.flatten(), target.value_type)
+        return pa.ListArray.from_arrays(_offsets(values), elements, type=target)
+    return values.cast(target)
+
+
+def _offsets(values: pa.Array) -> pa.Array:
+    """Offsets into the flattened values; a NULL list has a NULL offset."""
+    lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
+    ends = pc.cumulative_sum(lengths)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    absent = pa.concat_arrays([values.is_null(), pa.array([False])])
+    return pc.if_else(absent, pa.scalar(None, pa.int32()), offsets)

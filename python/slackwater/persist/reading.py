@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.persist.blobs import Blobs
-from slackwater.persist.nested import as_lists
+from slackwater.persist.nested import as_type
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Part, Uniform
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
@@ -161,44 +161,8 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if index < 0:
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table.column(index)
-    chunks = [_as_type(chunk, field.type) for chunk in column.chunks]
+    chunks = [as_type(chunk, field.type) for chunk in column.chunks]
     return pa.chunked_array(chunks, type=field.type)
-
-
-def _as_type(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """The values in the target type. Nested types are rebuilt, since a cast is too strict there."""
-    if values.type.equals(target):
-        return values
-    if pa.types.is_struct(target):
-        fields = {
-            field.name: child for field, child in zip(values.type, values.flatten(), strict=True)
-        }
-        children = [
-            _as_type(fields[field.name], field.type)
-            if field.name in fields
-            else pa.nulls(len(values), field.type)
-            for field in target
-        ]
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=values.is_null())
-    if pa.types.is_map(target):
-        values = as_lists(values)
-        entries = values.flatten()
-        keys = _as_type(entries.field(0), target.key_type)
-        items = _as_type(entries.field(1), target.item_type)
-        return pa.MapArray.from_arrays(_offsets(values), keys, items, type=target)
-    if pa.types.is_list(target):
-        elements = _as_type(values.flatten(), target.value_type)
-        return pa.ListArray.from_arrays(_offsets(values), elements, type=target)
-    return values.cast(target)
-
-
-def _offsets(values: pa.Array) -> pa.Array:
-    """Offsets into the flattened values; a NULL list has a NULL offset."""
-    lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int32())
-    ends = pc.cumulative_sum(lengths)
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    absent = pa.concat_arrays([values.is_null(), pa.array([False])])
-    return pc.if_else(absent, pa.scalar(None, pa.int32()), offsets)
 
 
 def _within(updates: pa.Table, lower: Timestamp | None, upper: Timestamp | None) -> pa.Table:

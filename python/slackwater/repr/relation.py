@@ -19,6 +19,9 @@ from slackwater.repr.errors import user_error
 TIME_COLUMN = "__time"
 DIFF_COLUMN = "__diff"
 
+EMPTY = "__empty"
+"""The field that stands for none in a struct without fields."""
+
 _COLLATIONS = "__COLLATIONS"
 """Where Spark keeps the collations of a column, beside its own metadata."""
 
@@ -51,8 +54,13 @@ _SQL_NAMES: Mapping[str, str] = {
 def arrow_type(spark_type: JsonType) -> pa.DataType:
     """The Arrow type that carries a Spark type.
 
-    `spark_type` is a type in Spark's JSON notation. Raises SLACKWATER_UNSUPPORTED_TYPE for types
-    that Parquet does not hold exactly (VARIANT, intervals, user-defined types, TIME, ...).
+    `spark_type` is a type in Spark's JSON notation. Neither Arrow nor Parquet has a struct without
+    fields, or one with two fields of one name, and readers find fields whatever their case is:
+    there such a struct has the field `EMPTY`, which is always NULL, or names that end in their
+    positions. The driver has the same rules (`values/Stored`).
+
+    Raises SLACKWATER_UNSUPPORTED_TYPE for types that Parquet does not hold exactly (VARIANT,
+    intervals, user-defined types, TIME, ...).
     """
     if isinstance(spark_type, str):
         if spark_type in _PRIMITIVES:
@@ -64,7 +72,7 @@ def arrow_type(spark_type: JsonType) -> pa.DataType:
         raise user_error("SLACKWATER_UNSUPPORTED_TYPE", typeName=spark_type.upper())
     match spark_type["type"]:
         case "struct":
-            return pa.struct([_arrow_field(field) for field in spark_type["fields"]])
+            return pa.struct(_stored_fields(spark_type["fields"]))
         case "array":
             element = pa.field(
                 "element", arrow_type(spark_type["elementType"]), bool(spark_type["containsNull"])
@@ -79,8 +87,45 @@ def arrow_type(spark_type: JsonType) -> pa.DataType:
             raise user_error("SLACKWATER_UNSUPPORTED_TYPE", typeName=str(other).upper())
 
 
-def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
-    return pa.field(field["name"], arrow_type(field["type"]), bool(field["nullable"]))
+def _stored_fields(fields: Sequence[Mapping[str, Any]]) -> list[pa.Field]:
+    if not fields:
+        return [pa.field(EMPTY, pa.bool_())]
+    names = stored_names([field["name"] for field in fields])
+    return [
+        pa.field(name, arrow_type(field["type"]), bool(field["nullable"]))
+        for name, field in zip(names, fields, strict=True)
+    ]
+
+
+def stored_names(names: Sequence[str]) -> Sequence[str]:
+    """The names that a struct's fields have in files and streams."""
+    known = {name.lower() for name in names}
+    if len(known) == len(names) and EMPTY not in known:
+        return names
+    return [f"{name}_{position}" for position, name in enumerate(names, 1)]
+
+
+def unclear_field(path: str, spark_type: JsonType) -> str | None:
+    """The path of a nested field that a reader cannot find by its name, if there is one."""
+    if isinstance(spark_type, str):
+        return None
+    match spark_type["type"]:
+        case "array":
+            return unclear_field(f"{path}.element", spark_type["elementType"])
+        case "map":
+            return unclear_field(f"{path}.key", spark_type["keyType"]) or unclear_field(
+                f"{path}.value", spark_type["valueType"]
+            )
+        case "struct":
+            fields = spark_type["fields"]
+            names = [field["name"] for field in fields]
+            for stored, field in zip(stored_names(names), fields, strict=True):
+                inner = f"{path}.{field['name']}"
+                if stored != field["name"]:
+                    return inner
+                if (found := unclear_field(inner, field["type"])) is not None:
+                    return found
+    return None
 
 
 def sql_type(spark_type: JsonType) -> str:
@@ -142,6 +187,40 @@ class Column:
         return None if value is None else str(value)
 
 
+def _column_field(column: Column) -> pa.Field:
+    kind = column.spark_type
+    if _COLLATIONS in column.metadata_json or _COLLATIONS in column.type_json:
+        _refuse_padded(column.name, kind, json.loads(column.metadata_json))
+    return pa.field(column.name, arrow_type(kind), column.nullable)
+
+
+def _refuse_padded(name: str, kind: JsonType, metadata: Mapping[str, Any]) -> None:
+    """Refuses CHAR and VARCHAR with a collation: Spark writes such types and cannot read them.
+
+    The collations of a field are in its metadata, by paths that begin with its name.
+    """
+    collations = metadata.get(_COLLATIONS) or {}
+
+    def visit(path: str, inner: JsonType) -> None:
+        if isinstance(inner, str):
+            if path in collations and _PADDED.fullmatch(inner):
+                collation = str(collations[path]).rpartition(".")[2]
+                name_of_type = f"{inner.upper()} COLLATE {collation}"
+                raise user_error("SLACKWATER_UNSUPPORTED_TYPE", typeName=name_of_type)
+            return
+        match inner["type"]:
+            case "array":
+                visit(f"{path}.element", inner["elementType"])
+            case "map":
+                visit(f"{path}.key", inner["keyType"])
+                visit(f"{path}.value", inner["valueType"])
+            case "struct":
+                for field in inner["fields"]:
+                    _refuse_padded(field["name"], field["type"], field.get("metadata") or {})
+
+    visit(name, kind)
+
+
 @dataclass(frozen=True, slots=True)
 class RelationDesc:
     """The columns of a relation, in order."""
@@ -195,9 +274,7 @@ class RelationDesc:
 
         Raises SLACKWATER_UNSUPPORTED_TYPE.
         """
-        return pa.schema(
-            [pa.field(c.name, arrow_type(c.spark_type), c.nullable) for c in self.columns]
-        )
+        return pa.schema([_column_field(column) for column in self.columns])
 
     def update_schema(self) -> pa.Schema:
         """The Arrow schema of the relation's updates: the columns, ``__time``, ``__diff``."""

@@ -5,9 +5,9 @@ BOOLEAN                   true, false
 TINYINT to BIGINT         number
 FLOAT, DOUBLE             number; ``"NaN"``, ``"Infinity"``, ``"-Infinity"``
 DECIMAL                   string with all its digits
-STRING                    string
+STRING                    string; U+FFFD for bytes that are no UTF-8
 BINARY                    string, Base64
-DATE                      string, ``2026-01-31``
+DATE                      string, ``2026-01-31``, ``-0044-03-15``, ``+10000-01-01``
 TIMESTAMP, TIMESTAMP_NTZ  string, milliseconds since the epoch; microseconds after a point if any
 ARRAY, STRUCT             array, object
 MAP                       object; keys as the text of their own JSON form
@@ -18,6 +18,7 @@ NULL                      null
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import math
 from collections.abc import Callable
@@ -25,10 +26,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from slackwater.persist.nested import as_type
+from slackwater.repr.relation import EMPTY
+
 
 def json_lines(table: pa.Table) -> bytes:
     """One JSON object for each row, each ended by a newline."""
-    writers = [(field.name, json_form(field.type)) for field in table.schema]
+    writers = [(field.name, _json_form(field.type)) for field in table.schema]
     columns = [_plain(column) for column in table.columns]
     lines: list[str] = []
     for cells in zip(*columns, strict=True):
@@ -41,15 +45,42 @@ def json_lines(table: pa.Table) -> bytes:
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
-    """Python values. Times become whole microseconds, which Python's own types may not hold."""
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    values: list[Any] = column.to_pylist()
+    """Python values, with days and moments as whole numbers, and texts as bytes if one is no UTF-8.
+
+    Python's own dates are those of the years 1 to 9999, its texts have all their characters.
+    """
+    try:
+        return _listed(column, _plain_type(column.type, pa.string()))
+    except UnicodeDecodeError:
+        return _listed(column, _plain_type(column.type, pa.binary()))
+
+
+def _listed(column: pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
+    chunks = [as_type(chunk, kind) for chunk in column.chunks]
+    values: list[Any] = pa.chunked_array(chunks, kind).to_pylist()
     return values
 
 
-def json_form(kind: pa.DataType) -> Callable[[Any], Any]:
-    """How a value that is not NULL becomes a JSON value."""
+def _plain_type(kind: pa.DataType, texts: pa.DataType) -> pa.DataType:
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_string(kind):
+        return texts
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type, texts)) for field in kind])
+    if pa.types.is_map(kind):
+        inner = _plain_type(kind.key_type, texts), _plain_type(kind.item_type, texts)
+        return pa.map_(inner[0], kind.item_field.with_type(inner[1]))
+    if pa.types.is_list(kind):
+        field = kind.value_field
+        return pa.list_(field.with_type(_plain_type(field.type, texts)))
+    return kind
+
+
+def _json_form(kind: pa.DataType) -> Callable[[Any], Any]:
+    """How a value that is not NULL, as `_plain` gives it, becomes a JSON value."""
     if pa.types.is_floating(kind):
         return _float
     if pa.types.is_decimal(kind):
@@ -57,28 +88,30 @@ def json_form(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(kind):
         return _instant
     if pa.types.is_date(kind):
-        return lambda value: value.isoformat()
+        return _day
     if pa.types.is_binary(kind):
         return lambda value: base64.b64encode(value).decode()
     if pa.types.is_struct(kind):
         return _struct(kind)
     if pa.types.is_list(kind):
-        element = json_form(kind.value_type)
+        element = _json_form(kind.value_type)
         return lambda value: [None if item is None else element(item) for item in value]
     if pa.types.is_map(kind):
         return _map(kind)
+    if pa.types.is_string(kind):
+        return _text
     return lambda value: value
 
 
 def _struct(kind: pa.StructType) -> Callable[[Any], Any]:
-    writers = [(field.name, json_form(field.type)) for field in kind]
+    writers = [(field.name, _json_form(field.type)) for field in kind if field.name != EMPTY]
     return lambda value: {
         name: None if value[name] is None else write(value[name]) for name, write in writers
     }
 
 
 def _map(kind: pa.MapType) -> Callable[[Any], Any]:
-    key, item = json_form(kind.key_type), json_form(kind.item_type)
+    key, item = _json_form(kind.key_type), _json_form(kind.item_type)
 
     def text(value: Any) -> str:
         form = key(value)
@@ -95,15 +128,25 @@ def _float(value: float) -> float | str:
     return value
 
 
-def _instant(value: Any) -> str:
-    micros = value if isinstance(value, int) else _micros(value)
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+_FIRST_DAY = datetime.date(1, 1, 1).toordinal() - datetime.date(1970, 1, 1).toordinal()
+_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
+"""After so many days the calendar is the same again."""
+
+
+def _day(days: int) -> str:
+    """The date of a day since 1970 as Spark shows it."""
+    cycles, within = divmod(days - _FIRST_DAY, _CYCLE_DAYS)
+    date = datetime.date.fromordinal(1 + within)
+    year = date.year + _CYCLE_YEARS * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{date.month:02d}-{date.day:02d}"
+
+
+def _instant(micros: int) -> str:
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     millis, rest = divmod(micros, 1000)
     return f"{sign}{millis}.{rest:03d}" if rest else f"{sign}{millis}"
-
-
-def _micros(value: Any) -> int:
-    """Microseconds since the epoch of a nested time, which is a datetime."""
-    kind = pa.timestamp("us", "UTC") if value.tzinfo is not None else pa.timestamp("us")
-    micros: int = pa.scalar(value, kind).value
-    return micros

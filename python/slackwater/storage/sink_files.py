@@ -246,13 +246,14 @@ class FilesSink:
     def _refuse_violation(self, rows: pa.Table, position: int | None) -> None:
         if position is None:
             return
-        row = rows.slice(position, 1).to_pylist()[0]
-        values = ", ".join(f"{name} = {row[name]!r}" for name in self._config.key)
+        row = rows.slice(position, 1)
+        values = json_lines(row.select(self._config.key)).decode().strip()
+        time = row.column(TIME_COLUMN)[0].as_py()
         raise user_error(
             "SLACKWATER_SINK_KEY",
             key=", ".join(self._config.key),
             objectName=self._object_name,
-            reason=f"there is more than one row with {values} at {row[TIME_COLUMN]}",
+            reason=f"there is more than one row with {values} at {time}",
         )
 
     def _commit(self, lower: Frontier, upper: Frontier, messages: pa.Table) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.persist.consolidate import codes_of
 from slackwater.repr.relation import DIFF_COLUMN
 
 
@@ -77,16 +78,11 @@ def _grouped(
 def codes(column: pa.ChunkedArray) -> pa.Array:
     """Numbers that are equal exactly where the values are equal; NULL has one too.
 
-    Floating point values are equal as SQL groups them: NaN to NaN, 0.0 to -0.0.
+    Values are equal as they are to a collection.
     """
     values = column.combine_chunks()
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, column.type)
     if pa.types.is_integer(values.type) and values.null_count == 0:
         return values
-    if pa.types.is_nested(values.type):
-        values = pa.array([repr(item) for item in values.to_pylist()], pa.string())
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))
-    encoded = pc.dictionary_encode(values, null_encoding="encode")
-    return encoded.indices
+    return codes_of(values)

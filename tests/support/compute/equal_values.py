@@ -78,5 +78,33 @@ PAIRS = (
     Pair("map in an array", _array(_map("integer")), [AB, None], [BA, None], True),
     Pair("map in a struct", _struct(m=_map("integer")), {"m": BA}, {"m": AB}, True),
     Pair("map of maps", _map(_map("integer")), [("x", AB)], [("x", BA)], True),
+    Pair(
+        "map of maps, both turned",
+        _map(_map("integer")),
+        [("x", AB), ("y", []), ("z", None)],
+        [("z", None), ("y", []), ("x", BA)],
+        True,
+    ),
+    Pair(
+        "map of maps with another value",
+        _map(_map("integer")),
+        [("x", AB), ("y", [])],
+        [("y", []), ("x", [("a", 1), ("b", None)])],
+        False,
+    ),
+    Pair(
+        "map of lists of maps",
+        _map(_array(_map("double"))),
+        [("x", [[("a", 0.0), ("b", NAN)], None]), ("y", [])],
+        [("y", []), ("x", [[("b", STRANGE_NAN), ("a", -0.0)], None])],
+        True,
+    ),
+    Pair(
+        "map of structs with maps",
+        _map(_struct(m=_map("integer"), n="integer")),
+        [("x", {"m": AB, "n": 1}), ("y", {"m": None, "n": 2})],
+        [("y", {"m": None, "n": 2}), ("x", {"m": BA, "n": 1})],
+        True,
+    ),
     Pair("map of arrays", _map(_array("double")), [("x", [NAN])], [("x", [STRANGE_NAN])], True),
 )

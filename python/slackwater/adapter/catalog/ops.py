@@ -20,7 +20,7 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_system
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, unclear_field
 
 _RESERVED_PREFIXES = ("mz_", "pg_")
 
@@ -294,6 +294,7 @@ def _check_name_free(state: CatalogState, schema_name: str, name: str) -> None:
 
 def _check_columns(item: CatalogItem) -> None:
     seen: set[str] = set()
+    is_read = item.kind is ItemKind.SOURCE
     for column in () if item.desc is None else item.desc.columns:
         if fold(column.name) in (TIME_COLUMN, DIFF_COLUMN):
             raise user_error(
@@ -308,6 +309,12 @@ def _check_columns(item: CatalogItem) -> None:
                 objectName=item.full_name,
             )
         seen.add(fold(column.name))
+        # The fields of what comes from elsewhere are found by their names.
+        unclear = unclear_field(column.name, column.spark_type) if is_read else None
+        if unclear is not None:
+            raise user_error(
+                "SLACKWATER_DUPLICATE_COLUMN", columnName=unclear, objectName=item.full_name
+            )
 
 
 def _dependents_exist(

@@ -8,10 +8,11 @@ import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
 import org.apache.spark.sql.slackwater.process.{Notices, SessionFunctions, Sessions}
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.CatalystTypeConverters
-import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.expressions.{Attribute, BoundReference, UnsafeProjection}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types.StructType
 
 /** COMMIT or ROLLBACK in a session that has never called a coordinator: it cannot be in a block. */
@@ -43,8 +44,13 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
   private def rows(stream: Array[Byte]): Seq[Row] = {
     val (decoded, schema) = ArrowConverters.fromIPCStream(stream)
     try {
-      val convert = CatalystTypeConverters.createToScalaConverter(schema)
-      decoded.map(row => convert(row).asInstanceOf[Row]).toVector
+      val shown = if (planned.length == schema.length) planned else schema
+      val restored =
+        UnsafeProjection.create(schema.zip(shown).zipWithIndex.map { case ((field, to), i) =>
+          Stored.restored(BoundReference(i, field.dataType, nullable = true), to.dataType)
+        })
+      val convert = CatalystTypeConverters.createToScalaConverter(shown)
+      decoded.map(row => convert(restored(row)).asInstanceOf[Row]).toVector
     } finally decoded.close()
   }
 

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.plans
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.slackwater.binding.MzNow
-import org.apache.spark.sql.slackwater.values.RowBytes
+import org.apache.spark.sql.slackwater.values.{InOneForm, RowBytes}
 import org.apache.spark.sql.types._
 
 /** Which expressions have a value for every row.
@@ -65,7 +65,8 @@ private[plans] object Totality {
     case _: ArrayContains | _: BitwiseNot | _: Collate | _: CollationKey | _: ResolvedCollation =>
       true
     case _: StringPredicate | _: Upper | _: Lower | _: Length | _: Substring           => true
-    case _: MapEntries | _: SortArray | _: HashExpression[_] | _: RowBytes             => true
+    case _: MapEntries | _: SortArray | _: HashExpression[_]                           => true
+    case _: RowBytes | _: InOneForm                                                    => true
     case _: Concat | _: String2TrimExpression | _: GetDateField | _: GetTimeField      => true
     case _: Count | _: Min | _: Max | _: MaxMinBy | _: First | _: Last | _: Collect[_] => true
     case _                                                                             => false

@@ -1,7 +1,11 @@
 package org.apache.spark.sql.slackwater.protocol
 
+import scala.util.control.NonFatal
+
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.types.StructType
 
 /** The coordinator of one environment, as this driver's sessions see it.
   *
@@ -25,18 +29,35 @@ trait Coordinator {
   def execute(body: ObjectNode): Array[Byte]
 }
 
-/** A collection or view, as the coordinator's catalog describes it. */
+/** A collection or view, as the coordinator's catalog describes it.
+  *
+  * @param columns
+  *   read when somebody wants them: one with columns that Spark cannot read has a name, and can be
+  *   dropped
+  */
 final case class ObjectDescription(
     id: String,
     kind: String,
     schemaName: String,
     name: String,
-    schema: org.apache.spark.sql.types.StructType,
+    columns: Option[JsonNode],
     writable: Boolean,
     properties: Map[String, String],
     comment: Option[String],
     view: Option[ViewDescription]
-)
+) {
+
+  /** Raises SLACKWATER_UNSUPPORTED_TYPE for what Spark cannot read. */
+  lazy val schema: StructType =
+    try columns.fold(new StructType())(Json.schema)
+    catch {
+      case NonFatal(error) =>
+        throw Errors.user(
+          "SLACKWATER_UNSUPPORTED_TYPE",
+          "typeName" -> s"of a column of $schemaName.$name (${error.getMessage})"
+        )
+    }
+}
 
 /** A view's query and where its names were resolved when it was created. */
 final case class ViewDescription(query: String, catalog: String, namespace: Seq[String])

@@ -47,11 +47,7 @@ object Json {
     kind = node.get("kind").asText,
     schemaName = node.get("schema_name").asText,
     name = node.get("name").asText,
-    schema = node.get("schema") match {
-      case null                      => new StructType()
-      case missing if missing.isNull => new StructType()
-      case present                   => schema(present)
-    },
+    columns = optional(node.path("schema")),
     writable = node.path("writable").asBoolean(false),
     properties = entries(node.path("properties")),
     comment = optional(node.path("comment")).map(_.asText),

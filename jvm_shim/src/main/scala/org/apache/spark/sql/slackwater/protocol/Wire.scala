@@ -11,7 +11,6 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   BoundReference,
-  Cast,
   Expression,
   Literal,
   UnsafeProjection,
@@ -19,7 +18,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.catalyst.util.ResolveDefaultColumns
 import org.apache.spark.sql.execution.arrow.{ArrowBatchStreamWriter, ArrowConverters}
-import org.apache.spark.sql.types.{DataType, LongType, StructType}
+import org.apache.spark.sql.slackwater.values.{Reshaped, Stored}
+import org.apache.spark.sql.types.{LongType, StructType}
 
 /** JSON and Arrow as the coordinator's protocol has them. */
 private[slackwater] object Wire {
@@ -35,15 +35,36 @@ private[slackwater] object Wire {
   def updateSchema(schema: StructType): StructType =
     schema.add(TimeColumn, LongType, nullable = false).add(DiffColumn, LongType, nullable = false)
 
-  /** The rows as one Arrow IPC stream, which has a schema even without rows. */
+  /** The rows as one Arrow IPC stream, which has a schema even without rows; nested types are as
+    * they are stored.
+    */
   def encode(rows: Iterator[InternalRow], schema: StructType): Array[Byte] = {
     val out = new ByteArrayOutputStream()
-    val writer = new ArrowBatchStreamWriter(schema, out, "UTC", false, false)
-    val batches =
-      ArrowConverters.toBatchIterator(rows, schema, 65536L, "UTC", false, false, TaskContext.get())
+    val form = storedForm(schema)
+    val stored = Stored.schema(schema)
+    val writer = new ArrowBatchStreamWriter(stored, out, "UTC", false, false)
+    val batches = ArrowConverters.toBatchIterator(
+      rows.map(form),
+      stored,
+      65536L,
+      "UTC",
+      false,
+      false,
+      TaskContext.get()
+    )
     writer.writeBatches(batches)
     writer.end()
     out.toByteArray
+  }
+
+  /** A row of `schema` as it is stored, valid until the next one. */
+  def storedForm(schema: StructType): InternalRow => InternalRow = {
+    val columns = schema.fields.toIndexedSeq.zipWithIndex.map { case (field, i) =>
+      BoundReference(i, field.dataType, field.nullable)
+    }
+    val stored = columns.map(Stored.of)
+    if (stored.exists(_.exists(_.isInstanceOf[Reshaped]))) UnsafeProjection.create(stored)
+    else identity
   }
 
   /** The rows of Arrow IPC streams with exactly the columns of `schema`.
@@ -62,17 +83,13 @@ private[slackwater] object Wire {
         found.fields.indexWhere(_.name == field.name) match {
           case -1 => Literal.fromObject(absent(i), field.dataType): Expression
           case at =>
-            retyped(BoundReference(at, found(at).dataType, nullable = true), field.dataType)
+            Stored.restored(BoundReference(at, found(at).dataType, nullable = true), field.dataType)
         }
       }
       val project = UnsafeProjection.create(columns.toSeq)
       rows.map(row => project(row).copy()).toIndexedSeq
     } finally rows.close()
   }
-
-  private def retyped(value: Expression, to: DataType): Expression =
-    if (DataType.equalsStructurally(value.dataType, to, ignoreNullability = true)) value
-    else Cast(value, to, Some("UTC"))
 
   def inlineStreams(relation: JsonNode): Iterator[Array[Byte]] =
     relation.path("inline").elements().asScala.map(node => Base64.getDecoder.decode(node.asText))

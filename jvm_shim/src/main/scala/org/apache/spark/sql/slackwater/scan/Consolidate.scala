@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{First, Sum}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.protocol.Wire
-import org.apache.spark.sql.slackwater.values.Comparable
+import org.apache.spark.sql.slackwater.values.{Comparable, Keys}
 import org.apache.spark.sql.types._
 
 /** Rows out of updates: each row as often as its diffs sum up to. */
@@ -162,6 +162,10 @@ private[slackwater] object Consolidate {
     Project(sums.output.init, Generate(copies, Nil, outer = false, None, Seq(copy), sums))
   }
 
+  /** What is equal for the same values alone. */
+  private def identity(column: Attribute): Expression =
+    if (Comparable.isNeeded(column.dataType)) Keys.bytes(column) else column
+
   private def summed(updates: LogicalPlan): LogicalPlan = {
     val columns = updates.output.init
     val count = Alias(Sum(updates.output.last).toAggregateExpression(), Wire.DiffColumn)()
@@ -170,6 +174,6 @@ private[slackwater] object Consolidate {
         Alias(First(c, ignoreNulls = false).toAggregateExpression(), c.name)()
       else c
     }
-    Aggregate(columns.map(Comparable(_)(Cast(_, BinaryType))), results :+ count, updates)
+    Aggregate(columns.map(identity), results :+ count, updates)
   }
 }

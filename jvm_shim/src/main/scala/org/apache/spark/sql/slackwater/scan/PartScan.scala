@@ -18,6 +18,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types.{LongType, StructType}
 
 /** Which contents a bound scan has: two scans with equal identities have the same rows.
@@ -247,9 +248,18 @@ private[slackwater] final class Sources(
 
   private def scan(files: Seq[PartFile], data: StructType, constants: StructType): LogicalPlan = {
     val index = new PartIndex(files, constants, parts.hold)
-    val relation =
-      HadoopFsRelation(index, constants, data, None, new PartFormat(label), options(files))(session)
-    LogicalRelation(relation)
+    val stored = Stored.schema(data)
+    val format = new PartFormat(label)
+    val relation = HadoopFsRelation(index, constants, stored, None, format, options(files))(session)
+    val read = LogicalRelation(relation)
+    if (stored == data) read
+    else {
+      val columns = read.output.take(data.length).zip(data).map { case (column, field) =>
+        if (column.dataType == field.dataType) column
+        else Alias(Stored.restored(column, field.dataType), field.name)()
+      }
+      Project(columns ++ read.output.drop(data.length), read)
+    }
   }
 
   private def options(files: Seq[PartFile]): Map[String, String] = {

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.values
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.types._
 
-/** Values in forms whose bytes are the same for the same values. */
+/** Values in forms whose bytes are the same for values that Spark takes for equal. */
 private[slackwater] object Comparable {
 
   /** Whether values of a type may be the same, or be compared, though their bytes differ. */
@@ -22,26 +22,24 @@ private[slackwater] object Comparable {
     case _                => false
   }
 
-  /** `value` with maps as arrays of entries, sorted by key, and each text that has a collation as
-    * `ofText` gives it.
+  /** `value` with maps as arrays of entries, sorted by key, and the collation's key of each text that
+    * has a collation.
     *
     * Spark's own form for grouping makes a zero of a NULL among a map's primitive values.
     */
-  def apply(value: Expression)(ofText: Expression => Expression): Expression = {
-    def inner(value: Expression): Expression = apply(value)(ofText)
+  def apply(value: Expression): Expression =
     value.dataType match {
       case map: MapType =>
         val entries = MapEntries(value)
         val each =
-          if (Seq(map.keyType, map.valueType).exists(isNeeded)) Nested.elements(entries)(inner)
+          if (Seq(map.keyType, map.valueType).exists(isNeeded)) Nested.elements(entries)(apply)
           else entries
         SortArray(each, Literal.TrueLiteral)
-      case text if isCollated(text)               => ofText(value)
-      case array: ArrayType if isNeeded(array)    => Nested.elements(value)(inner)
-      case struct: StructType if isNeeded(struct) => Nested.fields(value)(inner)
+      case text if isCollated(text)               => CollationKey(value)
+      case array: ArrayType if isNeeded(array)    => Nested.elements(value)(apply)
+      case struct: StructType if isNeeded(struct) => Nested.fields(value)(apply)
       case _                                      => value
     }
-  }
 
   /** A value without collations, out of the form that `apply` made of it. */
   def restored(form: Expression, dataType: DataType): Expression = dataType match {

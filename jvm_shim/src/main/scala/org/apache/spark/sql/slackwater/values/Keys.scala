@@ -10,12 +10,12 @@ private[slackwater] object Keys {
 
   /** The form of a value in which equal ones have the same bytes. */
   def of(value: Expression): Expression =
-    if (isMade(value)) Comparable(value)(CollationKey(_)) else value
+    if (isMade(value)) Comparable(value) else value
 
   /** Whether that form is another than the value. */
   def isMade(value: Expression): Boolean =
     Comparable.isNeeded(value.dataType) &&
-      RowOrdering.isOrderable(Comparable(value)(CollationKey(_)).dataType)
+      RowOrdering.isOrderable(Comparable(value).dataType)
 
   /** Bytes in which values that are equal differ if they are not the same. */
   def bytes(value: Expression): Expression =

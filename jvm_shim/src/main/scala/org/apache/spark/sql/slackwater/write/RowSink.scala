@@ -19,6 +19,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
 import org.apache.spark.sql.slackwater.scan.PartFormat
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
 
@@ -114,6 +115,7 @@ private[slackwater] final class RowSink(
 
   final class OpenSink(partition: Int) {
     private val copy = UnsafeProjection.create(schema)
+    private lazy val storedForm = Wire.storedForm(schema)
     private val kept = ArrayBuffer.empty[UnsafeRow]
     private var keptBytes = 0L
     private var writer: OutputWriter = _
@@ -155,13 +157,14 @@ private[slackwater] final class RowSink(
       val context = attempt(partition)
       val name = s"$writeId-$partition-${UUID.randomUUID}${factory.getFileExtension(context)}"
       val path = new Path(ObjectStore.path(directory), name)
-      writer = PartFormat.within(factory.newInstance(path.toString, schema, context))
+      val stored = Stored.schema(schema)
+      writer = PartFormat.within(factory.newInstance(path.toString, stored, context))
       kept.foreach(put)
       kept.clear()
     }
 
     private def put(row: UnsafeRow): Unit = {
-      writer.write(row)
+      writer.write(storedForm(row))
       written += 1
       if (withTimes) {
         val time = row.getLong(schema.length - 2)
@@ -202,7 +205,8 @@ private[slackwater] object RowSink {
       conf.set(key, value)
     }
     val options = Map("compression" -> "snappy")
-    val factory = new PartFormat("parquet").prepareWrite(session, job, options, schema)
+    val stored = Stored.schema(schema)
+    val factory = new PartFormat("parquet").prepareWrite(session, job, options, stored)
     val shipped = new SerializableConfiguration(job.getConfiguration)
     new RowSink(schema, directory, writeId, limit, withTimes, factory, shipped)
   }
