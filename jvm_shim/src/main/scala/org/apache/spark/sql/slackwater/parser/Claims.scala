@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.parser
 
+import java.util.Locale
+
 import org.apache.spark.sql.slackwater.lexer.{Lexer, Token, TokenKind}
 import org.apache.spark.sql.slackwater.process.Sessions
 
@@ -18,7 +20,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   import Sessions.catalogName
 
   def claims(text: String): Boolean =
-    Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase)) && {
+    Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase(Locale.ROOT))) && {
       val words = Words(withoutSemicolons(Lexer.tokens(text)))
       words.first match {
         case "CREATE"                                            => create(words.drop(1))
@@ -124,7 +126,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   /** A variable's bare name is ours only in our catalog: elsewhere `SET cluster = x` is Spark's. */
   private def variable(words: Words): Boolean = words.name match {
     case head +: _ +: _ => head.equalsIgnoreCase(catalogName)
-    case Seq(single)    => variables(single.toLowerCase) && inSlackwater
+    case Seq(single)    => variables(single.toLowerCase(Locale.ROOT)) && inSlackwater
     case _              => false
   }
 
@@ -255,11 +257,11 @@ private final case class Words(tokens: IndexedSeq[Token]) {
   def isEmpty: Boolean = tokens.isEmpty
   def nonEmpty: Boolean = tokens.nonEmpty
   def at(index: Int): String =
-    if (index < size && tokens(index).kind != TokenKind.Quoted) tokens(index).image.toUpperCase
+    if (index < size && tokens(index).kind != TokenKind.Quoted) tokens(index).image.toUpperCase(Locale.ROOT)
     else ""
   def first: String = at(0)
   def drop(count: Int): Words = Words(tokens.drop(count))
-  def upTo(count: Int): Seq[String] = tokens.take(count).map(_.image.toUpperCase)
+  def upTo(count: Int): Seq[String] = tokens.take(count).map(_.image.toUpperCase(Locale.ROOT))
 
   /** Without these words, if they come first. */
   def skip(expected: String*): Words =
