@@ -106,7 +106,9 @@ object AsOfClause {
 
   private def isAsOf(tokens: IndexedSeq[Token], index: Int): Boolean =
     tokens(index).depth == 0 && tokens(index).is("AS") && tokens(index + 1).is("OF") &&
-      !ofOneTable(tokens(index - 1).image.toUpperCase(Locale.ROOT)) && !tokens(index + 2).isSymbol(',') &&
+      !ofOneTable(tokens(index - 1).image.toUpperCase(Locale.ROOT)) && !tokens(index + 2).isSymbol(
+        ','
+      ) &&
       !clauses(tokens(index + 2).image.toUpperCase(Locale.ROOT))
 
   private def cut(text: String, tokens: IndexedSeq[Token], index: Int): AsOfClause = {

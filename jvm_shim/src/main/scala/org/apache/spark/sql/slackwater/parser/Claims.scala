@@ -33,11 +33,19 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
         case "COMMENT"                                           => comment(words.drop(1))
         case "DECLARE"                                           => words.at(2) == "CURSOR"
         case "SUBSCRIBE"                                         => words.size > 1
+        case "REFRESH"                                           => refresh(words.drop(1))
         case "FETCH" | "CLOSE"                                   => words.size > 1
         case "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "ABORT" => transaction(words)
         case _                                                   => false
       }
     }
+
+  /** Spark takes the rest for the path of a file. */
+  private def refresh(words: Words): Boolean = words.first match {
+    case "MATERIALIZED"    => words.at(1) == "VIEW" && isOurs(words.drop(2))
+    case "SOURCE" | "SINK" => isOurs(words.drop(1))
+    case _                 => false
+  }
 
   private def create(words: Words): Boolean = {
     val rest = words.skip("OR", "REPLACE")
@@ -199,7 +207,8 @@ object Claims {
     "START",
     "COMMIT",
     "ROLLBACK",
-    "ABORT"
+    "ABORT",
+    "REFRESH"
   )
 
   private val shownKinds = Set(
@@ -257,7 +266,8 @@ private final case class Words(tokens: IndexedSeq[Token]) {
   def isEmpty: Boolean = tokens.isEmpty
   def nonEmpty: Boolean = tokens.nonEmpty
   def at(index: Int): String =
-    if (index < size && tokens(index).kind != TokenKind.Quoted) tokens(index).image.toUpperCase(Locale.ROOT)
+    if (index < size && tokens(index).kind != TokenKind.Quoted)
+      tokens(index).image.toUpperCase(Locale.ROOT)
     else ""
   def first: String = at(0)
   def drop(count: Int): Words = Words(tokens.drop(count))
