@@ -26,7 +26,8 @@ class Analysis:
     """What Spark's analyzer says of a query.
 
     `relations` and `views` are ids of ours, also those below a view; `named` are the ids of both
-    that the query itself names. `functions` are those that it calls, without Spark's own.
+    that the query itself names. `functions` are those that it calls, without Spark's own. `timed`
+    are the names of what it reads at a time of its own, by VERSION AS OF say.
     """
 
     desc: RelationDesc
@@ -38,6 +39,7 @@ class Analysis:
     uses_mz_now: bool
     streaming: bool
     functions: tuple[Function, ...] = ()
+    timed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

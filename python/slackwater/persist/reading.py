@@ -18,7 +18,7 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.nested import as_type
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Part, Uniform
 from slackwater.repr.errors import FatalError
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 
@@ -170,4 +170,7 @@ def _within(updates: pa.Table, lower: Timestamp | None, upper: Timestamp | None)
     if lower is not None:
         updates = updates.filter(pc.greater_equal(times, lower))
         times = updates.column(TIME_COLUMN)
-    return updates if upper is None else updates.filter(pc.less(times, upper))
+    # Behind the last time there is none: a collection that is closed is read at that time.
+    if upper is None or upper > TIMESTAMP_MAX:
+        return updates
+    return updates.filter(pc.less(times, upper))

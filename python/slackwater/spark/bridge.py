@@ -209,6 +209,7 @@ class SparkBridge:
             uses_mz_now=bool(answer["uses_mz_now"]),
             streaming=bool(answer["streaming"]),
             functions=tuple(answer["functions"]),
+            timed=tuple(answer["timed"]),
         )
 
     def plan(

@@ -274,6 +274,13 @@ class Views:
                 feature=f"A materialized view over a system relation ({full})",
                 advice="Query the system relation itself, or make a plain view over it.",
             )
+        if analysis.timed:
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"{full} over {analysis.timed[0]} at a time of its own",
+                advice="A maintained view follows what it reads: leave VERSION AS OF, TIMESTAMP "
+                "AS OF and AS OF out, or keep the rows of that time with CREATE TABLE .. AS SELECT.",
+            )
         if analysis.nondeterministic:
             function = analysis.nondeterministic[0]
             raise user_error(

@@ -23,6 +23,7 @@ from slackwater.planner.parser.tokens import Cursor
 __all__ = ["parse", "split_as_of"]
 
 _REFUSED = ("COPY", "PREPARE", "EXECUTE", "DEALLOCATE", "DISCARD", "INSPECT", "RAISE")
+_MAINTAINED = ("MATERIALIZED VIEW", "SOURCE", "SINK")
 
 
 def parse(text: str) -> Statement | None:
@@ -76,7 +77,10 @@ def _read(cursor: Cursor) -> Statement | None:
 
 
 def _refuse(cursor: Cursor, word: str) -> None:
-    """Statements of Materialize's that Spark does not have either."""
+    """Statements of Materialize's and of other products, which Spark does not have either."""
+    for kind in _MAINTAINED:
+        if cursor.looking_at("REFRESH", *kind.split()):
+            raise cursor.unsupported(f"REFRESH {kind}", "It is kept up to date without.")
     if word in _REFUSED and not cursor.looking_at("EXECUTE", "IMMEDIATE"):
         raise cursor.unsupported(word, "Leave it out.")
     for words in ("VALIDATE CONNECTION", "REASSIGN OWNED"):

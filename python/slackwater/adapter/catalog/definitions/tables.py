@@ -149,6 +149,7 @@ class Tables:
                         elif key == "comment":
                             comment = value
                         else:
+                            _refuse_property(key, item)
                             properties[key] = value
                     case {"remove_property": str(key)}:
                         if key == RETAIN_HISTORY:
@@ -157,10 +158,12 @@ class Tables:
                     case {"set_comment": text}:
                         comment = text
                     case _:
-                        raise _unsupported_alter(next(iter(change)), item)
+                        raise _unsupported_alter(change, item)
             details["properties"] = properties
-            history = details.get("retain_history_ms")
-            sql = create_table_sql(item.full_name, desc, history, comment, properties)
+            sql = item.create_sql
+            if item.kind is ItemKind.TABLE:
+                history = details.get("retain_history_ms")
+                sql = create_table_sql(item.full_name, desc, history, comment, properties)
             altered = AlterItem(item.id, details=details, comment=comment, create_sql=sql)
             self._changes.commit(self._changes.with_columns(item, desc, altered), context.user)
             return self._env.state.item(item.id)
@@ -214,9 +217,37 @@ def _retain(value: str) -> int:
         ) from None
 
 
-def _unsupported_alter(change: str, item: CatalogItem) -> Exception:
+_SPOKEN = {
+    "AddColumn": "a column that is not the last one",
+    "UpdateColumnType": "another type of a column",
+    "UpdateColumnPosition": "another place of a column",
+    "UpdateColumnDefaultValue": "another DEFAULT of a column",
+    "ClusterBy": "CLUSTER BY",
+}
+"""Changes by the names that Spark has for them."""
+
+
+def _refuse_property(key: str, item: CatalogItem) -> None:
+    """Only tables have properties of the user's: nothing else could be made again with them."""
+    if item.kind not in (ItemKind.TABLE, ItemKind.VIEW):
+        raise user_error(
+            "SLACKWATER_UNSUPPORTED",
+            feature=f"The property {key} of the {item.kind.spoken} {item.full_name}",
+            advice=f"Of properties it has {RETAIN_HISTORY} only; COMMENT describes it.",
+        )
+
+
+def _unsupported_alter(change: Mapping[str, Any], item: CatalogItem) -> Exception:
+    if "set_location" in change:
+        return user_error(
+            "SLACKWATER_UNSUPPORTED",
+            feature=f"SET LOCATION for {item.full_name}",
+            advice="The environment keeps the files of its tables.",
+        )
+    kind = next(iter(change))
+    spoken = _SPOKEN.get(str(change.get("other")), kind.replace("_", " "))
     return user_error(
         "SLACKWATER_UNSUPPORTED",
-        feature=f"ALTER TABLE with {change.replace('_', ' ')} (on {item.full_name})",
+        feature=f"ALTER TABLE with {spoken} (on {item.full_name})",
         advice="Create a new table with the wanted columns and INSERT INTO it.",
     )

@@ -127,6 +127,10 @@ class SlackwaterCatalog
       .build()
   )
 
+  /** With the columns of the other relation. What else it is, keeps and says is its own. */
+  override def createTableLike(ident: Identifier, info: TableInfo, source: Table): Table =
+    createTable(ident, Definitions.columns(source), Array.empty[Transform], info.properties)
+
   override def stageCreate(ident: Identifier, info: TableInfo): StagedTable =
     stage(ident, info, "create")
 
@@ -187,6 +191,12 @@ class SlackwaterCatalog
   ): Unit = {
     // Spark asks with IF NOT EXISTS as well, and a refused call would fail the transaction block.
     if (namespaceExists(namespace)) throw new NamespaceAlreadyExistsException(namespace)
+    metadata.asScala.keys.filterNot(keptOfSchema).foreach { property =>
+      throw Definitions.unsupported(
+        s"The property $property of the schema ${namespace.mkString(".")}",
+        "Leave it out; COMMENT describes a schema."
+      )
+    }
     val body = Sessions.request(Sessions.active)
     body.set[ObjectNode]("namespace", Json.texts(namespace))
     body.set[ObjectNode]("properties", Json.textMap(metadata.asScala))
@@ -227,6 +237,10 @@ class SlackwaterCatalog
     }
     exists
   }
+
+  /** Spark says itself who the owner is. */
+  private val keptOfSchema =
+    Set(SupportsNamespaces.PROP_COMMENT, SupportsNamespaces.PROP_OWNER)
 
   private val viewKind = "view"
   private val unreadable = Set("sink", "index", "secret")
@@ -289,7 +303,7 @@ class SlackwaterCatalog
 
   private def create(ident: Identifier, view: View, replace: Boolean): View = {
     val body = request(ident)
-    Definitions.putView(body, view, replace)
+    Definitions.putView(body, text(ident), view, replace)
     creating(new ViewAlreadyExistsException(ident)) {
       coordinator.call("/v1/catalog/create_view", body)
     }

@@ -11,8 +11,10 @@ import org.apache.spark.sql.slackwater.binding.{
   MzNowCompared,
   NotNullAsserted,
   NotNullColumns,
+  RefuseEvolution,
   ResolveAsOf,
-  ResolveKept
+  ResolveKept,
+  SparkStatements
 }
 import org.apache.spark.sql.slackwater.scan.{BoundedCopies, ExpandScans, FoldInlineRows}
 
@@ -29,8 +31,10 @@ object DataHooks {
       extensions.injectFunction(MzNow.description)
       extensions.injectFunction(NotNullAsserted.description)
       extensions.injectHintResolutionRule(ResolveKept(_))
+      extensions.injectHintResolutionRule(RefuseEvolution(_))
       extensions.injectResolutionRule(_ => ResolveAsOf)
       extensions.injectResolutionRule(_ => MzNowCompared)
+      extensions.injectPostHocResolutionRule(SparkStatements(_))
       extensions.injectPostHocResolutionRule(_ => NotNullColumns)
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))

@@ -50,7 +50,19 @@ object MzNow {
 
   val description: Description = (
     FunctionIdentifier(Name),
-    new ExpressionInfo(classOf[MzNow].getName, Name),
+    new ExpressionInfo(
+      classOf[MzNow].getName,
+      null,
+      Name,
+      "mz_now() - The time at which the query reads, in milliseconds since the epoch.",
+      "",
+      "",
+      "",
+      "",
+      "",
+      "",
+      ""
+    ),
     arguments =>
       if (!Sessions.isEnabled(SQLConf.get)) throw unknown(Name)
       else if (arguments.isEmpty) MzNow()

@@ -38,7 +38,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
+import org.apache.spark.sql.slackwater.binding.{AsOf, MzNow, Ours}
 import org.apache.spark.sql.slackwater.plans.Dated
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.Json
@@ -69,6 +69,7 @@ private[slackwater] object Analysis {
       Json.texts(found.namedRelations ++ found.namedViews.flatMap(viewId(session, _)))
     )
     answer.set[ObjectNode]("foreign", Json.texts(found.foreign))
+    answer.set[ObjectNode]("timed", Json.texts(found.timed))
     answer.set[ObjectNode]("nondeterministic", Json.texts(found.nondeterministic))
     answer.put("uses_mz_now", found.usesNow)
     answer.put("streaming", plan.isStreaming)
@@ -164,6 +165,7 @@ private[slackwater] object Analysis {
     val namedRelations: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     val namedViews: mutable.LinkedHashSet[Seq[String]] = mutable.LinkedHashSet.empty
     val foreign: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+    val timed: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     val nondeterministic: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
     var usesNow = false
     private val moment = """(?is)\s*(now|today|tomorrow|yesterday)\b.*""".r
@@ -175,7 +177,9 @@ private[slackwater] object Analysis {
         if (named) namedViews += name
       case V2Relation(Ours(table)) =>
         relations += table.id
+        if (table.asOf.nonEmpty) timed += table.name
         if (named) namedRelations += table.id
+      case AsOf(_, time, _)            => timed += s"its query AS OF ${time.sql}"
       case other: DataSourceV2Relation => foreign += other.name
       case V1Relation(files: HadoopFsRelation) if files.location.isInstanceOf[PartIndex] =>
       case relation: LogicalRelation                                                     =>

@@ -1,10 +1,14 @@
 package org.apache.spark.sql.slackwater.catalog
 
+import java.util.Locale
+
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.node.ObjectNode
 
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.connector.catalog._
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.protocol.{
   Errors,
   Json,
@@ -30,7 +34,17 @@ object Definitions {
     TableCatalog.PROP_TABLE_TYPE
   )
 
+  /** What STORED AS and ROW FORMAT become. */
+  private val ofHive = "hive."
+
   def schema(columns: Array[Column]): StructType = CatalogV2Util.v2ColumnsToStructType(columns)
+
+  /** A relation's columns; those of Spark's own with CHAR and VARCHAR as they were declared. */
+  def columns(relation: Table): Array[Column] = relation match {
+    case own: V1Table =>
+      CatalogV2Util.structTypeToV2Columns(CharVarcharUtils.getRawSchema(own.catalogTable.schema))
+    case other => other.columns
+  }
 
   /** A new table's fields in a request. Refuses what a collection cannot have. */
   def putTable(body: ObjectNode, name: String, info: TableInfo): Unit = {
@@ -44,13 +58,44 @@ object Definitions {
         "Slackwater keeps a table's files in the environment."
       )
     }
+    if (info.columns.isEmpty) {
+      throw unsupported(s"The table $name without columns", "Name at least one.")
+    }
+    refuseFormat(name, properties)
     body.set[ObjectNode]("schema", Json.ofSchema(schema(info.columns)))
     body.set[ObjectNode]("properties", Json.textMap(ofUser(properties)))
     body.put("comment", properties.get(TableCatalog.PROP_COMMENT).orNull)
   }
 
-  def putView(body: ObjectNode, view: View, replace: Boolean): Unit = {
+  /** Only saying nothing, or that files are Parquet, is true; DataFrames always say the default. */
+  private def refuseFormat(name: String, properties: Map[String, String]): Unit = {
+    val usual = Set("slackwater", "parquet", SQLConf.get.defaultDataSourceName)
+    properties
+      .get(TableCatalog.PROP_PROVIDER)
+      .filterNot(p => usual.exists(_.equalsIgnoreCase(p))) match {
+      case Some(other) =>
+        throw unsupported(s"USING $other for $name", "Leave it out: tables are kept as Parquet.")
+      case None =>
+    }
+    if (properties.keys.exists(_.startsWith(ofHive))) {
+      throw unsupported(s"STORED AS and ROW FORMAT for $name", "Leave it out.")
+    }
+    if (properties.keys.exists(_.startsWith(TableCatalog.OPTION_PREFIX))) {
+      throw unsupported(
+        s"OPTIONS and ROW FORMAT for $name",
+        "Leave it out; TBLPROPERTIES are kept."
+      )
+    }
+  }
+
+  def putView(body: ObjectNode, name: String, view: View, replace: Boolean): Unit = {
     val properties = view.properties.asScala.toMap
+    if (Option(view.schemaMode).exists(_.toUpperCase(Locale.ROOT).endsWith("EVOLUTION"))) {
+      throw unsupported(
+        s"WITH SCHEMA ${view.schemaMode} for the view $name",
+        "Its columns are those that it is created with: leave it out, or replace the view."
+      )
+    }
     val ofView = Map(
       schemaModeKey -> Option(view.schemaMode).getOrElse(""),
       columnNamesKey -> Json.texts(view.queryColumnNames).toString
@@ -103,6 +148,8 @@ object Definitions {
         column.put("default", Option(add.defaultValue).map(_.getSql).orNull)
       case set: TableChange.SetProperty if set.property == TableCatalog.PROP_COMMENT =>
         node.put("set_comment", set.value)
+      case set: TableChange.SetProperty if set.property == TableCatalog.PROP_LOCATION =>
+        node.put("set_location", set.value)
       case set: TableChange.SetProperty =>
         node.putObject("set_property").put("name", set.property).put("value", set.value)
       case remove: TableChange.RemoveProperty => node.put("remove_property", remove.property)

@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.catalog.{
   SupportsRead,
   SupportsRowLevelOperations,
   SupportsWrite,
+  Table,
   TableCapability,
   TruncatableTable
 }
@@ -108,6 +109,14 @@ class SlackwaterTable(
     case _ => false
   }
   override def hashCode: Int = (description.id, asOf).hashCode
+}
+
+/** A collection as DESCRIBE shows it: without the column by which rows are changed. */
+class DescribedTable(table: SlackwaterTable) extends Table {
+  override def name: String = table.name
+  override def columns: Array[Column] = table.columns
+  override def properties: util.Map[String, String] = table.properties
+  override def capabilities: util.Set[TableCapability] = table.capabilities
 }
 
 /** What DESCRIBE EXTENDED asks for statistics. Nobody may read it. */

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.parser
 
+import java.util.Locale
+
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.command.{CreateViewCommand, ExplainCommand}
@@ -104,8 +106,10 @@ object AsOfClause {
 
   private def isAsOf(tokens: IndexedSeq[Token], index: Int): Boolean =
     tokens(index).depth == 0 && tokens(index).is("AS") && tokens(index + 1).is("OF") &&
-      !ofOneTable(tokens(index - 1).image.toUpperCase) && !tokens(index + 2).isSymbol(',') &&
-      !clauses(tokens(index + 2).image.toUpperCase)
+      !ofOneTable(tokens(index - 1).image.toUpperCase(Locale.ROOT)) && !tokens(index + 2).isSymbol(
+        ','
+      ) &&
+      !clauses(tokens(index + 2).image.toUpperCase(Locale.ROOT))
 
   private def cut(text: String, tokens: IndexedSeq[Token], index: Int): AsOfClause = {
     val rest = index + 2

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.parser
 
+import java.util.Locale
+
 import org.apache.spark.sql.slackwater.lexer.{Lexer, Token, TokenKind}
 import org.apache.spark.sql.slackwater.process.Sessions
 
@@ -18,7 +20,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   import Sessions.catalogName
 
   def claims(text: String): Boolean =
-    Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase)) && {
+    Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase(Locale.ROOT))) && {
       val words = Words(withoutSemicolons(Lexer.tokens(text)))
       words.first match {
         case "CREATE"                                            => create(words.drop(1))
@@ -31,11 +33,19 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
         case "COMMENT"                                           => comment(words.drop(1))
         case "DECLARE"                                           => words.at(2) == "CURSOR"
         case "SUBSCRIBE"                                         => words.size > 1
+        case "REFRESH"                                           => refresh(words.drop(1))
         case "FETCH" | "CLOSE"                                   => words.size > 1
         case "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "ABORT" => transaction(words)
         case _                                                   => false
       }
     }
+
+  /** Spark takes the rest for the path of a file. */
+  private def refresh(words: Words): Boolean = words.first match {
+    case "MATERIALIZED"    => words.at(1) == "VIEW" && isOurs(words.drop(2))
+    case "SOURCE" | "SINK" => isOurs(words.drop(1))
+    case _                 => false
+  }
 
   private def create(words: Words): Boolean = {
     val rest = words.skip("OR", "REPLACE")
@@ -124,7 +134,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   /** A variable's bare name is ours only in our catalog: elsewhere `SET cluster = x` is Spark's. */
   private def variable(words: Words): Boolean = words.name match {
     case head +: _ +: _ => head.equalsIgnoreCase(catalogName)
-    case Seq(single)    => variables(single.toLowerCase) && inSlackwater
+    case Seq(single)    => variables(single.toLowerCase(Locale.ROOT)) && inSlackwater
     case _              => false
   }
 
@@ -197,7 +207,8 @@ object Claims {
     "START",
     "COMMIT",
     "ROLLBACK",
-    "ABORT"
+    "ABORT",
+    "REFRESH"
   )
 
   private val shownKinds = Set(
@@ -255,11 +266,12 @@ private final case class Words(tokens: IndexedSeq[Token]) {
   def isEmpty: Boolean = tokens.isEmpty
   def nonEmpty: Boolean = tokens.nonEmpty
   def at(index: Int): String =
-    if (index < size && tokens(index).kind != TokenKind.Quoted) tokens(index).image.toUpperCase
+    if (index < size && tokens(index).kind != TokenKind.Quoted)
+      tokens(index).image.toUpperCase(Locale.ROOT)
     else ""
   def first: String = at(0)
   def drop(count: Int): Words = Words(tokens.drop(count))
-  def upTo(count: Int): Seq[String] = tokens.take(count).map(_.image.toUpperCase)
+  def upTo(count: Int): Seq[String] = tokens.take(count).map(_.image.toUpperCase(Locale.ROOT))
 
   /** Without these words, if they come first. */
   def skip(expected: String*): Words =

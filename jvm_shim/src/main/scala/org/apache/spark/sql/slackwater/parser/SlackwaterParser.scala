@@ -19,10 +19,10 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
   private val claims = new Claims(Sessions.inSlackwater(session), Sessions.isCatalog(session, _))
 
   override def parsePlan(text: String): LogicalPlan =
-    statement(text, parameters = None)(delegate.parsePlan(text))
+    named(statement(text, parameters = None)(delegate.parsePlan(text)))
 
   override def parsePlanWithParameters(text: String, context: ParameterContext): LogicalPlan =
-    statement(text, Some(context))(delegate.parsePlanWithParameters(text, context))
+    named(statement(text, Some(context))(delegate.parsePlanWithParameters(text, context)))
 
   override def parseQuery(text: String): LogicalPlan =
     withAsOf(text, None)(delegate.parseQuery(text))(delegate.parseQuery(_))
@@ -35,6 +35,23 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
       else
         command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
     } else withAsOf(text, parameters)(spark)(parse(_, parameters))
+
+  /** In our catalog, what Spark refuses without a condition for users gets one. */
+  private def named(plan: => LogicalPlan): LogicalPlan =
+    try plan
+    catch {
+      case error: ParseException
+          if isUnnamed(error) && Sessions.isEnabled(session) && Sessions.inSlackwater(session) =>
+        val reason = error.getMessage.linesIterator.map(_.trim).find(_.nonEmpty).getOrElse("")
+        throw Errors.user(
+          "SLACKWATER_UNSUPPORTED",
+          "feature" -> "This form of the statement",
+          "advice" -> reason
+        )
+    }
+
+  private def isUnnamed(error: ParseException): Boolean =
+    Option(error.getCondition).forall(_.startsWith("_LEGACY"))
 
   private def parse(text: String, parameters: Option[ParameterContext]): LogicalPlan =
     parameters.fold(delegate.parsePlan(text))(delegate.parsePlanWithParameters(text, _))

@@ -6,7 +6,7 @@ import java.net.http.{HttpClient, HttpConnectTimeoutException, HttpRequest, Http
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Paths
 import java.time.Duration
-import java.util.UUID
+import java.util.{Locale, UUID}
 import java.util.concurrent.{
   FutureTask,
   CompletableFuture,
@@ -445,7 +445,7 @@ object CoordinatorHandle extends Logging {
   private def commits(body: ObjectNode): Boolean = firstWord(body) == "COMMIT"
 
   private def firstWord(body: ObjectNode): String =
-    Lexer.first(body.path("text").asText, 1).headOption.fold("")(_.image.toUpperCase)
+    Lexer.first(body.path("text").asText, 1).headOption.fold("")(_.image.toUpperCase(Locale.ROOT))
 
   /** Calls that have no effect, or the same one when they are sent twice. */
   private val repeatable = Set(
