@@ -15,13 +15,14 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.applications.application import Application, kill, wait_until
+from tests.support.applications.application import Application, kill
 from tests.support.applications.fixtures import Workplace
 from tests.support.applications.served import Served, conf, served
 from tests.support.applications.stopped import stopped
 from tests.support.persist.postgres import running_server
 from tests.support.server.ingress import Signer, free_port, request
 from tests.support.storage.changefeeds import Faults, Upstream, columns, feeds_of
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.storage.changefeed.encoding import offset, place_of
 
@@ -81,7 +82,7 @@ def test_the_example_of_the_documentation(application):
                 ],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE,
             )
             assert ran.returncode == 0, ran.stderr
     more = '{"note":"thanks"}'
@@ -208,10 +209,10 @@ class Sending:
 
     def goes_on(self, rounds=5):
         enough = min(self.rounds + rounds, self._wanted)
-        wait_until(lambda: self.rounds >= enough, within_s=90, what="feeds go on")
+        wait_until(lambda: self.rounds >= enough, what="feeds go on")
 
     def end(self):
-        self._thread.join(120)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         assert self.statuses <= {200, 503, None}
 
@@ -231,7 +232,6 @@ class Bank:
         self.sending.end()
         wait_until(
             lambda: frontier(self.user) == offset(self.upstream.now.next),
-            within_s=60,
             what="everything is bound",
         )
         check_at_every_time(self.user, self.upstream)
@@ -251,7 +251,6 @@ def bank(folder, seed, metastore=None):
     ):
         wait_until(
             lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
-            within_s=90,
             what="one of them leads",
         )
         leader, other = (first, second) if "leading" in first.log.read_text() else (second, first)
@@ -293,7 +292,7 @@ def test_every_transaction_once_and_whole_while_the_metastore_and_a_leader_hang(
         sending.goes_on()
         sending.statuses.discard(503)
         with stopped(server.processes):
-            wait_until(lambda: 503 in sending.statuses, within_s=60, what="it counts as away")
+            wait_until(lambda: 503 in sending.statuses, what="it counts as away")
         sending.goes_on()
         with stopped([running.leader.coordinator]):
             # Whichever application sees it first leads, also one of a user.

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.applications.application import Application
 from tests.support.server.ingress import free_port, request
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -150,7 +151,7 @@ def explored(base, path, mode):
     )
     @given(case=schema[path]["POST"].as_strategy(generation_mode=mode))
     def explore(case):
-        answer = case.call(base_url=base, timeout=30)
+        answer = case.call(base_url=base, timeout=PATIENCE)
         assert answer.status_code in STATUSES, (answer.status_code, answer.text)
         assert SECRET not in answer.text
         answered.append((str(case.path_parameters.get("source")), answer.status_code))
@@ -189,7 +190,7 @@ def test_no_bytes_find_a_defect(base, raw, head):
     start = b"POST /api/webhook/slackwater/default/t HTTP/1.1\r\nHost: a\r\n" if head else b""
     answer = b""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=30) as sender,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as sender,
         contextlib.suppress(ConnectionError),
     ):
         sender.sendall(start + raw + b"\r\n\r\n")

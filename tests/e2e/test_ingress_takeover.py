@@ -6,14 +6,10 @@ import socket
 import threading
 
 import pytest
-from tests.support.applications.application import (
-    Application,
-    coordinators,
-    kill,
-    wait_until,
-)
+from tests.support.applications.application import Application, coordinators, kill
 from tests.support.applications.served import conf, served
 from tests.support.server.ingress import free_port, request
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -54,10 +50,10 @@ class Sender:
         except (OSError, http.client.HTTPException):
             return None
 
-    def goes_on(self, within_s=60):
+    def goes_on(self):
         """Returns when some more have been answered."""
         enough = len(self.answered) + 20
-        wait_until(lambda: len(self.answered) >= enough, within_s=within_s, what="requests pass")
+        wait_until(lambda: len(self.answered) >= enough, what="requests pass")
 
     def end(self):
         self._ending.set()
@@ -81,7 +77,6 @@ def test_what_was_answered_survives_the_death_of_leaders(tmp_path):
     ):
         wait_until(
             lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
-            within_s=90,
             what="one of them leads",
         )
         leader, other = (first, second) if "leading" in first.log.read_text() else (second, first)

@@ -13,6 +13,7 @@ import pytest
 from tests.support.applications.application import Application, SqlError
 from tests.support.applications.fixtures import Workplace
 from tests.support.server.ingress import Signer, certificate, free_port, request
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -330,7 +331,7 @@ def test_the_example_of_the_documentation(application, tmp_path):
                 ["bash", "-euo", "pipefail", "-c", text.replace("127.0.0.1:8090", port)],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE,
             )
             assert ran.returncode == 0, ran.stderr
     assert seen == [["book", 2]]

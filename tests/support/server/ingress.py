@@ -14,6 +14,7 @@ import jwt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def request(url, body=b"", headers=(), *, method="POST", timeout_s=30.0, trusted=None):
+def request(url, body=b"", headers=(), *, method="POST", timeout_s=PATIENCE, trusted=None):
     """One request on a connection of its own. `headers`: pairs, or a dictionary."""
     parts = urlsplit(url)
     if parts.scheme == "https":

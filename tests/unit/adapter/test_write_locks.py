@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.adapter.coordination import Place
-from tests.support.applications.application import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.repr.errors import SlackwaterError
 
@@ -83,7 +83,7 @@ def test_a_source_that_the_statement_reads_goes_on(place):
         finally:
             kept.end()
         mine = place.write("t", {"k": len(read)}, hold=bound["hold"])
-        assert other.result(20) > mine
+        assert other.result(PATIENCE) > mine
     assert place.rows("t", mine) == [{"k": len(read)}]
 
 
@@ -96,7 +96,7 @@ def test_a_client_that_lives_keeps_its_lock(place):
         assert not other.done()
         kept.end()
         mine = place.write("t", {"k": 2}, hold=bound["hold"])
-        assert other.result(20) > mine
+        assert other.result(PATIENCE) > mine
 
 
 class Renewals:
