@@ -20,7 +20,7 @@ from tests.support.applications.fixtures import Workplace
 from tests.support.applications.served import Served, conf, served
 from tests.support.applications.stopped import stopped
 from tests.support.persist.postgres import running_server
-from tests.support.server.ingress import Signer, free_port, request
+from tests.support.server.ingress import Signer, held_port, request
 from tests.support.storage.changefeeds import Faults, Upstream, columns, feeds_of
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -32,9 +32,10 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def application(tmp_path_factory):
     folder = tmp_path_factory.mktemp("changefeeds")
-    address = {"spark.slackwater.ingress.address": f"127.0.0.1:{free_port()}"}
-    with Application(folder / "environment", conf=address, master="local[2]") as running:
-        yield running
+    with held_port() as port:
+        address = {"spark.slackwater.ingress.address": f"127.0.0.1:{port}"}
+        with Application(folder / "environment", conf=address, master="local[2]") as running:
+            yield running
 
 
 @pytest.fixture
@@ -139,9 +140,8 @@ def test_statuses_and_metrics(place):
     )
 
 
-def test_tokens(tmp_path):
+def test_tokens(tmp_path, port):
     signer = Signer(tmp_path)
-    port = free_port()
     settings = {
         "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
         "spark.slackwater.ingress.jwt.keys": str(signer.file),
@@ -239,15 +239,15 @@ class Bank:
 
 @contextlib.contextmanager
 def bank(folder, seed, metastore=None):
-    port = free_port()
     upstream = Upstream(seed, tables=3)
     feeds = feeds_of(upstream, 2, Faults(), seed)
     declared = ", ".join(f"{table} {columns()}" for table in upstream.tables)
     union = " UNION ALL ".join(f"SELECT balance FROM {table}" for table in upstream.tables)
-    settings = conf(port) | ({} if metastore is None else {"spark.slackwater.metastore": metastore})
+    chosen = {} if metastore is None else {"spark.slackwater.metastore": metastore}
     with (
-        served(folder, "first", settings) as first,
-        served(folder, "second", settings) as second,
+        held_port() as port,
+        served(folder, "first", conf(port) | chosen) as first,
+        served(folder, "second", conf(port) | chosen) as second,
     ):
         wait_until(
             lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),

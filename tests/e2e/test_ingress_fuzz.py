@@ -10,7 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.applications.application import Application
-from tests.support.server.ingress import free_port, request
+from tests.support.server.ingress import held_port, request
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
@@ -115,20 +115,21 @@ def as_they_are(context, value):
 @pytest.fixture(scope="module")
 def application(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz")
-    conf = {
-        "spark.slackwater.ingress.address": f"127.0.0.1:{free_port()}",
-        "spark.slackwater.ingress.body.limit": str(BODY_LIMIT),
-    }
-    with Application(folder / "environment", conf=conf, master="local[2]") as running:
-        running.sql("USE slackwater.default")
-        running.sql(f"CREATE SECRET s AS '{SECRET}'")
-        for name, clauses in SOURCES.items():
-            running.sql(f"CREATE SOURCE {name} FROM WEBHOOK ({clauses})")
-        running.sql(
-            "CREATE SOURCE f FROM CHANGEFEED (FORMAT COCKROACH)"
-            " FOR TABLES (fed (id INT, n STRING) KEY (id))"
-        )
-        yield running
+    with held_port() as port:
+        conf = {
+            "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
+            "spark.slackwater.ingress.body.limit": str(BODY_LIMIT),
+        }
+        with Application(folder / "environment", conf=conf, master="local[2]") as running:
+            running.sql("USE slackwater.default")
+            running.sql(f"CREATE SECRET s AS '{SECRET}'")
+            for name, clauses in SOURCES.items():
+                running.sql(f"CREATE SOURCE {name} FROM WEBHOOK ({clauses})")
+            running.sql(
+                "CREATE SOURCE f FROM CHANGEFEED (FORMAT COCKROACH)"
+                " FOR TABLES (fed (id INT, n STRING) KEY (id))"
+            )
+            yield running
     told = "".join(path.read_text() for path in (folder / "environment" / "log").iterdir())
     assert SECRET not in told
     assert "Traceback" not in told

@@ -8,7 +8,7 @@ import threading
 import pytest
 from tests.support.applications.application import Application, coordinators, kill
 from tests.support.applications.served import conf, served
-from tests.support.server.ingress import free_port, request
+from tests.support.server.ingress import request
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -69,8 +69,7 @@ def check(sender, rows):
     assert set(sender.statuses) <= {200, 503, None}
 
 
-def test_what_was_answered_survives_the_death_of_leaders(tmp_path):
-    port = free_port()
+def test_what_was_answered_survives_the_death_of_leaders(tmp_path, port):
     with (
         served(tmp_path, "first", conf(port)) as first,
         served(tmp_path, "second", conf(port)) as second,
@@ -103,8 +102,7 @@ def test_what_was_answered_survives_the_death_of_leaders(tmp_path):
     assert coordinators(first.location) == []
 
 
-def test_the_ingress_outlives_the_session_that_set_it_up(tmp_path):
-    port = free_port()
+def test_the_ingress_outlives_the_session_that_set_it_up(tmp_path, port):
     location = tmp_path / "environment"
     with Application(location, conf=conf(port), folder=tmp_path / "user") as user:
         user.sql("CREATE SOURCE slackwater.default.w FROM WEBHOOK (BODY FORMAT TEXT)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
@@ -11,6 +12,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import jwt
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -24,9 +26,22 @@ class Answer:
     headers: dict
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+@contextlib.contextmanager
+def held_port():
+    """A port of 127.0.0.1 for a listener of the product: nobody else gets it in the block.
+
+    The socket that holds it does not listen, so that one that does may be bound beside it.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+@pytest.fixture
+def port():
+    with held_port() as held:
+        yield held
 
 
 def request(url, body=b"", headers=(), *, method="POST", timeout_s=PATIENCE, trusted=None):

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from sqlalchemy import create_engine
-from tests.support.server.ingress import Signer, certificate, free_port, request
+from tests.support.server.ingress import Signer, certificate, held_port, request
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
@@ -79,7 +79,8 @@ def behind(webhooks, confirm=lambda: None, changefeeds=None):
 
 class Place:
     def __init__(self, webhooks, settings=None):
-        port = free_port()
+        self._holds = contextlib.ExitStack()
+        port = self._holds.enter_context(held_port())
         self.webhooks = webhooks
         self.changefeeds = FakeChangefeeds()
         self.gate = Gate()
@@ -90,6 +91,10 @@ class Place:
         self.ingress.start()
         self.gate.open(behind(webhooks, changefeeds=self.changefeeds))
         wait_until(lambda: (self.url, None) in webhooks.said, what="the ingress listens")
+
+    def close(self):
+        self.ingress.stop()
+        self._holds.close()
 
     def post(self, body=b"x", headers=(), path=PATH, **options):
         return request(self.url + path, body, headers, **options)
@@ -109,7 +114,7 @@ def place():
 
     yield make
     for each in places:
-        each.ingress.stop()
+        each.close()
 
 
 def test_a_request_is_handed_over_whole(place):
