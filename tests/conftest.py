@@ -16,6 +16,8 @@ from tests.support.persist.postgres import postgres
 from tests.support.persist.s3 import s3
 from tests.support.server.ingress import port
 
+pytest_plugins = ["tests.support.reruns"]
+
 __all__ = [
     "checkpoint_store",
     "env",

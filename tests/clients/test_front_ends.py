@@ -25,6 +25,7 @@ from tests.support.applications.application import (
     descendants,
     kill,
 )
+from tests.support.server.ingress import held_port
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
@@ -284,8 +285,12 @@ class Served:
 @contextlib.contextmanager
 def server(program, location, folder):
     """A server in the foreground, with its port and JVM, until the block ends."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    with held_port() as port, serving(program, location, folder, port) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def serving(program, location, folder, port):
     log = folder / f"{program}.log"
     with open(log, "w") as output:
         process = subprocess.Popen(
