@@ -14,12 +14,16 @@ from tests.support.checkpoints.checkpoints import checkpoint_store
 from tests.support.persist.persistence import env, new_database
 from tests.support.persist.postgres import postgres
 from tests.support.persist.s3 import s3
+from tests.support.server.ingress import port
+
+pytest_plugins = ["tests.support.reruns"]
 
 __all__ = [
     "checkpoint_store",
     "env",
     "gate",
     "new_database",
+    "port",
     "postgres",
     "s3",
     "shared_application",

@@ -10,7 +10,7 @@ import time
 
 from tests.bench.figure import Figure
 from tests.support.applications.application import Application
-from tests.support.server.ingress import free_port, request
+from tests.support.server.ingress import held_port, request
 
 BATCH = 100
 SENDERS = 8
@@ -21,11 +21,16 @@ BEGIN_NANOS = 1_700_000_000_000_000_000
 COLUMNS = "(id BIGINT, owner STRING, balance BIGINT) KEY (id)"
 
 
+def _conf(port):
+    return {"spark.slackwater.ingress.address": f"127.0.0.1:{port}"}
+
+
 def changefeeds(folder):
     """Rows in batches, answered when they are durable; a resolved time, then its row in a view."""
-    port = free_port()
-    conf = {"spark.slackwater.ingress.address": f"127.0.0.1:{port}"}
-    with Application(folder / "environment", conf=conf, master="local[2]") as application:
+    with (
+        held_port() as port,
+        Application(folder / "environment", conf=_conf(port), master="local[2]") as application,
+    ):
         application.sql("USE slackwater.default")
         for name in ("landing", "seen"):
             application.sql(

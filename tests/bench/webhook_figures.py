@@ -10,7 +10,7 @@ import time
 
 from tests.bench.figure import Figure
 from tests.support.applications.application import Application
-from tests.support.server.ingress import free_port
+from tests.support.server.ingress import held_port
 
 SECONDS = 10
 SENDERS = 16
@@ -18,11 +18,16 @@ MANY = 64
 WARM_UP_S = 5
 
 
+def _conf(port):
+    return {"spark.slackwater.ingress.address": f"127.0.0.1:{port}"}
+
+
 def webhooks(folder):
     """One sender after the other, and many at once, without a condition and with a signature."""
-    port = free_port()
-    conf = {"spark.slackwater.ingress.address": f"127.0.0.1:{port}"}
-    with Application(folder / "environment", conf=conf, master="local[2]") as application:
+    with (
+        held_port() as port,
+        Application(folder / "environment", conf=_conf(port), master="local[2]") as application,
+    ):
         application.sql("USE slackwater.default")
         application.sql("CREATE SECRET key AS 'key'")
         application.sql("CREATE SOURCE plain FROM WEBHOOK (BODY FORMAT JSON)")

@@ -16,14 +16,8 @@ import time
 from collections import Counter
 
 import pytest
-from tests.support.applications.application import (
-    Application,
-    Gone,
-    SqlError,
-    coordinators,
-    kill,
-    wait_until,
-)
+from tests.support.applications.application import Application, Gone, SqlError, coordinators, kill
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -104,7 +98,7 @@ class Writer(threading.Thread):
         self._sql("COMMIT")
 
     def _sql(self, text):
-        self._application.sql(text, session=self._name, timeout_s=60)
+        self._application.sql(text, session=self._name)
 
 
 class Replacer(threading.Thread):
@@ -134,7 +128,7 @@ class Replacer(threading.Thread):
         low, high = self.generations[name]
         try:
             text = f"CREATE OR REPLACE TABLE {name} AS {query}"
-            self._application.sql(text, session="replacer", timeout_s=60)
+            self._application.sql(text, session="replacer")
             self.generations[name] = (low + 1, high + 1)
         except (Gone, TimeoutError):
             self.generations[name] = (low, high + 1)
@@ -248,7 +242,7 @@ def test_kill_loop(tmp_path):
             for thread in threads:
                 thread.stop.set()
             for thread in threads:
-                thread.join(90)
+                thread.join(PATIENCE)
                 assert not thread.is_alive()
             verify(application, writers)
             verify_replaced(application, generations)
@@ -257,4 +251,4 @@ def test_kill_loop(tmp_path):
     surprised = [*writers, *replacers]
     assert [surprise for each in surprised for surprise in each.surprises] == []
     assert all(low > 0 for low, _ in generations.values())
-    wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")
+    wait_until(lambda: not coordinators(location), what="the coordinator's end")

@@ -14,7 +14,6 @@ import threading
 from collections import Counter, defaultdict
 
 import pytest
-from tests.support.applications.application import wait_until
 from tests.support.persist.persistence import (
     DESC,
     contents,
@@ -22,6 +21,7 @@ from tests.support.persist.persistence import (
     own_shard,
     table_shard,
 )
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.repr.frontier import TIMESTAMP_MAX
 from slackwater.repr.relation import TIME_COLUMN
@@ -66,12 +66,12 @@ class Writers:
             assert self.process.poll() is None, "the writers ended"
             return len(self.acknowledged) >= wanted
 
-        wait_until(reached, within_s=120, what=f"{wanted} acknowledged commits")
+        wait_until(reached, what=f"{wanted} acknowledged commits")
 
     def kill(self):
         self.process.kill()
-        self.process.wait(30)
-        self._listener.join(30)
+        self.process.wait(PATIENCE)
+        self._listener.join(PATIENCE)
 
 
 def check(client, tried, acknowledged):

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.applications.application import SqlError, wait_until
+from tests.support.applications.application import SqlError
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -18,15 +18,15 @@ import pytest
 from tests.support.applications.application import (
     CONF,
     ROOT,
-    START_S,
     Application,
     SqlError,
     command_line,
     coordinators,
     descendants,
     kill,
-    wait_until,
 )
+from tests.support.server.ingress import held_port
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -200,7 +200,7 @@ def test_spark_sql(reference, tmp_path):
         text=True,
         cwd=tmp_path,
         env=environment(),
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     output = "\n".join(
@@ -267,8 +267,8 @@ def test_ctrl_c_in_spark_sql(tmp_path):
     try:
         process.stdin.write(waiting_script())
         process.stdin.flush()
-        os.kill(wait_until(waits, within_s=START_S, what="the wait"), signal.SIGINT)
-        process.communicate("SELECT 'still ' || 'here';\n", timeout=START_S)
+        os.kill(wait_until(waits, what="the wait"), signal.SIGINT)
+        process.communicate("SELECT 'still ' || 'here';\n", timeout=PATIENCE)
     finally:
         for pid in [*descendants(process.pid), process.pid]:
             kill(pid)
@@ -285,8 +285,12 @@ class Served:
 @contextlib.contextmanager
 def server(program, location, folder):
     """A server in the foreground, with its port and JVM, until the block ends."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    with held_port() as port, serving(program, location, folder, port) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def serving(program, location, folder, port):
     log = folder / f"{program}.log"
     with open(log, "w") as output:
         process = subprocess.Popen(
@@ -305,13 +309,13 @@ def server(program, location, folder):
             return client.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        wait_until(listening, within_s=START_S, what=f"{program} listens")
+        wait_until(listening, what=f"{program} listens")
         yield Served(port, jvm_below(process))
     finally:
         for pid in [*descendants(process.pid), process.pid]:
             kill(pid)
         process.wait()
-        wait_until(lambda: not coordinators(location), within_s=15, what="the coordinator's end")
+        wait_until(lambda: not coordinators(location), what="the coordinator's end")
 
 
 def beeline(port, folder, *arguments, **options):
@@ -352,7 +356,7 @@ def thrift_server(tmp_path_factory):
 def test_thrift(reference, thrift_server, tmp_path):
     script = marked_script(tmp_path / "script.sql")
     shell = beeline(thrift_server.port, tmp_path, "-f", str(script))
-    output, _ = shell.communicate(timeout=300)
+    output, _ = shell.communicate(timeout=PATIENCE)
     check(rows_of_shell(from_text(output)), reference)
 
 
@@ -362,10 +366,10 @@ def test_ctrl_c_in_beeline(thrift_server, tmp_path):
     process = beeline(thrift_server.port, tmp_path, "-f", str(script))
     jvm = thrift_server.jvm
     try:
-        wait_until(lambda: is_waiting(jvm), within_s=START_S, what="the wait")
+        wait_until(lambda: is_waiting(jvm), what="the wait")
         process.send_signal(signal.SIGINT)
         wait_until(lambda: not is_waiting(jvm), what="the end of the wait")
-        assert "still here" in process.communicate(timeout=START_S)[0]
+        assert "still here" in process.communicate(timeout=PATIENCE)[0]
     finally:
         kill(process.pid)
 

@@ -16,7 +16,6 @@ from tests.support.applications.application import (
     coordinators,
     kill,
     only_coordinator,
-    wait_until,
 )
 from tests.support.applications.other_host import (
     HOST,
@@ -30,6 +29,7 @@ from tests.support.applications.stopped import (
     stop_within_a_transaction,
     stopped,
 )
+from tests.support.waiting import wait_until
 
 from slackwater.server.identity import this_process
 
@@ -42,7 +42,7 @@ SHORT = {"spark.slackwater.lease": "2s"}
 def location(tmp_path):
     path = tmp_path / "environment"
     yield path
-    wait_until(lambda: not coordinators(path), within_s=15, what="the end of all coordinators")
+    wait_until(lambda: not coordinators(path), what="the end of all coordinators")
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_other_takes_over(leader, joiner, location):
     leader.kill()
     # What it is asked while it ends may be answered by nobody.
     wait_until(lambda: not coordinators(location), what="the leader's coordinator has ended")
-    joiner.sql("INSERT INTO t VALUES (2)", timeout_s=60)
+    joiner.sql("INSERT INTO t VALUES (2)")
     assert joiner.rows("SELECT n, (SELECT count(*) FROM t) FROM total") == [[2, 2]]
 
 
@@ -117,7 +117,7 @@ def test_a_leader_that_hangs_is_fenced(leader, location):
         if complaint is not None:
             assert complaint == ("SLACKWATER_FENCED", "57P01")
             leader.sql("INSERT INTO t VALUES (5)")
-        wait_until(lambda: fenced(address, token), within_s=20, what="the old coordinator's end")
+        wait_until(lambda: fenced(address, token), what="the old coordinator's end")
         assert leader.value("SELECT n FROM total") == other.value("SELECT n FROM total") == 5
         wait_until(lambda: sunk(out) == [1, 2, 3, 4, 5], what="the sink's last range")
 
@@ -274,7 +274,7 @@ def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gat
     leader.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms')")
     leader.sql("INSERT INTO t VALUES (1)")
     hanging = joiner.start("INSERT INTO t SELECT block(k) + 1 FROM t")
-    wait_until(at.exists, within_s=60, what="the statement has read")
+    wait_until(at.exists, what="the statement has read")
     other = leader.start("INSERT INTO slackwater.default.t VALUES (7)", session="other")
     more_ticks(leader, 45)
     with pytest.raises(TimeoutError):
@@ -298,7 +298,6 @@ def more_ticks(application, count):
     before = application.value("SELECT count(*) FROM s")
     wait_until(
         lambda: application.value("SELECT count(*) FROM s") >= before + count,
-        within_s=60,
         what="the source goes on",
     )
 
@@ -339,7 +338,7 @@ def test_a_killed_driver_leaves_no_orphan(location):
     application.sql("CREATE TABLE t (k INT)")
     assert len(coordinators(location)) == 1
     application.kill()
-    wait_until(lambda: not coordinators(location), within_s=10, what="the coordinator's end")
+    wait_until(lambda: not coordinators(location), what="the coordinator's end")
 
 
 def test_plain_sql_starts_no_coordinator(location):

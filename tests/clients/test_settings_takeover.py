@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.applications.application import Application, SqlError, coordinators, wait_until
+from tests.support.applications.application import Application, SqlError, coordinators
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +39,7 @@ QUERIES = {
 def location(tmp_path):
     path = tmp_path / "environment"
     yield path
-    wait_until(lambda: not coordinators(path), within_s=15, what="the end of all coordinators")
+    wait_until(lambda: not coordinators(path), what="the end of all coordinators")
 
 
 def test_definitions_mean_under_another_leader_what_they_meant(location, tmp_path):

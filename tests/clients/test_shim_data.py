@@ -34,6 +34,7 @@ from tests.support.applications.parts_values import (
     plan_of,
     updates,
 )
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -563,14 +564,18 @@ def test_only_what_a_cache_serves_is_held(
         assert len(pinned.collect()) == 4
         assert all(env.released(f"hold-{n}") for n in range(first, number() + 1) if n != filling)
         spark.sparkContext._jvm.System.gc()
-        assert not env.released(f"hold-{filling}", limit_s=0)
+        assert not env.is_released(f"hold-{filling}")
     finally:
         pinned.unpersist()
     del pinned
     gc.collect()
-    assert env.wait_while(
-        lambda: not env.released(f"hold-{filling}", limit_s=0), spark.sparkContext._jvm.System.gc
-    )
+    wait_until(lambda: collected(spark) and env.is_released(f"hold-{filling}"))
+
+
+def collected(spark: SparkSession) -> bool:
+    """Lets the JVM forget what nobody refers to."""
+    spark.sparkContext._jvm.System.gc()
+    return True
 
 
 def test_an_unbound_relation_is_refused(spark: SparkSession, t: Table) -> None:
@@ -612,12 +617,10 @@ def test_a_lazy_result_keeps_its_hold(spark: SparkSession, env: PartsCoordinator
     spark.sparkContext._jvm.System.gc()
     spark.sql("SELECT count(*) FROM t").collect()
     assert env.released(env.last_hold)
-    assert not env.released(hold, limit_s=0)
+    assert not env.is_released(hold)
     del rdd
     gc.collect()
-    assert env.wait_while(
-        lambda: not env.released(hold, limit_s=0), spark.sparkContext._jvm.System.gc
-    )
+    wait_until(lambda: collected(spark) and env.is_released(hold))
 
 
 def test_rows_that_are_still_pulled_keep_their_hold(
@@ -628,7 +631,7 @@ def test_rows_that_are_still_pulled_keep_their_hold(
     hold = env.last_hold
     spark.sql("SELECT count(*) FROM t").collect()
     assert env.released(env.last_hold)
-    assert not env.released(hold, limit_s=0)
+    assert not env.is_released(hold)
     assert len(list(rows)) == 3
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.support.applications.application import stat, wait_until
+from tests.support.applications.application import stat
 from tests.support.applications.shim import (
     JARS,
     Environment,
@@ -21,6 +21,7 @@ from tests.support.applications.shim import (
     canned_spark,
     configure,
 )
+from tests.support.waiting import wait_until
 
 __all__ = ["canned_base", "canned_env", "canned_ours", "canned_spark"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.applications.application import Application, wait_until
+from tests.support.applications.application import Application
+from tests.support.waiting import wait_until
 
 from slackwater.planner.delta.explain import SCANNED
 

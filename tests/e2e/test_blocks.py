@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.applications.application import SqlError, coordinators, kill, wait_until
+from tests.support.applications.application import SqlError, coordinators, kill
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -15,13 +15,14 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.applications.application import Application, kill, wait_until
+from tests.support.applications.application import Application, kill
 from tests.support.applications.fixtures import Workplace
 from tests.support.applications.served import Served, conf, served
 from tests.support.applications.stopped import stopped
 from tests.support.persist.postgres import running_server
-from tests.support.server.ingress import Signer, free_port, request
+from tests.support.server.ingress import Signer, held_port, request
 from tests.support.storage.changefeeds import Faults, Upstream, columns, feeds_of
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.storage.changefeed.encoding import offset, place_of
 
@@ -31,9 +32,10 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def application(tmp_path_factory):
     folder = tmp_path_factory.mktemp("changefeeds")
-    address = {"spark.slackwater.ingress.address": f"127.0.0.1:{free_port()}"}
-    with Application(folder / "environment", conf=address, master="local[2]") as running:
-        yield running
+    with held_port() as port:
+        address = {"spark.slackwater.ingress.address": f"127.0.0.1:{port}"}
+        with Application(folder / "environment", conf=address, master="local[2]") as running:
+            yield running
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def test_the_example_of_the_documentation(application):
                 ],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE,
             )
             assert ran.returncode == 0, ran.stderr
     more = '{"note":"thanks"}'
@@ -138,9 +140,8 @@ def test_statuses_and_metrics(place):
     )
 
 
-def test_tokens(tmp_path):
+def test_tokens(tmp_path, port):
     signer = Signer(tmp_path)
-    port = free_port()
     settings = {
         "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
         "spark.slackwater.ingress.jwt.keys": str(signer.file),
@@ -208,10 +209,10 @@ class Sending:
 
     def goes_on(self, rounds=5):
         enough = min(self.rounds + rounds, self._wanted)
-        wait_until(lambda: self.rounds >= enough, within_s=90, what="feeds go on")
+        wait_until(lambda: self.rounds >= enough, what="feeds go on")
 
     def end(self):
-        self._thread.join(120)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         assert self.statuses <= {200, 503, None}
 
@@ -231,7 +232,6 @@ class Bank:
         self.sending.end()
         wait_until(
             lambda: frontier(self.user) == offset(self.upstream.now.next),
-            within_s=60,
             what="everything is bound",
         )
         check_at_every_time(self.user, self.upstream)
@@ -239,19 +239,18 @@ class Bank:
 
 @contextlib.contextmanager
 def bank(folder, seed, metastore=None):
-    port = free_port()
     upstream = Upstream(seed, tables=3)
     feeds = feeds_of(upstream, 2, Faults(), seed)
     declared = ", ".join(f"{table} {columns()}" for table in upstream.tables)
     union = " UNION ALL ".join(f"SELECT balance FROM {table}" for table in upstream.tables)
-    settings = conf(port) | ({} if metastore is None else {"spark.slackwater.metastore": metastore})
+    chosen = {} if metastore is None else {"spark.slackwater.metastore": metastore}
     with (
-        served(folder, "first", settings) as first,
-        served(folder, "second", settings) as second,
+        held_port() as port,
+        served(folder, "first", conf(port) | chosen) as first,
+        served(folder, "second", conf(port) | chosen) as second,
     ):
         wait_until(
             lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
-            within_s=90,
             what="one of them leads",
         )
         leader, other = (first, second) if "leading" in first.log.read_text() else (second, first)
@@ -293,7 +292,7 @@ def test_every_transaction_once_and_whole_while_the_metastore_and_a_leader_hang(
         sending.goes_on()
         sending.statuses.discard(503)
         with stopped(server.processes):
-            wait_until(lambda: 503 in sending.statuses, within_s=60, what="it counts as away")
+            wait_until(lambda: 503 in sending.statuses, what="it counts as away")
         sending.goes_on()
         with stopped([running.leader.coordinator]):
             # Whichever application sees it first leads, also one of a user.

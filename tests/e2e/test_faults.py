@@ -6,13 +6,9 @@ import os
 
 import pytest
 from sqlalchemy import text
-from tests.support.applications.application import (
-    Application,
-    SqlError,
-    only_coordinator,
-    wait_until,
-)
+from tests.support.applications.application import Application, SqlError, only_coordinator
 from tests.support.applications.stopped import stopped
+from tests.support.waiting import wait_until
 
 from slackwater.persist.metastore import connect
 
@@ -134,11 +130,11 @@ def test_metastore_that_goes_away_and_comes_back(postgres, tmp_path):
         postgres.stop()
         try:
             with pytest.raises(SqlError) as failed:
-                application.sql("INSERT INTO t VALUES (2)", timeout_s=60)
+                application.sql("INSERT INTO t VALUES (2)")
             assert failed.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
         finally:
             postgres.start()
-        wait_until(lambda: insert(application, 3), within_s=60, what="a write succeeds again")
+        wait_until(lambda: insert(application, 3), what="a write succeeds again")
         assert application.rows("SELECT k FROM t ORDER BY k") == [[1], [3]]
 
 
@@ -152,16 +148,16 @@ def test_metastore_whose_processes_hang(postgres, tmp_path):
         application.sql("INSERT INTO t VALUES (1)")
         hung = server_processes(metastore)
         with stopped(hung):
-            answered = condition_of(application, "INSERT INTO t VALUES (2)", timeout_s=45)
+            answered = condition_of(application, "INSERT INTO t VALUES (2)")
             assert answered in (None, "SLACKWATER_METASTORE_UNAVAILABLE")
-        wait_until(lambda: insert(application, 3), within_s=60, what="a write succeeds again")
+        wait_until(lambda: insert(application, 3), what="a write succeeds again")
         assert application.rows("SELECT k FROM t WHERE k <> 2 ORDER BY k") == [[1], [3]]
 
 
-def condition_of(application, statement, *, timeout_s):
+def condition_of(application, statement):
     """The condition of the error with which a statement is answered; None for success."""
     try:
-        application.sql(statement, timeout_s=timeout_s)
+        application.sql(statement)
     except SqlError as error:
         return error.condition
     return None
@@ -190,7 +186,7 @@ def insert(application, number):
 
 def insert_often(application, values):
     for _ in range(20):
-        application.sql(f"INSERT INTO t VALUES {values}", timeout_s=60)
+        application.sql(f"INSERT INTO t VALUES {values}")
 
 
 def test_no_space(tmp_path):

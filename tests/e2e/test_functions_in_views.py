@@ -12,8 +12,8 @@ from tests.support.applications.application import (
     coordinators,
     kill,
     only_coordinator,
-    wait_until,
 )
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ PYTHON_VIEWS = {
 def location(tmp_path):
     path = tmp_path / "environment"
     yield path
-    wait_until(lambda: not coordinators(path), within_s=15, what="the end of all coordinators")
+    wait_until(lambda: not coordinators(path), what="the end of all coordinators")
 
 
 def rows(place, view):

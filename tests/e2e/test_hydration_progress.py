@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.applications.application import Application, wait_until
+from tests.support.applications.application import Application
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -26,11 +27,11 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
             seen.extend(place.rows(PROGRESS))
             return len({read for read, _, _ in seen if read > 0}) > 1
 
-        wait_until(has_read_more, within_s=300)
+        wait_until(has_read_more)
         read, _, elapsed = zip(*seen, strict=True)
         assert list(read) == sorted(read)
         assert list(elapsed) == sorted(elapsed)
         assert read[-1] < ROWS
         assert {known for _, known, _ in seen} == {ROWS}
         place.sql("DROP MATERIALIZED VIEW slow")
-        wait_until(lambda: not place.rows(PROGRESS), within_s=60)
+        wait_until(lambda: not place.rows(PROGRESS))

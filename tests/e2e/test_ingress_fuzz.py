@@ -10,7 +10,8 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.applications.application import Application
-from tests.support.server.ingress import free_port, request
+from tests.support.server.ingress import held_port, request
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -114,20 +115,21 @@ def as_they_are(context, value):
 @pytest.fixture(scope="module")
 def application(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz")
-    conf = {
-        "spark.slackwater.ingress.address": f"127.0.0.1:{free_port()}",
-        "spark.slackwater.ingress.body.limit": str(BODY_LIMIT),
-    }
-    with Application(folder / "environment", conf=conf, master="local[2]") as running:
-        running.sql("USE slackwater.default")
-        running.sql(f"CREATE SECRET s AS '{SECRET}'")
-        for name, clauses in SOURCES.items():
-            running.sql(f"CREATE SOURCE {name} FROM WEBHOOK ({clauses})")
-        running.sql(
-            "CREATE SOURCE f FROM CHANGEFEED (FORMAT COCKROACH)"
-            " FOR TABLES (fed (id INT, n STRING) KEY (id))"
-        )
-        yield running
+    with held_port() as port:
+        conf = {
+            "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
+            "spark.slackwater.ingress.body.limit": str(BODY_LIMIT),
+        }
+        with Application(folder / "environment", conf=conf, master="local[2]") as running:
+            running.sql("USE slackwater.default")
+            running.sql(f"CREATE SECRET s AS '{SECRET}'")
+            for name, clauses in SOURCES.items():
+                running.sql(f"CREATE SOURCE {name} FROM WEBHOOK ({clauses})")
+            running.sql(
+                "CREATE SOURCE f FROM CHANGEFEED (FORMAT COCKROACH)"
+                " FOR TABLES (fed (id INT, n STRING) KEY (id))"
+            )
+            yield running
     told = "".join(path.read_text() for path in (folder / "environment" / "log").iterdir())
     assert SECRET not in told
     assert "Traceback" not in told
@@ -150,7 +152,7 @@ def explored(base, path, mode):
     )
     @given(case=schema[path]["POST"].as_strategy(generation_mode=mode))
     def explore(case):
-        answer = case.call(base_url=base, timeout=30)
+        answer = case.call(base_url=base, timeout=PATIENCE)
         assert answer.status_code in STATUSES, (answer.status_code, answer.text)
         assert SECRET not in answer.text
         answered.append((str(case.path_parameters.get("source")), answer.status_code))
@@ -189,7 +191,7 @@ def test_no_bytes_find_a_defect(base, raw, head):
     start = b"POST /api/webhook/slackwater/default/t HTTP/1.1\r\nHost: a\r\n" if head else b""
     answer = b""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=30) as sender,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as sender,
         contextlib.suppress(ConnectionError),
     ):
         sender.sendall(start + raw + b"\r\n\r\n")

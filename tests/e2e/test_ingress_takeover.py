@@ -6,14 +6,10 @@ import socket
 import threading
 
 import pytest
-from tests.support.applications.application import (
-    Application,
-    coordinators,
-    kill,
-    wait_until,
-)
+from tests.support.applications.application import Application, coordinators, kill
 from tests.support.applications.served import conf, served
-from tests.support.server.ingress import free_port, request
+from tests.support.server.ingress import request
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -54,10 +50,10 @@ class Sender:
         except (OSError, http.client.HTTPException):
             return None
 
-    def goes_on(self, within_s=60):
+    def goes_on(self):
         """Returns when some more have been answered."""
         enough = len(self.answered) + 20
-        wait_until(lambda: len(self.answered) >= enough, within_s=within_s, what="requests pass")
+        wait_until(lambda: len(self.answered) >= enough, what="requests pass")
 
     def end(self):
         self._ending.set()
@@ -73,15 +69,13 @@ def check(sender, rows):
     assert set(sender.statuses) <= {200, 503, None}
 
 
-def test_what_was_answered_survives_the_death_of_leaders(tmp_path):
-    port = free_port()
+def test_what_was_answered_survives_the_death_of_leaders(tmp_path, port):
     with (
         served(tmp_path, "first", conf(port)) as first,
         served(tmp_path, "second", conf(port)) as second,
     ):
         wait_until(
             lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
-            within_s=90,
             what="one of them leads",
         )
         leader, other = (first, second) if "leading" in first.log.read_text() else (second, first)
@@ -108,8 +102,7 @@ def test_what_was_answered_survives_the_death_of_leaders(tmp_path):
     assert coordinators(first.location) == []
 
 
-def test_the_ingress_outlives_the_session_that_set_it_up(tmp_path):
-    port = free_port()
+def test_the_ingress_outlives_the_session_that_set_it_up(tmp_path, port):
     location = tmp_path / "environment"
     with Application(location, conf=conf(port), folder=tmp_path / "user") as user:
         user.sql("CREATE SOURCE slackwater.default.w FROM WEBHOOK (BODY FORMAT TEXT)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.applications.application import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

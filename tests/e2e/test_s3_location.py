@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.applications.application import ROOT, Application, SqlError, wait_until
+from tests.support.applications.application import ROOT, Application, SqlError
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 

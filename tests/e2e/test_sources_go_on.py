@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.applications.application import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ def test_a_source_goes_on_while_a_statement_reads_it(workplace, gate, tmp_path, 
     workplace.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s")
     wait_until(lambda: count(workplace) > 2, what="the source runs")
     running = workplace.application.start(statement)
-    wait_until(at.exists, within_s=60, what="the statement has read")
+    wait_until(at.exists, what="the statement has read")
     before, upper = count(workplace), upper_of(workplace)
     wait_until(lambda: count(workplace) > before + 5, what="the source goes on")
     assert upper_of(workplace) > upper

@@ -11,19 +11,13 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.support.applications.application import (
-    Application,
-    SqlError,
-    coordinators,
-    descendants,
-    wait_until,
-)
+from tests.support.applications.application import Application, SqlError, coordinators, descendants
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
 SPARK = Path(str(resources.files("pyspark")))
 ROWS = 60_000
-START_S = 90.0
 CONF = {
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
@@ -62,7 +56,7 @@ class Daemon:
             assert self._process.poll() is None, self._log.read_text()[-3000:]
             return re.search(pattern, self._log.read_text())
 
-        return wait_until(found, within_s=START_S, what=pattern)
+        return wait_until(found, what=pattern)
 
     def close(self):
         for pid in [self._process.pid, *descendants(self._process.pid)]:

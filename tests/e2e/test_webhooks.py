@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.support.applications.application import Application, SqlError
 from tests.support.applications.fixtures import Workplace
-from tests.support.server.ingress import Signer, certificate, free_port, request
+from tests.support.server.ingress import Signer, certificate, held_port, request
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.spark
 
@@ -22,12 +23,13 @@ SECRET = "hidden-zJ4"
 @pytest.fixture(scope="module")
 def application(tmp_path_factory):
     folder = tmp_path_factory.mktemp("webhooks")
-    conf = {
-        "spark.slackwater.ingress.address": f"127.0.0.1:{free_port()}",
-        "spark.slackwater.ingress.body.limit": "64kB",
-    }
-    with Application(folder / "environment", conf=conf, master="local[2]") as running:
-        yield running
+    with held_port() as port:
+        conf = {
+            "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
+            "spark.slackwater.ingress.body.limit": "64kB",
+        }
+        with Application(folder / "environment", conf=conf, master="local[2]") as running:
+            yield running
     told = "".join(path.read_text() for path in (folder / "environment" / "log").iterdir())
     assert SECRET not in told
     assert SECRET not in running.log.read_text()
@@ -282,11 +284,11 @@ def test_a_secret_is_seen_nowhere(place):
         assert SECRET not in str(place.rows(f"SELECT * FROM {relation}"))
 
 
-def test_tls_and_tokens(tmp_path):
+def test_tls_and_tokens(tmp_path, port):
     certificate_file, key_file = certificate(tmp_path)
     signer = Signer(tmp_path)
     conf = {
-        "spark.slackwater.ingress.address": f"127.0.0.1:{free_port()}",
+        "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
         "spark.slackwater.ingress.tls.certificate": str(certificate_file),
         "spark.slackwater.ingress.tls.key": str(key_file),
         "spark.slackwater.ingress.jwt.keys": str(signer.file),
@@ -330,7 +332,7 @@ def test_the_example_of_the_documentation(application, tmp_path):
                 ["bash", "-euo", "pipefail", "-c", text.replace("127.0.0.1:8090", port)],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE,
             )
             assert ran.returncode == 0, ran.stderr
     assert seen == [["book", 2]]

@@ -10,9 +10,9 @@ from decimal import Decimal, localcontext
 
 import pyarrow as pa
 import pytest
-from tests.support.applications.application import wait_until
 from tests.support.compute.incremental import Bench, contents_of
 from tests.support.compute.worked_history import HISTORY, LAST, A, B, a, run
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.compute.engine import TickEnded
 from slackwater.compute.tick import CHANGES_TRIED, Limits
@@ -270,7 +270,7 @@ def test_a_tick_ends_when_its_view_is_removed(declared, tmp_path, monkeypatch):
         bench.wait("j", 2)
         begun.clear()
         bench.commit(4, {"b": [((1, w), 3, 1) for w in range(400)]})
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE)
         # What has not come into the driver's JVM by then would end as cancelled.
         wait_until(lambda: (bench.worker.busy_ms() or 0) > 300)
         bench.worker.remove(flow.global_id)
@@ -537,7 +537,7 @@ def gated(bench, monkeypatch):
     def gate(view, most_ms=None):
         if any("4711" in handle.sql for handle in view.kept.plan.handles):
             held.release()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
         return collect_view(view, most_ms)
 
     monkeypatch.setattr(bench.engine, "collect_view", gate)
@@ -553,7 +553,7 @@ def test_views_that_are_being_filled_keep_no_other_waiting(bench, gated):
     for name in ("one", "two", "three"):
         bench.view(name, "SELECT k + 4711 AS k FROM a", 2)
     for _ in range(FILLED_AT_ONCE):
-        assert held.acquire(timeout=60)
+        assert held.acquire(timeout=PATIENCE)
     assert bench.worker.busy_ms() >= 0
     for time in (4, 6, 8):
         bench.commit(time + 1, {"a": [(a(1), time, 1)]})
@@ -581,7 +581,7 @@ def test_a_view_that_is_recomputed_keeps_no_quick_one_waiting(bench, gated):
     while held.acquire(blocking=False):
         pass
     bench.commit(5, {"a": [(a(1), 4, 1)]})
-    assert held.acquire(timeout=60)
+    assert held.acquire(timeout=PATIENCE)
     bench.wait("n", 4)
     assert bench.client.state(slow.output_shard).upper == 3
     go_on.set()
@@ -595,9 +595,9 @@ def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
     bench.commit(3, {"a": [(a(1), 1, Limits().few_rows), (a(1), 2, 1 - Limits().few_rows)]})
     for as_of in (1, 2):
         flow = bench.view(f"endless{as_of}", f"SELECT k, {sleep} AS s FROM a WHERE k = 1", as_of)
-        wait_until(lambda: bench.worker.busy_ms() is not None, within_s=60)
+        wait_until(lambda: bench.worker.busy_ms() is not None)
         bench.worker.remove(flow.global_id)
-        wait_until(lambda: bench.worker.busy_ms() is None, within_s=60)
+        wait_until(lambda: bench.worker.busy_ms() is None)
         assert bench.client.state(flow.output_shard).upper == as_of
         assert bench.worker.trouble(flow.global_id) is None
 
@@ -606,7 +606,7 @@ def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):
     held, go_on = gated
     bench.commit(3, {"a": [(a(1), 1, 1)]})
     flow = bench.view("slow", "SELECT k + 4711 AS k FROM a", 2)
-    assert held.acquire(timeout=60)
+    assert held.acquire(timeout=PATIENCE)
     bench.worker.remove(flow.global_id)
     go_on.set()
     bench.view("n", "SELECT k FROM a", 2)

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from tests.inputs.answers import nearly, rows_of
 from tests.support.compute.declared import Declared
 from tests.support.compute.incremental import Bench
+from tests.support.waiting import PATIENCE
 
 from slackwater.compute.engine import Analysis, ViewPlan
 from slackwater.repr.errors import FatalError, SlackwaterError
@@ -30,7 +31,6 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 STEPS = {"created": 1, "doubled": 2, "emptied": 0, "restored": 1}
 """How often each row is there."""
 
-WAIT_S = 60
 
 AT_ONCE = 48
 """So many views are maintained together."""
@@ -382,12 +382,12 @@ class Twin:
 
     def _wait(self, name: str, at: int) -> None:
         worker, flow = self._bench.worker, self._bench.flows[name]
-        for _ in range(WAIT_S):
+        for _ in range(int(PATIENCE)):
             if worker.wait_for(flow.global_id, Timestamp(at), 1000):
                 return
             if (trouble := worker.trouble(flow.global_id)) is not None:
                 raise trouble
-        raise AssertionError(f"{name} is not complete at {at} after {WAIT_S} s")
+        raise AssertionError(f"{name} is not complete at {at} after {PATIENCE:g} s")
 
     def _goes_by_order(self, view: _View, times: int, rows: Counter[str], answer: Answer) -> bool:
         """Whether Spark answers otherwise when it reads the same rows in another order."""

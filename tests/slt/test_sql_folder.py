@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.support.applications.application import wait_until
 from tests.support.applications.fixtures import Workplace
 from tests.support.applications.slt import sql_text
+from tests.support.waiting import wait_until
 
 SQL = Path(str(resources.files("slackwater").joinpath("sql")))
 GALLERY = sorted((SQL / "gallery").glob("*.sql"))

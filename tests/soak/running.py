@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.applications.application import Application, SqlError, only_coordinator
+from tests.support.waiting import PATIENCE
 
 VIEWS = {
     "sums": "SELECT k % 10 AS g, sum(v) AS s, count(*) AS n, avg(v) AS a FROM t GROUP BY k % 10",
@@ -39,7 +40,6 @@ ROWS = 200
 """The table is emptied when it has so many."""
 FAILS_EVERY = 50
 """Each of so many commits makes two views fail, and the next one mends them."""
-WAIT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _declare(application: Application) -> None:
         "CREATE TABLE d AS SELECT CAST(id AS INT) AS k, 'n' || id AS name FROM range(50)"
     )
     for name, query in VIEWS.items():
-        application.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}", timeout_s=WAIT_S)
+        application.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
 
 
 def _commit(application: Application, number: int) -> None:
@@ -85,7 +85,7 @@ def _commit(application: Application, number: int) -> None:
         case 0:
             application.sql(f"INSERT INTO t VALUES ({number % 1000}, 0, 9000000000000)")
             with pytest.raises(SqlError) as refused:
-                application.sql("SELECT s FROM failing_below", timeout_s=WAIT_S)
+                application.sql("SELECT s FROM failing_below")
             assert refused.value.sqlstate == "22012"
         case 1:
             application.sql("DELETE FROM t WHERE v = 0")
@@ -95,7 +95,7 @@ def _commit(application: Application, number: int) -> None:
             key, value = number % 1000, number % 97 + 1
             ends = "CAST(unix_millis(now()) AS BIGINT) + 2000"
             application.sql(f"INSERT INTO t VALUES ({key}, {value}, {ends})")
-    found = application.rows("SELECT coalesce(sum(n), 0) FROM sums", timeout_s=WAIT_S)
+    found = application.rows("SELECT coalesce(sum(n), 0) FROM sums", timeout_s=PATIENCE)
     assert found == application.rows("SELECT count(*) FROM t"), number
 
 

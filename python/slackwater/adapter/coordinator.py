@@ -37,7 +37,7 @@ from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.external.told import Told
 from slackwater.adapter.external.webhooks import Webhooks
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
-from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions import Context, Running, Session, Sessions
 from slackwater.adapter.statements import Statements
@@ -57,7 +57,7 @@ from slackwater.compute.worker import Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
-from slackwater.persist.leadership import LEASE_MS, Fenced
+from slackwater.persist.leadership import Fenced
 from slackwater.planner.parser import variables
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -89,13 +89,13 @@ class Coordinator:
         epoch: int,
         on_fatal: Callable[[str], None],
         maintenance: MaintenanceSettings | None = None,
-        lease_ms: int = LEASE_MS,
+        lease: LockLease | None = None,
     ) -> None:
         self.log = env.log
         self.location = env.location
         self._env = env
         self._epoch = epoch
-        self._lease_ms = lease_ms
+        self._lease = lease or LockLease()
         self._on_fatal = on_fatal
         self._closing = threading.Event()
         self._sinks = SinkRunner(env, on_fatal)
@@ -110,7 +110,7 @@ class Coordinator:
         self._sources = Sources(env)
         self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources)
-        self._reads = Reads(env, self._system, lease_ms)
+        self._reads = Reads(env, self._system, self._lease)
         self._writes = Writes(env, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._replica)
@@ -141,12 +141,12 @@ class Coordinator:
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
         maintenance: MaintenanceSettings | None = None,
-        lease_ms: int = LEASE_MS,
+        lease: LockLease | None = None,
     ) -> Coordinator:
         """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
 
-        `location` is what users read of it, `blobs` the access to its files. `lease_ms` is how long
-        an application that has a write lock may be silent.
+        `location` is what users read of it, `blobs` the access to its files. `lease` is that of an
+        application that has a write lock.
         """
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
@@ -249,7 +249,7 @@ class Coordinator:
             clock=clock,
             steady_ms=steady_ms,
         )
-        coordinator = Coordinator(env, epoch, on_fatal, maintenance, lease_ms)
+        coordinator = Coordinator(env, epoch, on_fatal, maintenance, lease)
         collections.open()
         return coordinator
 
@@ -633,7 +633,7 @@ class Coordinator:
             self._implications.retry()
 
     def _watch_locks(self) -> None:
-        while not self._closing.wait(self._lease_ms / LOOKS_PER_LEASE / 1000):
+        while not self._closing.wait(self._lease.ms / LOOKS_PER_LEASE / 1000):
             for session_id in self._reads.end_silent():
                 _log.warning("write lock lost", session=session_id)
 

@@ -346,6 +346,7 @@ def _write_token(path: Path) -> str:
 
 def _serve(settings: Settings, seat: Seat, answers: int) -> int:
     from slackwater.adapter.coordinator import Coordinator
+    from slackwater.adapter.reading.reads import LockLease
     from slackwater.server.app import application
     from slackwater.spark.bridge import Driver, SparkBridge
 
@@ -372,7 +373,7 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
             spark=bridge,
             log=str(seat.log),
             on_fatal=stop,
-            lease_ms=settings.lease_ms,
+            lease=LockLease(settings.lease_ms),
         )
     except Exception:
         if ingress is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -11,16 +10,14 @@ from pathlib import Path
 
 import pyarrow as pa
 from tests.support.persist.persistence import Environment
+from tests.support.waiting import wait_until
 
 from slackwater.adapter.coordinator import Coordinator, wall_clock_ms
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
-from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.leadership import acquire, current_leader
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
-
-WAIT_S = 20
 
 
 class NoSpark:
@@ -173,7 +170,4 @@ class Place:
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Returns once `condition` holds."""
-        until = time.monotonic() + WAIT_S
-        while not condition():
-            assert time.monotonic() < until, "it did not come about"
-            self.env.watch.wait_until(condition, 0.05, Cancellation())
+        wait_until(condition, every_s=0.01)

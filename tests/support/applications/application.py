@@ -14,9 +14,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE, wait_until
+
 ROOT = Path(__file__).resolve().parents[3]
-START_S = 120.0
-ANSWER_S = 90.0
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -68,7 +68,7 @@ class Pending:
         """Whether there is an answer, also after it was taken."""
         return self._come.is_set()
 
-    def result(self, timeout_s=ANSWER_S):
+    def result(self, timeout_s=PATIENCE):
         """The result. Raises SqlError, Gone, or TimeoutError."""
         try:
             answer = self._answers.get(timeout=timeout_s)
@@ -132,16 +132,16 @@ class Application:
         }
         self._send(settings)
         try:
-            self._pending[0].result(START_S)
+            self._pending[0].result(PATIENCE)
         except (Gone, TimeoutError) as error:
             self.kill()
             raise AssertionError(f"{error}\n{self.log.read_text()[-4000:]}") from None
 
-    def sql(self, text, *, session="main", args=None, timeout_s=ANSWER_S):
+    def sql(self, text, *, session="main", args=None, timeout_s=PATIENCE):
         """Runs a statement and waits for it. Raises SqlError, Gone, TimeoutError."""
         return self.start(text, session=session, args=args).result(timeout_s)
 
-    def rows(self, text, *, session="main", timeout_s=ANSWER_S):
+    def rows(self, text, *, session="main", timeout_s=PATIENCE):
         return self.sql(text, session=session, timeout_s=timeout_s).rows
 
     def value(self, text, *, session="main"):
@@ -153,7 +153,7 @@ class Application:
         """Begins a statement; its answer is awaited with `result`."""
         return self._request({"session": session, "sql": text, "args": args})
 
-    def python(self, code, *, session="main", timeout_s=ANSWER_S):
+    def python(self, code, *, session="main", timeout_s=PATIENCE):
         """Runs Python code in the driver, where `spark` is the session; its `result` comes back."""
         return self.begin_python(code, session=session).result(timeout_s).rows[0][0]
 
@@ -182,7 +182,7 @@ class Application:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
-            self._process.wait(30)
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -270,16 +270,3 @@ def coordinators(location):
 def kill(pid):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def wait_until(condition, *, within_s=30.0, every_s=0.05, what="the condition"):
-    """Returns the first true value of `condition()`. Fails the test when there is none in time."""
-    pause = threading.Event()
-    deadline = time.monotonic() + within_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come true within {within_s} s")
-        pause.wait(every_s)

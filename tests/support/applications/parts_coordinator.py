@@ -11,15 +11,14 @@ import base64
 import json
 import secrets
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.support.waiting import PATIENCE
 
 TIME, DIFF = "__time", "__diff"
 Json = dict[str, Any]
@@ -142,19 +141,6 @@ class PartsCoordinator:
     def last_hold(self) -> str:
         return f"hold-{self._holds}"
 
-    def wait_while(
-        self, condition: Callable[[], bool], again: Callable[[], object], limit_s: float = 20
-    ) -> bool:
-        """Whether `condition` ends; `again` is done before each look."""
-        end = monotonic() + limit_s
-        while condition():
-            if monotonic() > end:
-                return False
-            again()
-            with self._lock:
-                self._lock.wait(0.05)
-        return True
-
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
@@ -173,18 +159,24 @@ class PartsCoordinator:
         with self._lock:
             self.calls.clear()
 
-    def wait_for(self, path: str, count: int, limit_s: float = 20) -> list[Json]:
+    def wait_for(self, path: str, count: int) -> list[Json]:
         """The calls of `path`, once there are `count` of them."""
         with self._lock:
-            self._lock.wait_for(lambda: sum(p == path for p, _ in self.calls) >= count, limit_s)
+            self._lock.wait_for(lambda: sum(p == path for p, _ in self.calls) >= count, PATIENCE)
         return self.seen(path)
 
-    def released(self, hold: str, limit_s: float = 20) -> bool:
-        def found() -> bool:
-            return any(hold in body["holds"] for path, body in self.calls if path == "/v1/release")
-
+    def is_released(self, hold: str) -> bool:
+        """Whether the hold has ended by now."""
         with self._lock:
-            return self._lock.wait_for(found, limit_s)
+            return self._released(hold)
+
+    def released(self, hold: str) -> bool:
+        """Whether the hold ends while a test has patience."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self._released(hold), PATIENCE)
+
+    def _released(self, hold: str) -> bool:
+        return any(hold in body["holds"] for path, body in self.calls if path == "/v1/release")
 
     def answer(self, path: str, body: Json) -> Json | None:
         with self._lock:

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 
-from tests.support.applications.application import ROOT, command_line, descendants, kill, wait_until
+from tests.support.applications.application import ROOT, command_line, descendants, kill
+from tests.support.waiting import PATIENCE, wait_until
 
 
 class Served:
@@ -30,7 +31,6 @@ class Served:
     def says(self, text):
         wait_until(
             lambda: text in self.log.read_text(),
-            within_s=90,
             what=f"{text}, after {self.log.read_text()[-500:]}",
         )
         return self
@@ -44,7 +44,7 @@ class Served:
     def end(self):
         """As a service manager does it; gives the exit status."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(30)
+        return self._process.wait(PATIENCE)
 
     @property
     def coordinator(self):

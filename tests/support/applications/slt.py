@@ -3,7 +3,7 @@
 Records, separated by empty lines; ``#`` begins a comment line:
 
 * ``statement ok`` / ``statement error CONDITION SQLSTATE``, then the SQL;
-* ``query TYPES [nosort|rowsort] [retry SECONDS]``, then the SQL, ``----`` and the rows, columns
+* ``query TYPES [nosort|rowsort] [retry]``, then the SQL, ``----`` and the rows, columns
   separated by two or more blanks or a tab. TYPES has a letter for each column: I integers, T text,
   R and D numbers with a fraction, B booleans. NULL is ``NULL``, an empty text ``(empty)``;
 * ``let NAME``, then a query of one value that later records write as ``$NAME``;
@@ -16,10 +16,12 @@ Each file runs in a schema of its own, in which each of its sessions begins.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 
-from tests.support.applications.application import SqlError, wait_until
+from tests.support.applications.application import SqlError
+from tests.support.waiting import wait_until
 
 _CELLS = re.compile(r"\t|  +")
 _TYPES = {"I": int, "T": str, "R": str, "D": str, "B": bool}
@@ -148,12 +150,9 @@ class _Run:
             return _in_order(found, sort) == _in_order(wanted, sort)
 
         if "retry" in options:
-            seconds = float(options[options.index("retry") + 1])
-            try:
-                wait_until(fits, within_s=seconds)
+            with contextlib.suppress(AssertionError):
+                wait_until(fits)
                 return
-            except AssertionError:
-                pass
         elif fits():
             return
         raise UnexpectedError(f"wanted {_shown(wanted)}\ngot {_shown(found)}")

@@ -8,7 +8,8 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.support.applications.application import stat, wait_until
+from tests.support.applications.application import stat
+from tests.support.waiting import wait_until
 
 
 @contextlib.contextmanager

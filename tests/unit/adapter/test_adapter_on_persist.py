@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 from tests.support.persist.persistence import DESC, table_shard
 from tests.support.storage.tables import storage_of, tables_of
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
@@ -14,8 +15,6 @@ from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
-
-WAIT_S = 20
 
 
 def now_ms():
@@ -49,7 +48,7 @@ def test_writes_are_readable_at_their_time_and_after_a_takeover(env):
 
     def write(n):
         result = committer.submit(Write(f"w{n}", {shard: rows(n), other: rows(n)}, 2)).result(
-            WAIT_S
+            PATIENCE
         )
         for each in (shard, other):
             assert n in keys(client, each, oracle.read_ts())
@@ -61,14 +60,14 @@ def test_writes_are_readable_at_their_time_and_after_a_takeover(env):
 
     successor = env.lead(expected_epoch=1)
     late = committer.submit(Write("late", {shard: rows(99)}, 1))
-    assert late.exception(WAIT_S).condition == "SLACKWATER_FENCED"
+    assert late.exception(PATIENCE).condition == "SLACKWATER_FENCED"
     committer.stop()
     assert len(fatal) == 1
 
     again, oracle = open_committer(successor, shard, other)
     assert oracle.read_ts() >= last_read
-    assert again.submit(Write("w3", {shard: rows(3)}, 2)).result(WAIT_S).timestamp <= last_read
-    again.submit(Write("w12", {shard: rows(12)}, 1)).result(WAIT_S)
+    assert again.submit(Write("w3", {shard: rows(3)}, 2)).result(PATIENCE).timestamp <= last_read
+    again.submit(Write("w12", {shard: rows(12)}, 1)).result(PATIENCE)
     assert keys(successor, shard, oracle.read_ts()) == list(range(13))
     again.stop()
 
@@ -89,13 +88,13 @@ def test_a_table_and_its_first_rows(env):
     assert DurableCatalog.open(client, clock_ms=now_ms).state.item(table_id).shard_id == shard
     good = table_shard(client)
     committer, oracle = open_committer(client, shard, good)
-    committer.submit(Write("first", {shard: rows(1, 2)}, 2)).result(WAIT_S)
+    committer.submit(Write("first", {shard: rows(1, 2)}, 2)).result(PATIENCE)
     assert keys(client, shard, oracle.read_ts()) == [1, 2]
 
     client.transact(lambda conn: client.drop_shard(conn, shard))
     gone = committer.submit(Write("gone", {shard: rows(3)}, 1))
-    error = gone.exception(WAIT_S)
+    error = gone.exception(PATIENCE)
     assert isinstance(error, SlackwaterError)
     assert error.condition == "SLACKWATER_DEPENDENCY_DROPPED"
-    assert committer.submit(Write("good", {good: rows(4)}, 1)).result(WAIT_S).inserted == 1
+    assert committer.submit(Write("good", {good: rows(4)}, 1)).result(PATIENCE).inserted == 1
     committer.stop()

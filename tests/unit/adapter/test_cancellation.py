@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from tests.support.adapter.coordination import WAIT_S, Place
+from tests.support.adapter.coordination import Place
 from tests.support.persist.persistence import new_environment
 from tests.support.planner.planned import Answers
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.catalog.definitions.views import ATTEMPTS
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
@@ -41,7 +42,7 @@ def call(place, path, **body):
 
 
 def refusal(future):
-    error = future.exception(WAIT_S)
+    error = future.exception(PATIENCE)
     assert isinstance(error, SlackwaterError), error
     return error.condition, error.sqlstate
 
@@ -142,19 +143,19 @@ def test_a_write_that_is_being_committed_is_not_cancelled(place, pool, monkeypat
     def slow(*arguments):
         if len(arguments[4]):
             begun.set()
-            assert go_on.wait(WAIT_S)
+            assert go_on.wait(PATIENCE)
         return commit(*arguments)
 
     monkeypatch.setattr(place.env.committer._log, "append", slow)
     place.sql("SET statement_timeout = '100ms'")
     write = pool.submit(place.write, "t", {"k": 1}, execution="e")
-    assert begun.wait(WAIT_S)
+    assert begun.wait(PATIENCE)
     (running,) = place.env.sessions.find("app/1").running.values()
     call(place, "/v1/cancel", session="app/1", execution="e")
     place.wait(lambda: running.cancellation.left_s() == 0)
     assert not write.done()
     go_on.set()
-    assert write.result(WAIT_S) > 0
+    assert write.result(PATIENCE) > 0
     assert place.rows("t") == [{"k": 1}]
 
 
@@ -166,7 +167,7 @@ def test_a_lock_that_was_granted_is_kept_when_the_statement_is_cancelled_then(pl
     with pytest.raises(SlackwaterError, match="LOCK_TIMEOUT"):
         committer.lock(frozenset({7}), "other", wait_ms=20)
     committer.release("mine")
-    committer.lock(frozenset({7}), "other", wait_ms=WAIT_S * 1000)
+    committer.lock(frozenset({7}), "other", wait_ms=PATIENCE * 1000)
     committer.release("other")
 
 
@@ -203,13 +204,13 @@ def changing(place, pool):
     def change():
         with place.env.ddl:
             locked.set()
-            assert go_on.wait(WAIT_S)
+            assert go_on.wait(PATIENCE)
 
     other = pool.submit(change)
-    assert locked.wait(WAIT_S)
+    assert locked.wait(PATIENCE)
     yield place
     go_on.set()
-    other.result(WAIT_S)
+    other.result(PATIENCE)
 
 
 def define(place, definition, folder):
@@ -254,7 +255,7 @@ class Busy:
     def analyze(self, text, catalog, namespace, functions=()):
         with self.interruption.ending(self.ended.set):
             self.asked.set()
-            assert self.ended.wait(WAIT_S)
+            assert self.ended.wait(PATIENCE)
         self.interruption.refuse_late("Spark had answered")
 
 
@@ -266,7 +267,7 @@ def test_spark_is_told_to_end(place, pool, late):
     body = {"session": "app/1", "text": text, "execution": "e"}
     future = pool.submit(call, place, "/v1/execute", **body)
     if not late:
-        assert place.env.engine.asked.wait(WAIT_S)
+        assert place.env.engine.asked.wait(PATIENCE)
         call(place, "/v1/cancel", session="app/1", execution="e")
     condition = "SLACKWATER_STATEMENT_TIMEOUT" if late else "SLACKWATER_CANCELED"
     assert refusal(future) == (condition, "57014")
@@ -285,11 +286,11 @@ def test_what_is_cancelled_is_so_for_ever_and_at_once():
         FrontierWatch().wait_until(lambda: False, 60.0, cancellation)
     ended = threading.Event()
     with Cancellation(10).ending(ended.set):
-        assert ended.wait(WAIT_S)
+        assert ended.wait(PATIENCE)
     began = time.monotonic()
     with Cancellation(60_000).ending(ended.set):
         pass
-    assert time.monotonic() - began < WAIT_S
+    assert time.monotonic() - began < PATIENCE
 
 
 VIEW = "SELECT k FROM t"
@@ -311,7 +312,7 @@ class Analyzer:
         if text == VIEW:
             self.calls += 1
             self.asked.release()
-            assert self.answer.acquire(timeout=WAIT_S)
+            assert self.answer.acquire(timeout=PATIENCE)
         return self._answers.analyze(text, catalog, namespace)
 
     def __getattr__(self, name):
@@ -324,16 +325,16 @@ def defining(place, pool):
     place.env.engine = place.env.worker._engine = Analyzer(place)
     text = f"CREATE MATERIALIZED VIEW v AS {VIEW}"
     future = pool.submit(place.sql, text, "app/2")
-    assert place.env.engine.asked.acquire(timeout=WAIT_S)
+    assert place.env.engine.asked.acquire(timeout=PATIENCE)
     return place, future
 
 
 def test_definitions_go_on_while_a_view_is_analysed(defining, pool):
     place, future = defining
-    assert pool.submit(place.table, "u", k="integer").exception(WAIT_S) is None
+    assert pool.submit(place.table, "u", k="integer").exception(PATIENCE) is None
     assert not future.done()
     place.env.engine.answer.release()
-    assert future.exception(WAIT_S) is None
+    assert future.exception(PATIENCE) is None
     assert place.env.engine.calls == 1
     place.wait(lambda: place.env.upper(place.item("v")).value > place.item("v").details["as_of"])
 
@@ -344,10 +345,10 @@ def test_a_view_is_analysed_again_when_what_it_reads_has_changed(defining, pool)
     body = {"session": "app/1", "namespace": ["default"], "name": "t", "changes": more}
     call(place, "/v1/catalog/alter_table", **body)
     place.env.engine.answer.release()
-    assert place.env.engine.asked.acquire(timeout=WAIT_S)
+    assert place.env.engine.asked.acquire(timeout=PATIENCE)
     assert place.env.state.find("default", "v") is None
     place.env.engine.answer.release()
-    assert future.exception(WAIT_S) is None
+    assert future.exception(PATIENCE) is None
     assert place.env.engine.calls == 2
 
 
@@ -363,11 +364,11 @@ def test_a_view_over_a_table_that_always_changes_is_defined_in_the_end(defining,
             changes=[{"set_comment": f"{attempt}"}],
         )
         place.env.engine.answer.release()
-        assert place.env.engine.asked.acquire(timeout=WAIT_S)
+        assert place.env.engine.asked.acquire(timeout=PATIENCE)
     # Nothing can change any more until the view is there.
     change = pool.submit(place.table, "u", k="integer")
     place.env.engine.answer.release()
-    assert future.exception(WAIT_S) is None
-    assert change.exception(WAIT_S) is None
+    assert future.exception(PATIENCE) is None
+    assert change.exception(PATIENCE) is None
     assert place.env.engine.calls == ATTEMPTS
     place.sql("DROP MATERIALIZED VIEW v")

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 from tests.support.adapter.coordination import NoSpark, Place
-from tests.support.applications.application import wait_until
 from tests.support.storage.changefeeds import Faults, Message, Upstream, columns, feeds_of
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.external import source_steps
 from slackwater.adapter.external.changefeeds import Delivery
@@ -65,7 +65,7 @@ def send(place, message, name="bank", path=()):
     source = place.coordinator.changefeeds.find("default", name)
     delivery = Delivery(source, target_of(path), message.feed, message.body, take)
     place.coordinator.changefeeds.post(delivery)
-    assert done.wait(20)
+    assert done.wait(PATIENCE)
     return told[0]
 
 
@@ -292,7 +292,7 @@ def test_a_binding_is_there_as_a_whole_or_not_at_all(place, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(statements, "prune", fails)
         send(place, resolved(5))
-        assert failed.wait(20)
+        assert failed.wait(PATIENCE)
         source = place.item("bank").id
 
         def stalled():
@@ -490,7 +490,7 @@ def test_feeds_do_not_wait_for_a_commit_that_is_slow(place, monkeypatch, what):
     def slowly(function):
         def slow(*arguments):
             begun.set()
-            assert may_end.wait(20)
+            assert may_end.wait(PATIENCE)
             return function(*arguments)
 
         return slow
@@ -502,7 +502,7 @@ def test_feeds_do_not_wait_for_a_commit_that_is_slow(place, monkeypatch, what):
         monkeypatch.setattr(source_steps, "written_ahead", slowly(source_steps.written_ahead))
     send(place, payload(row(1, 9, 5)))
     send(place, resolved(5))
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE)
     assert send(place, payload(row(1, 10, 7)))[0] is Verdict.COMMITTED
     assert send(place, resolved(7))[0] is Verdict.COMMITTED
     assert rows(place, "a") == {}

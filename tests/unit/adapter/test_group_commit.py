@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 from tests.support.adapter.adapter_log import MemoryLog, Weather, fence, outage, rows
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import (
@@ -22,7 +23,6 @@ from slackwater.adapter.writing.group_commit import (
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 
-WAIT_S = 10
 FAST = CommitSettings(tick_ms=20, max_ahead_ms=20)
 PATIENT = CommitSettings(tick_ms=600_000)
 
@@ -49,7 +49,7 @@ def a_write(*values, shard=1, **rest):
 
 
 def failure(future):
-    error = future.exception(WAIT_S)
+    error = future.exception(PATIENCE)
     assert isinstance(error, SlackwaterError)
     return error.condition
 
@@ -62,7 +62,7 @@ class Gate:
 
     def __call__(self):
         self.arrived.set()
-        assert self.opened.wait(WAIT_S)
+        assert self.opened.wait(PATIENCE)
 
 
 def test_queued_writes_share_one_commit_and_one_part_for_each_shard():
@@ -70,12 +70,12 @@ def test_queued_writes_share_one_commit_and_one_part_for_each_shard():
     log = MemoryLog(before=gate)
     with running(log) as (committer, oracle):
         first = committer.submit(a_write(0))
-        assert gate.arrived.wait(WAIT_S)
+        assert gate.arrived.wait(PATIENCE)
         others = [committer.submit(a_write(n, shard=1 + n % 2)) for n in range(1, 9)]
         gate.opened.set()
-        times = {f.result(WAIT_S).timestamp for f in others}
+        times = {f.result(PATIENCE).timestamp for f in others}
         assert len(times) == 1
-        assert first.result(WAIT_S).timestamp < min(times)
+        assert first.result(PATIENCE).timestamp < min(times)
         assert oracle.read_ts() == max(times)
     assert [{s: len(p) for s, p in c[2].items()} for c in log.commits[:2]] == [{1: 1}, {2: 1, 1: 1}]
     assert sorted(k for _, k in log.visible(max(times))) == list(range(9))
@@ -91,7 +91,7 @@ def test_durable_then_readable_then_told_then_answered():
     futures = []
     with running(log, on_committed=told) as (committer, oracle):
         futures.append(committer.submit(a_write(1)))
-        timestamp = futures[0].result(WAIT_S).timestamp
+        timestamp = futures[0].result(PATIENCE).timestamp
     assert seen[0] == (timestamp + 1, timestamp, False)
 
 
@@ -106,7 +106,7 @@ def test_an_idle_tick_moves_the_upper_and_writes_nothing():
             ticked.set()
 
     with running(log, settings=FAST, on_committed=told):
-        assert ticked.wait(WAIT_S)
+        assert ticked.wait(PATIENCE)
     assert count == sorted(set(count))
     assert all(parts == {} for _, _, parts in log.commits)
 
@@ -115,7 +115,7 @@ def test_a_write_id_has_one_effect():
     log = MemoryLog()
     with running(log) as (committer, _):
         write = a_write(1)
-        results = {committer.submit(write).result(WAIT_S) for _ in range(3)}
+        results = {committer.submit(write).result(PATIENCE) for _ in range(3)}
     assert len(results) == 1
     assert len(log.updates) == 1
 
@@ -142,7 +142,7 @@ def test_a_repeated_write_is_readable_before_it_is_answered(again):
         readable = []
         oracle_of_answer = committer.submit(write)
         oracle_of_answer.add_done_callback(lambda _: readable.append(oracle.read_ts()))
-        timestamp = oracle_of_answer.result(WAIT_S).timestamp
+        timestamp = oracle_of_answer.result(PATIENCE).timestamp
         assert readable[0] >= timestamp
         assert log.visible(oracle.read_ts()) == [(1, 1)]
 
@@ -156,15 +156,15 @@ def test_a_failing_step_fails_its_own_write_only():
 
     with running(log) as (committer, _):
         committer.submit(a_write(0))
-        assert gate.arrived.wait(WAIT_S)
+        assert gate.arrived.wait(PATIENCE)
         good, bad, also_good = (
             committer.submit(a_write(1)),
             committer.submit(a_write(2, steps=(broken,))),
             committer.submit(a_write(3)),
         )
         gate.opened.set()
-        assert isinstance(bad.exception(WAIT_S), ValueError)
-        assert good.result(WAIT_S).inserted == also_good.result(WAIT_S).inserted == 1
+        assert isinstance(bad.exception(PATIENCE), ValueError)
+        assert good.result(PATIENCE).inserted == also_good.result(PATIENCE).inserted == 1
     assert sorted(k for _, k, _, _ in log.updates) == [0, 1, 3]
 
 
@@ -178,7 +178,7 @@ def test_an_outage_fails_what_is_pending_and_then_it_goes_on():
     log = MemoryLog(before=before)
     with running(log) as (committer, _):
         assert failure(committer.submit(a_write(1))) == "SLACKWATER_METASTORE_UNAVAILABLE"
-        assert committer.submit(a_write(2)).result(WAIT_S).inserted == 1
+        assert committer.submit(a_write(2)).result(PATIENCE).inserted == 1
     assert [k for _, k, _, _ in log.updates] == [2]
 
 
@@ -192,13 +192,13 @@ def test_fenced_means_everything_fails_and_the_end_is_reported_once():
     with running(MemoryLog(before=before), on_fatal=fatal.append) as (committer, _):
         committer.lock(frozenset({9}), "reader")
         first = committer.submit(a_write(1))
-        assert gate.arrived.wait(WAIT_S)
+        assert gate.arrived.wait(PATIENCE)
         behind, blocked = committer.submit(a_write(2)), committer.submit(a_write(3, shard=9))
         gate.opened.set()
         assert {failure(f) for f in (first, behind, blocked)} == {"SLACKWATER_FENCED"}
         assert failure(committer.submit(a_write(4))) == "SLACKWATER_FENCED"
         with pytest.raises(SlackwaterError, match="SLACKWATER_FENCED"):
-            committer.flush(WAIT_S)
+            committer.flush(PATIENCE)
         with pytest.raises(SlackwaterError, match="SLACKWATER_FENCED"):
             committer.lock(frozenset({1}), "late")
     assert len(fatal) == 1
@@ -207,16 +207,16 @@ def test_fenced_means_everything_fails_and_the_end_is_reported_once():
 def test_a_lock_covers_a_read_then_write():
     log = MemoryLog()
     with running(log) as (committer, oracle):
-        before = committer.submit(a_write(1)).result(WAIT_S).timestamp
+        before = committer.submit(a_write(1)).result(PATIENCE).timestamp
         committer.lock(frozenset({1}), "update")
         assert oracle.read_ts() >= before
         blocked = committer.submit(a_write(2))
-        elsewhere = committer.submit(a_write(3, shard=2)).result(WAIT_S).timestamp
-        own = committer.submit(a_write(4, owner="update")).result(WAIT_S).timestamp
+        elsewhere = committer.submit(a_write(3, shard=2)).result(PATIENCE).timestamp
+        own = committer.submit(a_write(4, owner="update")).result(PATIENCE).timestamp
         assert own > elsewhere
         assert not blocked.done()
         committer.release("update")
-        assert blocked.result(WAIT_S).timestamp > own
+        assert blocked.result(PATIENCE).timestamp > own
 
 
 def test_waiting_for_a_lock_ends():
@@ -230,13 +230,13 @@ def test_waiting_for_a_lock_ends():
         if c.withdraw(withdrawn.write_id):
             assert failure(future) == "SLACKWATER_CANCELED"
         c.release("slow")
-        c.lock(frozenset({1, 2}), "other", wait_ms=WAIT_S * 1000)
+        c.lock(frozenset({1, 2}), "other", wait_ms=PATIENCE * 1000)
 
 
 def test_flush_commits_now_and_stopping_ends_what_is_blocked():
     log = MemoryLog()
     with running(log) as (committer, oracle):
-        flushed = committer.flush(WAIT_S)
+        flushed = committer.flush(PATIENCE)
         assert oracle.read_ts() >= flushed
         committer.lock(frozenset({1}), "kept")
         blocked = committer.submit(a_write(1))
@@ -254,9 +254,9 @@ def test_pace():
 def test_a_clock_that_goes_back_an_hour_stops_nothing():
     now = [10_000_000]
     with running(MemoryLog(), clock=lambda: now[0]) as (committer, _):
-        before = committer.submit(a_write(1)).result(WAIT_S).timestamp
+        before = committer.submit(a_write(1)).result(PATIENCE).timestamp
         now[0] -= 3_600_000
-        after = [committer.submit(a_write(n)).result(WAIT_S).timestamp for n in range(3)]
+        after = [committer.submit(a_write(n)).result(PATIENCE).timestamp for n in range(3)]
     assert before == 10_000_000
     assert after == [before + 1, before + 2, before + 3]
 
@@ -270,7 +270,7 @@ def test_parts_made_when_the_time_is_known():
 
     with running(log) as (committer, _):
         write = Write("w", {1: parts_at})
-        timestamp = committer.submit(write).result(WAIT_S).timestamp
+        timestamp = committer.submit(write).result(PATIENCE).timestamp
     assert asked == [timestamp]
     assert log.updates == [(1, 5, timestamp, 1)]
 
@@ -295,7 +295,7 @@ def test_in_any_weather_nothing_is_lost_doubled_or_read_too_late(seed):
             write = a_write(value, shard=number % 3)
             while True:
                 future = committer.submit(write)
-                error = future.exception(WAIT_S)
+                error = future.exception(PATIENCE)
                 if error is None:
                     break
                 assert error.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
@@ -327,7 +327,7 @@ def test_what_waits_is_bounded_and_the_error_says_so(limits):
         committer.release("slow")
         for future in waiting:
             if future not in refused:
-                future.result(WAIT_S)
-        assert committer.submit(a_write(4)).result(WAIT_S).inserted == 1
+                future.result(PATIENCE)
+        assert committer.submit(a_write(4)).result(PATIENCE).inserted == 1
         committer.lock(frozenset({1}), "again")
         committer.release("again")

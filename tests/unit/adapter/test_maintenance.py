@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Engine, select
 from structlog.testing import capture_logs
 from tests.support.adapter.coordination import NoSpark
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
@@ -263,7 +264,7 @@ def test_i34_a_read_waits_for_its_time_and_fails_before_the_since(leader):
         reading = pool.submit(leader.bind, table, later)
         assert not wait([reading], 0.2).done
         leader.pass_time(1_000)
-        bound = reading.result(20)
+        bound = reading.result(PATIENCE)
     assert bound["timestamp"] == later
     assert sum(file["rows"] for file in bound["relations"][0]["files"]) == 3
     leader.release(bound)
@@ -629,7 +630,7 @@ def test_a_fenced_leader_ends_its_maintenance(leader, engine):
     maintenance.start()
     acquire(engine, "b", "t", "app", "log", expected_epoch=leader.epoch)
     maintenance._renewed_ms = None
-    maintenance._thread.join(20)
+    maintenance._thread.join(PATIENCE)
     assert not maintenance._thread.is_alive()
     assert any("Fenced" in text for text in leader.fatal)
     with pytest.raises(Fenced):

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.support.adapter.coordination import WAIT_S, Place
+from tests.support.adapter.coordination import Place
+from tests.support.waiting import PATIENCE
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.parts import FileBody
@@ -33,7 +34,7 @@ class Gate:
     def open(self, uri):
         if self.armed.is_set():
             self.arrived.set()
-            assert self.opened.wait(WAIT_S)
+            assert self.opened.wait(PATIENCE)
         return self._blobs.open(uri)
 
 
@@ -58,13 +59,13 @@ def test_others_commit_while_a_large_table_is_read_to_be_replaced(place, gate):
     gate.armed.set()
     with ThreadPoolExecutor(2) as pool:
         replaced = pool.submit(place.write, "t", {"k": -1}, mode="overwrite")
-        assert gate.arrived.wait(WAIT_S)
+        assert gate.arrived.wait(PATIENCE)
         try:
-            other = pool.submit(place.write, "u", {"k": 7}, session="app/2").result(WAIT_S)
+            other = pool.submit(place.write, "u", {"k": 7}, session="app/2").result(PATIENCE)
         finally:
             gate.armed.clear()
             gate.opened.set()
-        assert replaced.result(WAIT_S) > other
+        assert replaced.result(PATIENCE) > other
     assert place.rows("t") == [{"k": -1}]
     assert len(place.rows("t", other)) == 2 * MANY + 3
     assert place.rows("u") == [{"k": 7}]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.support.adapter.coordination import Place
 from tests.support.persist.metastore_faults import Outage
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter import transactions
 from slackwater.adapter.time.selection import Immediately
@@ -110,7 +111,7 @@ def test_a_statement_from_before_a_block_does_not_fail_it(place):
 
     def text():
         entered.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE)
         return "NOT A STATEMENT"
 
     class Late(dict):
@@ -119,10 +120,10 @@ def test_a_statement_from_before_a_block_does_not_fail_it(place):
 
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(place.coordinator.calls()["/v1/execute"], Late(session=ME))
-        assert entered.wait(10)
+        assert entered.wait(PATIENCE)
         place.sql("BEGIN")
         go_on.set()
-        assert late.exception(10) is not None
+        assert late.exception(PATIENCE) is not None
     place.write("t", {"k": 1}, mode="append")
     place.sql("COMMIT")
     assert keys(place) == [1]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.adapter.coordination import WAIT_S, Place
+from tests.support.adapter.coordination import Place
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CreateItem
@@ -314,7 +315,7 @@ def test_no_write_is_lost_between_what_is_read_and_the_commit(place, desc):
     committer = place.env.committer
     place.wait(lambda: len(committer._shared.writes) == 1)
     time = write(place, staged, dict.fromkeys(desc.names), hold=bound["hold"])
-    other.join(WAIT_S)
+    other.join(PATIENCE)
     keys = [row["k"] for row in place.read("t")]
     if desc == K:
         assert outcomes[0] > time

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.adapter.coordination import Place, wall_clock_ms
+from tests.support.waiting import PATIENCE
 
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -250,17 +251,17 @@ def test_a_cursor_whose_block_ends_while_it_is_opened_ends_with_it(place):
     def slowly():
         confirm()
         opening.set()
-        assert ended.wait(10)
+        assert ended.wait(PATIENCE)
 
     place.sql("BEGIN")
     place.env.persist.confirm_leadership = slowly
     with ThreadPoolExecutor(1) as pool:
         declared = pool.submit(place.sql, "DECLARE c CURSOR FOR SUBSCRIBE t")
-        assert opening.wait(10)
+        assert opening.wait(PATIENCE)
         place.sql("ROLLBACK")
         place.sql("BEGIN")
         ended.set()
-        declared.result(10)
+        declared.result(PATIENCE)
     place.env.persist.confirm_leadership = confirm
     assert refusal(lambda: place.sql("FETCH 1 c")) == ("SLACKWATER_UNKNOWN_CURSOR", "34000")
     place.sql("ROLLBACK")

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pytest
 from sqlalchemy import update
 from tests.support.adapter.coordination import Place
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
@@ -311,7 +312,7 @@ def test_the_history_of_changes_is_read_beside_those_who_write(env):
         # Whoever writes gets this row first, and has it until it commits.
         conn.execute(update(environment).values(version=environment.c.version))
         with ThreadPoolExecutor(1) as pool:
-            events = pool.submit(place.system, "mz_audit_events").result(20)
+            events = pool.submit(place.system, "mz_audit_events").result(PATIENCE)
     assert "create" in [event["event_type"] for event in events]
     place.close()
 

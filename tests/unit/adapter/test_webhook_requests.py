@@ -5,7 +5,7 @@ import threading
 import pyarrow as pa
 import pytest
 from tests.support.adapter.adapter_log import MemoryLog, outage
-from tests.support.applications.application import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.catalog.model import WEBHOOK, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.external.checks import CheckConfig, CheckedInput
@@ -56,7 +56,7 @@ class FakeChecks:
 
     def holds(self, item, config, requests):
         self.asked.append(len(requests))
-        assert self.gate.wait(30)
+        assert self.gate.wait(PATIENCE)
         if self.failing is not None:
             raise self.failing
         return [request.body != b"no" for request in requests]
@@ -148,11 +148,11 @@ def test_what_comes_while_a_commit_runs_is_the_next_commit(place):
 
     def hold():
         first.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE)
 
     place.log.before = hold
     place.post("w", b"1")
-    assert first.wait(30)
+    assert first.wait(PATIENCE)
     for body in (b"2", b"3", b"4"):
         place.post("w", body)
     place.post("j", b"[5, 6]")

@@ -7,7 +7,8 @@ import sys
 from contextlib import ExitStack
 
 import pytest
-from tests.support.checkpoints.checkpoints import LONG_S, NEVER_MS, Failing, await_bounds, t
+from tests.support.checkpoints.checkpoints import NEVER_MS, Failing, await_bounds, t
+from tests.support.waiting import PATIENCE
 
 from slackwater.persist.leadership import Fenced
 from slackwater.storage.checkpoint import (
@@ -290,14 +291,14 @@ def test_a_call_during_a_round_is_another_round():
     wakeups = Wakeups()
     wakeups.call()
     wakeups.call()
-    assert wakeups.wait(LONG_S)
+    assert wakeups.wait(PATIENCE)
     # The round runs now.
     wakeups.call()
-    assert wakeups.wait(LONG_S)
+    assert wakeups.wait(PATIENCE)
     # Nobody called: the time is over at once.
     assert wakeups.wait(0)
     wakeups.close()
-    assert not wakeups.wait(LONG_S)
+    assert not wakeups.wait(PATIENCE)
 
 
 def test_a_variable_tells_of_what_differs():

@@ -10,9 +10,10 @@ from contextlib import ExitStack, closing
 
 import pytest
 import sqlalchemy as sa
-from tests.support.checkpoints.checkpoints import LONG_S, NEVER_MS, Failing, await_bounds, t, window
+from tests.support.checkpoints.checkpoints import NEVER_MS, Failing, await_bounds, t, window
 from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.postgres import running_server
+from tests.support.waiting import PATIENCE
 
 from slackwater.persist.metastore import Patience, connect
 from slackwater.repr.errors import SlackwaterError
@@ -75,8 +76,8 @@ def test_two_processes_share_a_group(new_database):
         for number in range(2, 2 + ROUNDS):
             group.advance("a", t(number))
             # The other one says the same of its partition, and then that all of it is applied.
-            bounds.wait_for(lambda found, number=number: found.min == t(number), LONG_S)
-        assert other.communicate(timeout=LONG_S)[0] == "done\n"
+            bounds.wait_for(lambda found, number=number: found.min == t(number), PATIENCE)
+        assert other.communicate(timeout=PATIENCE)[0] == "done\n"
         await_bounds(bounds, inc(1 + ROUNDS, 1 + ROUNDS))
 
 

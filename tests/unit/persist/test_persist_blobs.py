@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -162,13 +161,8 @@ def test_the_order_of_synchronising_a_file(tmp_path, monkeypatch):
     assert done[2:] == ["rename", str(tmp_path / "a")]
 
 
-def refusing_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def test_a_store_that_does_not_answer_is_an_error_without_secrets(s3):
-    environment = {**s3.environment, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{refusing_port()}"}
+def test_a_store_that_does_not_answer_is_an_error_without_secrets(s3, port):
+    environment = {**s3.environment, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}"}
     gone = S3Blobs.at("s3://a-bucket", S3Settings.of(environment))
     there = S3Blobs.at(f"s3://{s3.new_bucket()}", S3Settings.of(s3.environment))
     part = file_part(there, updates((1, "a", 0, 1)), there.uri())

@@ -18,6 +18,7 @@ from tests.support.persist.persistence import (
     own_shard,
     updates,
 )
+from tests.support.waiting import PATIENCE
 
 from slackwater.persist import holds
 from slackwater.persist.blobs import local_path
@@ -114,10 +115,10 @@ def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):
         )
     )
     writer.start()
-    assert tried.wait(20)
+    assert tried.wait(PATIENCE)
     assert contents(client, shard, 0) == []
     postgres.start()
-    writer.join(20)
+    writer.join(PATIENCE)
     assert contents(client, shard, 0) == [(1, "a")]
     env.engine.dispose()
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 from sqlalchemy import create_engine
-from tests.support.applications.application import wait_until
-from tests.support.server.ingress import Signer, certificate, free_port, request
+from tests.support.server.ingress import Signer, certificate, held_port, request
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.external.webhooks import Verdict, Webhook
@@ -79,7 +79,8 @@ def behind(webhooks, confirm=lambda: None, changefeeds=None):
 
 class Place:
     def __init__(self, webhooks, settings=None):
-        port = free_port()
+        self._holds = contextlib.ExitStack()
+        port = self._holds.enter_context(held_port())
         self.webhooks = webhooks
         self.changefeeds = FakeChangefeeds()
         self.gate = Gate()
@@ -90,6 +91,10 @@ class Place:
         self.ingress.start()
         self.gate.open(behind(webhooks, changefeeds=self.changefeeds))
         wait_until(lambda: (self.url, None) in webhooks.said, what="the ingress listens")
+
+    def close(self):
+        self.ingress.stop()
+        self._holds.close()
 
     def post(self, body=b"x", headers=(), path=PATH, **options):
         return request(self.url + path, body, headers, **options)
@@ -109,7 +114,7 @@ def place():
 
     yield make
     for each in places:
-        each.ingress.stop()
+        each.close()
 
 
 def test_a_request_is_handed_over_whole(place):
@@ -226,7 +231,7 @@ def test_all_bodies_together_are_limited(place):
 
 def test_a_body_that_does_not_come_ends_with_the_time(place):
     at = place(timeout="300ms")
-    with socket.create_connection(("127.0.0.1", at.settings.port), timeout=30) as sender:
+    with socket.create_connection(("127.0.0.1", at.settings.port), timeout=PATIENCE) as sender:
         head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf"
         sender.sendall(head.encode())
         assert sender.recv(4096).startswith(b"HTTP/1.1 503")
@@ -243,7 +248,7 @@ def test_a_commit_that_does_not_come_ends_with_the_time(place):
 def test_a_connection_that_says_nothing_is_ended(place, monkeypatch):
     monkeypatch.setattr(listening, "SILENT_S", 0.2)
     at = place()
-    with socket.create_connection(("127.0.0.1", at.settings.port), timeout=30) as sender:
+    with socket.create_connection(("127.0.0.1", at.settings.port), timeout=PATIENCE) as sender:
         sender.sendall(b"POST / HTTP/1.1\r\nX-Slow: ")
         assert sender.recv(4096) == b""
 

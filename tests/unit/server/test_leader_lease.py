@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import select, text, update
-from tests.support.applications.application import wait_until
 from tests.support.applications.stopped import stopped
 from tests.support.persist.postgres import running_server
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.persist.leadership import (
     Fenced,
@@ -107,7 +107,7 @@ def test_a_renewal_under_way_and_a_takeover_exclude_each_other(postgres, tmp_pat
         candidate.start()
         wait_until(lambda: waiters(env), what="the candidate waits for the renewal")
         conn.commit()
-    candidate.join(10)
+    candidate.join(PATIENCE)
     assert [type(found) for found in outcome] == [LostElection]
     env.engine.dispose()
 
@@ -162,7 +162,7 @@ def test_a_process_that_hangs_is_ended_if_it_is_certain_which_one_it_is():
         assert not end(here, here)
         assert started(child.pid) == owner.started
         assert end(owner, here)
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(PATIENCE) == -signal.SIGKILL
     assert not end(owner, here)
     child.stdin.close()
 

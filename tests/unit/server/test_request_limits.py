@@ -5,11 +5,10 @@ import json
 import threading
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from slackwater.server import app as server
 from slackwater.server.admission import Limits
-
-WAIT_S = 10
 
 
 class Waiting:
@@ -25,7 +24,7 @@ class Waiting:
 
     def _bind(self, body):
         self.bound.release()
-        assert self.released.wait(WAIT_S)
+        assert self.released.wait(PATIENCE)
         return {"bound": True}
 
     def _release(self, body):
@@ -86,8 +85,8 @@ def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordina
         binds = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(2)]
         for _ in range(2):
             await asyncio.to_thread(coordinator.bound.acquire)
-        refused = await asyncio.wait_for(post(app, "/v1/bind", {}), WAIT_S)
-        released = await asyncio.wait_for(post(app, "/v1/release", {}), WAIT_S)
+        refused = await asyncio.wait_for(post(app, "/v1/bind", {}), PATIENCE)
+        released = await asyncio.wait_for(post(app, "/v1/release", {}), PATIENCE)
         return refused, [released, *await asyncio.gather(*binds)]
 
     refused, answers = asyncio.run(run())

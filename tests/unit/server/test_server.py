@@ -7,15 +7,15 @@ import http.client
 import json
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
 import uvicorn
-from tests.support.adapter.coordination import WAIT_S, Place
+from tests.support.adapter.coordination import Place
 from tests.support.persist.persistence import new_environment
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.server.admission import Lane, Limits, lane_of
 from slackwater.server.app import application
@@ -39,10 +39,10 @@ class Server:
             target=lambda: asyncio.run(self._server.serve(sockets=[self._listener])), daemon=True
         )
         self._thread.start()
-        until(lambda: self._server.started)
+        wait_until(lambda: self._server.started)
 
     def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
 
     def call(self, path, **body):
         """Status and answer of one call, on a connection of its own."""
@@ -64,7 +64,7 @@ class Server:
     def close(self):
         self._server.should_exit = True
         self._server.force_exit = True
-        self._thread.join(WAIT_S)
+        self._thread.join(PATIENCE)
         assert self.stopped == []
 
 
@@ -78,13 +78,6 @@ class Sent:
         if "json" in response.headers.get("content-type", ""):
             return response.status, json.loads(payload)
         return response.status, payload
-
-
-def until(condition, within_s=WAIT_S):
-    pause, deadline = threading.Event(), time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        pause.wait(0.01)
 
 
 def condition_of(answer):
@@ -132,7 +125,7 @@ def fetching(server, count):
 
     with ThreadPoolExecutor(16) as pool:
         sent = list(pool.map(begin, enumerate(connections)))
-    until(lambda: running(server.place) == count, within_s=30)
+    wait_until(lambda: running(server.place) == count)
     try:
         yield sent
     finally:
@@ -170,8 +163,8 @@ def test_too_many_statements_are_refused_and_what_belongs_to_others_is_not(place
         assert server.call("/v1/bind", **inside)[0] == 200
         server.call("/v1/cancel", session="app/0", execution="e")
         assert condition_of(sent[0].answer()) == "SLACKWATER_CANCELED"
-        until(lambda: running(place) == 2)
-        until(lambda: server.sql("SHOW ALL", "app/x")[0] == 200)
+        wait_until(lambda: running(place) == 2)
+        wait_until(lambda: server.sql("SHOW ALL", "app/x")[0] == 200)
 
 
 def test_lanes():
@@ -188,7 +181,7 @@ def test_a_call_whose_client_has_gone_ends(place):
     with serving(place) as server:
         with fetching(server, 5):
             pass
-        until(lambda: running(place) == 0)
+        wait_until(lambda: running(place) == 0)
         # A bind that waits for a time that is far away, and one that waits for a lock.
         place.env.committer.lock(frozenset({item.shard_id}), "other")
         late = {"session": "app/l", "relations": [{"id": item.id, "as_of": {"at": 2**60}}]}
@@ -196,9 +189,9 @@ def test_a_call_whose_client_has_gone_ends(place):
         for body in (late, locked):
             connection = server.connect()
             server.send(connection, "/v1/bind", body)
-            until(lambda: running(place) == 1)
+            wait_until(lambda: running(place) == 1)
             connection.close()
-            until(lambda: running(place) == 0)
+            wait_until(lambda: running(place) == 0)
         place.env.committer.release("other")
         place.write("t", {"k": 1})
         assert place.env.sessions.find("app/l").holds == set()

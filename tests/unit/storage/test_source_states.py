@@ -7,6 +7,7 @@ import pytest
 from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.persistence import new_shard
 from tests.support.storage.tables import storage_of, tables_of
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.external.source_states import SourceStates, create_state
 from slackwater.adapter.time.oracle import TimestampOracle
@@ -26,7 +27,6 @@ from slackwater.storage.ingestion import (
 from slackwater.storage.progress import ONE_PARTITION, binding_rows, remap_at
 from slackwater.storage.source_time import SourceFrontier
 
-WAIT_S = 20
 SOURCE = "u7"
 COUNTER = RelationDesc.of(counter="long")
 
@@ -96,7 +96,9 @@ class World:
         """Returns once `count` more steps have been committed."""
         with self.changed:
             wanted = self.outcomes.count("committed") + count
-            met = self.changed.wait_for(lambda: self.outcomes.count("committed") >= wanted, WAIT_S)
+            met = self.changed.wait_for(
+                lambda: self.outcomes.count("committed") >= wanted, PATIENCE
+            )
             assert met, self.outcomes
 
     def values(self):

@@ -3,13 +3,12 @@
 import threading
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import user_error
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import IngestionRunner, Reached, Resumed, StepSuperseded
-
-WAIT_S = 10
 
 
 class Commits:
@@ -30,7 +29,7 @@ class Commits:
 
     def wait(self, condition):
         with self.changed:
-            assert self.changed.wait_for(condition, WAIT_S)
+            assert self.changed.wait_for(condition, PATIENCE)
 
 
 class Ticks:
@@ -88,7 +87,7 @@ class Blocked:
 
     def poll(self, now_ms):
         self.entered.set()
-        self.release.wait(WAIT_S)
+        self.release.wait(PATIENCE)
 
     def committed(self, step):
         raise AssertionError
@@ -98,7 +97,7 @@ def test_a_slow_source_holds_up_no_other(runner_of):
     commits, slow = Commits(), Blocked()
     runner = runner_of(commits, Ticks())
     runner.add("u1", fresh(slow), 1)
-    assert slow.entered.wait(WAIT_S)
+    assert slow.entered.wait(PATIENCE)
     runner.add("u2", fresh(counter()), 1)
     commits.wait(lambda: len(commits.values("u2")) > 5)
     slow.release.set()
@@ -125,7 +124,7 @@ def test_a_failed_commit_is_repeated_and_shown(runner_of):
         runner.wake()
         return status.status == "ceased"
 
-    assert runner.wait_for("u1", ceased_after_wakes, WAIT_S)
+    assert runner.wait_for("u1", ceased_after_wakes, PATIENCE)
     assert commits.values("u1") == [1, 2, 3]
     assert runner.statistics()["u1"].updates_committed == 3
     runner.remove("u1")
@@ -158,9 +157,9 @@ class Flaky:
 def test_a_passing_error_leaves_the_status_that_was(runner_of):
     runner = runner_of(Commits(), Ticks())
     runner.add("u1", fresh(Flaky()), 1)
-    assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
+    assert runner.wait_for("u1", lambda status: status.status == "stalled", PATIENCE)
     runner.wake()
-    assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
+    assert runner.wait_for("u1", lambda status: status.status == "ceased", PATIENCE)
 
 
 class Store:
@@ -192,9 +191,9 @@ def test_i51_a_superseded_step_makes_the_ingestion_start_from_what_is_stored(run
     store = Store(lost)
     runner = runner_of(store.commit, Ticks())
     runner.add("u1", store.resume, 1)
-    assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
+    assert runner.wait_for("u1", lambda status: status.status == "stalled", PATIENCE)
     runner.wake()
-    assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
+    assert runner.wait_for("u1", lambda status: status.status == "ceased", PATIENCE)
     assert store.superseded == 1
     assert store.values == list(range(1, 21))
     assert runner.statistics()["u1"] == store.reached.statistics
@@ -213,7 +212,7 @@ def test_changes_that_cannot_be_recorded_are_recorded_later(runner_of):
 
     runner = runner_of(Commits(), Ticks(), record)
     runner.add("u1", fresh(counter(up_to=3)), 1)
-    assert complete.wait(WAIT_S)
+    assert complete.wait(PATIENCE)
     runner.remove("u1")
     assert recorded[0] == "starting"
     assert recorded == list(dict.fromkeys(recorded))
@@ -229,9 +228,9 @@ def test_a_source_whose_state_cannot_be_read_is_stalled_until_it_can(runner_of):
 
     runner = runner_of(Commits(), Ticks())
     runner.add("u1", resume, 1)
-    assert runner.wait_for("u1", lambda status: status.status == "stalled", WAIT_S)
+    assert runner.wait_for("u1", lambda status: status.status == "stalled", PATIENCE)
     runner.wake()
-    assert runner.wait_for("u1", lambda status: status.status == "ceased", WAIT_S)
+    assert runner.wait_for("u1", lambda status: status.status == "ceased", PATIENCE)
 
 
 def test_that_a_status_cannot_be_recorded_any_more_ends_no_source(runner_of):

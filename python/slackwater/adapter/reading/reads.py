@@ -9,7 +9,7 @@ import base64
 import threading
 import time as clocks
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,7 @@ from slackwater.adapter.transactions import (
     record_read,
 )
 from slackwater.compute.relations import relation_json
+from slackwater.persist.leadership import LEASE_MS
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -50,6 +51,14 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 ATTEMPTS = 3
 """How often a statement whose time is ours to choose is bound before it is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockLease:
+    """How long an application that has a write lock may be silent, by a clock in seconds."""
+
+    ms: int = LEASE_MS
+    monotonic: Callable[[], float] = clocks.monotonic
 
 
 @dataclass(slots=True)
@@ -69,15 +78,12 @@ class OpenHold:
 
 
 class Reads:
-    """Binds queries. Thread-safe; waits in the caller's thread.
+    """Binds queries. Thread-safe; waits in the caller's thread."""
 
-    `lease_ms`: after so long without a word from its application a write lock ends.
-    """
-
-    def __init__(self, env: Environment, system: SystemTables, lease_ms: int) -> None:
+    def __init__(self, env: Environment, system: SystemTables, lease: LockLease) -> None:
         self._env = env
         self._system = system
-        self._lease_ms = lease_ms
+        self._lease = lease
         self._lock = threading.Lock()
         self._open: dict[str, OpenHold] = {}
 
@@ -154,8 +160,8 @@ class Reads:
         if not opened.locked:
             return answer
         with self._lock:
-            opened.heard_s = clocks.monotonic()
-        return {**answer, "lease_ms": self._lease_ms}
+            opened.heard_s = self._lease.monotonic()
+        return {**answer, "lease_ms": self._lease.ms}
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
@@ -184,7 +190,7 @@ class Reads:
         with self._lock:
             opened = self._open.get(token)
             if opened is not None and opened.heard_s is not None:
-                opened.heard_s = clocks.monotonic()
+                opened.heard_s = self._lease.monotonic()
 
     def claim(self, token: str) -> bool:
         """Keeps a lock for the write that has come; false if it is not there any more."""
@@ -205,7 +211,7 @@ class Reads:
 
         What they have read stays readable no longer, either: their writes are refused.
         """
-        before_s = clocks.monotonic() - self._lease_ms / 1000
+        before_s = self._lease.monotonic() - self._lease.ms / 1000
         with self._lock:
             silent = {
                 token: opened
