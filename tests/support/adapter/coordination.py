@@ -165,7 +165,7 @@ class Place:
 
     def system(self, name: str) -> list[dict]:
         relation = next(each for each in SYSTEM_RELATIONS if each.name == name)
-        ipc = self.coordinator._system.rows(relation.id, Timestamp(0))
+        ipc = self.coordinator._system.rows({relation.id: Timestamp(0)})[relation.id]
         return pa.ipc.open_stream(ipc).read_all().to_pylist()
 
     def wait(self, condition: Callable[[], bool]) -> None:

@@ -1,17 +1,21 @@
 """Sinks from their statement to their files, across restarts and redirections, without Spark."""
 
 import json
+import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.support.adapter.coordination import Place
+from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.coordinator import wall_clock_ms
+from slackwater.adapter.external import sinks
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.read_policy import ValidFrom
+from slackwater.storage.sink_files import FilesSink
 
 
 @pytest.fixture
@@ -206,3 +210,50 @@ def test_a_sink_that_learns_of_another_leader_ends_the_coordinator(place, out, m
     place.wait(lambda: place.fatal != [])
     assert place.fatal == [str(Fenced(1, 2))]
     place.fatal.clear()
+
+
+@pytest.fixture
+def hanging(monkeypatch):
+    """Lets the next range that a sink writes wait until the event is set."""
+    monkeypatch.setattr(sinks, "STOP_S", 0.05)
+    began, go_on = threading.Event(), threading.Event()
+    write = FilesSink.write
+
+    def waiting(self, *range_):
+        if not began.is_set():
+            began.set()
+            assert go_on.wait(PATIENCE)
+        write(self, *range_)
+
+    monkeypatch.setattr(FilesSink, "write", waiting)
+    yield began, go_on
+    go_on.set()
+
+
+def test_what_replaces_a_sink_that_hangs_writes_each_change_once(place, out, hanging):
+    began, go_on = hanging
+    place.write("t", row(1, "a"))
+    create(place, out)
+    assert began.wait(PATIENCE)
+    place.coordinator._sinks.run(place.item("s").id)
+
+    def waits():
+        (status,) = place.system("mz_sink_statuses")
+        return status["error"] == "waiting for a write to the same folder that began before"
+
+    place.wait(waits)
+    time = place.write("t", row(2, "b"))
+    go_on.set()
+    caught_up(place, out, time)
+    assert written(out) == {(1, "a", 1): 1, (2, "b", 1): 1}
+
+
+def test_a_sink_that_hangs_can_be_dropped(place, out, hanging):
+    began, go_on = hanging
+    place.write("t", row(1, "a"))
+    create(place, out)
+    assert began.wait(PATIENCE)
+    place.sql("DROP SINK s")
+    place.sql("DROP TABLE t")
+    assert place.system("mz_sink_statuses") == []
+    go_on.set()

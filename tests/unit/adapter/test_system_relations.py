@@ -326,3 +326,19 @@ def test_ticks_say_what_they_did_and_their_steps(snapshot):
         (950, 0, "delta", 3, 0, 10, "delta", "t"),
         (950, 1, "union", 2, 5, 20, "delta", None),
     ]
+
+
+def test_relations_of_one_query_are_of_one_moment(env, monkeypatch):
+    place = Place(env)
+    moments = []
+    system = place.coordinator._system
+    taken = system.snapshot
+    monkeypatch.setattr(
+        type(system), "snapshot", lambda _, **asked: moments.append(asked) or taken(**asked)
+    )
+    wanted = {NAMED[name].id: Timestamp(5) for name in ("mz_objects", "mz_shard_usage")}
+    assert set(system.rows(wanted)) == set(wanted)
+    (asked,) = moments
+    assert asked["with_usage"]
+    assert not asked["with_audit"]
+    place.close()

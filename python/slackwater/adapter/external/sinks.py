@@ -26,13 +26,19 @@ PROGRESS = RelationDesc.of(frontier="long")
 
 RETRY_S = 1.0
 IDLE_S = 1.0
+STOP_S = 5.0
+"""How long a statement waits for the range that a sink is writing when it is to end."""
 
 _log = structlog.get_logger("sink")
 
 
 @dataclass(slots=True)
 class RunningSink:
-    """One sink and how it is. `error` is the last problem; None while it works."""
+    """One sink and how it is. `error` is the last problem; None while it works.
+
+    `after` are threads that were told to end and may still write the same folder: this sink begins
+    when they have ended.
+    """
 
     item: CatalogItem
     stop: Cancellation = field(default_factory=Cancellation)
@@ -40,6 +46,7 @@ class RunningSink:
     error: str | None = None
     changed_ms: int = 0
     thread: threading.Thread | None = None
+    after: tuple[threading.Thread, ...] = ()
 
 
 def sink_config(item: CatalogItem) -> SinkConfig:
@@ -62,6 +69,7 @@ class SinkRunner:
         self._on_fatal = on_fatal
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
+        self._ending: list[tuple[str, threading.Thread]] = []
 
     def run(self, global_id: GlobalId) -> None:
         """Runs the sink as the catalog describes it, in place of how it ran before."""
@@ -74,18 +82,34 @@ class SinkRunner:
         running.thread = thread
         with self._lock:
             self._running[item.id] = running
+            running.after = self._writers_of(sink_config(item).path)
         thread.start()
 
+    def _writers_of(self, path: str) -> tuple[threading.Thread, ...]:
+        """The threads that were told to end and may still write below `path`."""
+        self._ending = [(folder, each) for folder, each in self._ending if each.is_alive()]
+        return tuple(each for folder, each in self._ending if folder == path)
+
     def remove(self, global_id: GlobalId) -> None:
-        """Stops a sink and waits for the range that it is writing. Others are ignored."""
+        """Stops a sink, and waits up to `STOP_S` for the range that it is writing.
+
+        A file system that does not answer keeps its thread, and not who drops or alters the sink.
+        Others are ignored.
+        """
         with self._lock:
             running = self._running.pop(global_id, None)
         if running is None:
             return
         running.stop.cancel()
         self._env.watch.signal()
-        if running.thread is not None:
-            running.thread.join()
+        thread = running.thread
+        if thread is None:
+            return
+        thread.join(STOP_S)
+        if thread.is_alive():
+            _log.warning("sink is still writing", sink=global_id, waited_s=STOP_S)
+            with self._lock:
+                self._ending.append((sink_config(running.item).path, thread))
 
     def close(self) -> None:
         for global_id in list(self._running):
@@ -110,6 +134,7 @@ class SinkRunner:
         )
 
     def _run(self, running: RunningSink) -> None:
+        self._await_writers(running)
         while not running.stop.is_cancelled:
             try:
                 self._follow(running)
@@ -124,6 +149,13 @@ class SinkRunner:
             except (FatalError, Fenced) as error:
                 self._on_fatal(str(error))
                 return
+
+    def _await_writers(self, running: RunningSink) -> None:
+        for thread in running.after:
+            running.error = "waiting for a write to the same folder that began before"
+            while thread.is_alive() and not running.stop.is_cancelled:
+                thread.join(IDLE_S)
+        running.error = None
 
     def _follow(self, running: RunningSink) -> None:
         item = running.item

@@ -129,6 +129,8 @@ class Reads:
         opened = self._open_hold(token, session, items, write_targets, cancellation)
         try:
             self._env.persist.confirm_leadership()
+            for item, when in zip(items, own, strict=True):
+                _refuse_past(item, common if when is None else when)
             self._hold(opened, items, own)
             inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
@@ -141,8 +143,9 @@ class Reads:
             ]
             self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
+            system = self._system_rows(items, times)
             answers = [
-                self._relation(item, time, relation.get("not_null") or ())
+                system.get(item.id) or self._relation(item, time, relation.get("not_null") or ())
                 for item, time, relation in zip(items, times, relations, strict=True)
             ]
             # Nobody would release what nobody is told of.
@@ -468,20 +471,32 @@ class Reads:
             if time is not None and chosen_from.upper.allows(time):
                 self.wait_complete(item, time, cancellation)
 
+    def _system_rows(
+        self, items: Sequence[CatalogItem], times: Sequence[Timestamp | None]
+    ) -> dict[GlobalId, dict[str, Any]]:
+        """The system relations among `items`, all at one moment."""
+        wanted = {
+            item.id: time
+            for item, time in zip(items, times, strict=True)
+            if item.kind is ItemKind.SYSTEM_TABLE and time is not None
+        }
+        return {
+            global_id: {
+                "id": global_id,
+                "as_of": wanted[global_id],
+                "files": [],
+                "inline": [base64.b64encode(rows).decode()],
+                "retractions": False,
+                "time_filter": False,
+            }
+            for global_id, rows in self._system.rows(wanted).items()
+        }
+
     def _relation(
         self, item: CatalogItem, time: Timestamp | None, not_null: Collection[str]
     ) -> dict[str, Any]:
         if time is None:
             raise AssertionError("a bound relation has a time")
-        if item.kind is ItemKind.SYSTEM_TABLE:
-            return {
-                "id": item.id,
-                "as_of": time,
-                "files": [],
-                "inline": [base64.b64encode(self._system.rows(item.id, time)).decode()],
-                "retractions": False,
-                "time_filter": False,
-            }
         if item.shard_id is None:
             raise AssertionError(f"{item.id} has no shard")
         self._env.refuse_errors(item, time, Timestamp(time + 1))
@@ -490,6 +505,17 @@ class Reads:
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         return {"id": item.id, "as_of": time, **relation}
+
+
+def _refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:
+    """A system relation has no history: it shows what is when it is read."""
+    if item.kind is ItemKind.SYSTEM_TABLE and isinstance(when, AtTimestamp):
+        raise user_error(
+            "SLACKWATER_UNSUPPORTED",
+            feature=f"AS OF over the system relation {item.full_name}",
+            advice="It shows what is, and keeps no history: leave AS OF out, or read it in a"
+            " query of its own.",
+        )
 
 
 def _when(as_of: Mapping[str, int] | None) -> QueryWhen | None:

@@ -351,6 +351,8 @@ class Subscriptions:
                 "functions.",
             )
         items = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        for item in items:
+            _refuse_system(item)
         # What it reads can lose NOT NULL while it runs.
         columns = tuple(replace(column, nullable=True) for column in analysis.desc.columns)
         return RelationDesc(columns), items, text
@@ -361,6 +363,15 @@ class Subscriptions:
             return _checked(int(stripped), expression)
         engine = self._env.engine.under(context.settings)
         return _checked(engine.milliseconds(expression), expression)
+
+
+def _refuse_system(item: CatalogItem) -> None:
+    if item.kind is ItemKind.SYSTEM_TABLE:
+        raise user_error(
+            "SLACKWATER_UNSUPPORTED",
+            feature=f"SUBSCRIBE to the system relation {item.full_name}",
+            advice="Its changes are not kept: read it with SELECT as often as they are wanted.",
+        )
 
 
 def _spec(

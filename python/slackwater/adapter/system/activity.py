@@ -132,6 +132,7 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[Row]:
             s.snapshot_committed,
             s.offset_known,
             s.offset_committed,
+            s.rows_skipped,
         )
 
 

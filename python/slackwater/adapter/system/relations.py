@@ -202,9 +202,9 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], 
         "mz_internal",
         "mz_source_statistics",
         "id! replica_id messages_received:long! bytes_received:long! updates_staged:long!"
-        " updates_committed:long! records_indexed:long! bytes_indexed:long!"
+        " updates_committed:long! records_indexed:long bytes_indexed:long"
         " rehydration_latency:long snapshot_records_known:long snapshot_records_staged:long"
-        " snapshot_committed:bool! offset_known:long offset_committed:long",
+        " snapshot_committed:bool! offset_known:long offset_committed:long rows_skipped:long!",
         activity.source_statistics,
     ),
     ("mz_internal", "mz_source_statuses", _STATUS, activity.source_statuses),

@@ -47,21 +47,25 @@ class ObjectStatus:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Counters of a source, by the column names of mz_source_statistics. Latency in ms."""
+    """Counters of a source, by the column names of mz_source_statistics. Latency in ms.
+
+    None where nothing is counted.
+    """
 
     replica_id: str | None = None
     messages_received: int = 0
     bytes_received: int = 0
     updates_staged: int = 0
     updates_committed: int = 0
-    records_indexed: int = 0
-    bytes_indexed: int = 0
+    records_indexed: int | None = None
+    bytes_indexed: int | None = None
     rehydration_latency_ms: int | None = None
     snapshot_records_known: int | None = None
     snapshot_records_staged: int | None = None
     snapshot_committed: bool = False
     offset_known: int | None = None
     offset_committed: int | None = None
+    rows_skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -50,26 +51,26 @@ class SystemTables:
         self._sources = sources
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
-    def rows(self, global_id: GlobalId, time: Timestamp) -> bytes:
-        """The rows now, as an Arrow IPC stream of updates at `time`."""
-        relation = self._by_id[global_id]
-        table = relation.table(
-            self.snapshot(
-                with_audit=relation.name in _WITH_AUDIT,
-                with_history=relation.name in _WITH_HISTORY,
-                with_usage=relation.name in _WITH_USAGE,
-                with_progress=relation.name in _WITH_PROGRESS,
-                with_partitions=relation.name in _WITH_PARTITIONS,
-            )
+    def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
+        """The rows of some relations at one moment, now.
+
+        Each is an Arrow IPC stream of updates at the relation's time in `times`.
+        """
+        if not times:
+            return {}
+        relations = [self._by_id[global_id] for global_id in times]
+        names = {relation.name for relation in relations}
+        snapshot = self.snapshot(
+            with_audit=not names.isdisjoint(_WITH_AUDIT),
+            with_history=not names.isdisjoint(_WITH_HISTORY),
+            with_usage=not names.isdisjoint(_WITH_USAGE),
+            with_progress=not names.isdisjoint(_WITH_PROGRESS),
+            with_partitions=not names.isdisjoint(_WITH_PARTITIONS),
         )
-        count = table.num_rows
-        table = table.append_column(
-            pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time)), count)
-        ).append_column(pa.field(DIFF_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(1), count))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue())
+        return {
+            relation.id: _updates(relation.table(snapshot), times[relation.id])
+            for relation in relations
+        }
 
     def snapshot(
         self,
@@ -94,6 +95,7 @@ class SystemTables:
                 snapshot_committed=found.snapshot_committed,
                 offset_known=found.offset_known,
                 offset_committed=found.offset_committed,
+                rows_skipped=found.rows_skipped,
             )
             for source_id, found in {
                 **env.ingestion.statistics(),
@@ -158,6 +160,18 @@ class SystemTables:
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended
         )
+
+
+def _updates(table: pa.Table, time: Timestamp) -> bytes:
+    """The rows as an Arrow IPC stream of updates at `time`."""
+    count = table.num_rows
+    table = table.append_column(
+        pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time)), count)
+    ).append_column(pa.field(DIFF_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(1), count))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 def _shown(change: StatusChange) -> ObjectStatus:
