@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, NoReturn
 
 import typer
@@ -19,6 +21,9 @@ app = typer.Typer(
 )
 
 LOOPBACK = "127.0.0.1"
+ERRORS_ALONE = {"spark.log.level": "ERROR"}
+SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
+"""The variable with options for the JVM that Spark's scripts start."""
 
 Location = Annotated[
     str | None,
@@ -73,13 +78,15 @@ def sql(
     """The spark-sql shell, with the current catalog slackwater."""
     if execute is not None and file is not None:
         raise typer.BadParameter("-e and -f exclude each other")
-    arguments = _submit_arguments(location, metastore, master, conf)
-    arguments += ["--conf", "spark.ui.showConsoleProgress=false"]
+    # A program that reads the answers has always got rows alone.
+    header = "true" if sys.stdout.isatty() else "false"
+    shell = {"spark.ui.showConsoleProgress": "false", "spark.sql.cli.print.header": header}
+    arguments = _submit_arguments(location, metastore, master, conf, shell)
     if execute is not None:
         arguments += ["-e", execute]
     if file is not None:
         arguments += ["-f", file]
-    _become("spark-sql", arguments)
+    _become("spark-sql", arguments, _quiet_log())
 
 
 @app.command()
@@ -92,7 +99,7 @@ def thriftserver(
     conf: Conf = None,
 ) -> None:
     """HiveThriftServer2 in the foreground, for JDBC clients."""
-    arguments = _submit_arguments(location, metastore, master, conf)
+    arguments = _submit_arguments(location, metastore, master, conf, ERRORS_ALONE)
     arguments += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"]
     arguments += ["spark-internal"]
     arguments += ["--hiveconf", f"hive.server2.thrift.port={port}"]
@@ -110,7 +117,7 @@ def connect(
     conf: Conf = None,
 ) -> None:
     """A Spark Connect server in the foreground."""
-    arguments = _submit_arguments(location, metastore, master, conf)
+    arguments = _submit_arguments(location, metastore, master, conf, ERRORS_ALONE)
     arguments += ["--conf", f"spark.connect.grpc.binding.port={port}"]
     arguments += ["--conf", f"spark.connect.grpc.binding.address={host}"]
     arguments += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
@@ -191,9 +198,16 @@ def _pairs(conf: list[str] | None, master: str | None = None) -> dict[str, str]:
 
 
 def _submit_arguments(
-    location: str | None, metastore: str | None, master: str | None, conf: list[str] | None
+    location: str | None,
+    metastore: str | None,
+    master: str | None,
+    conf: list[str] | None,
+    own: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """The arguments of spark-submit for a session with the jar; the user's settings win."""
+    """The arguments of spark-submit for a session with the jar; the user's settings win.
+
+    `own` are settings of this command.
+    """
     try:
         jar = str(spark_session.jar_path())
     except FileNotFoundError as error:
@@ -204,8 +218,8 @@ def _submit_arguments(
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.catalog.slackwater": "io.slackwater.SlackwaterCatalog",
         "spark.sql.defaultCatalog": "slackwater",
-        "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
+        **own,
         **spark_session.fair_scheduling(given),
         **spark_session.settings(location, metastore),
         **given,
@@ -220,10 +234,23 @@ def _submit_arguments(
     return arguments
 
 
-def _become(program: str, arguments: list[str]) -> NoReturn:
+def _quiet_log() -> dict[str, str]:
+    """The variables with which a JVM writes errors alone, if nobody says what it is to write."""
+    configured = os.environ.get("SPARK_CONF_DIR")
+    if configured is not None and (Path(configured) / "log4j2.properties").exists():
+        return {}
+    log = Path(str(resources.files("slackwater") / "spark" / "shell_log.properties"))
+    options = [f"-Dlog4j2.configurationFile={log.as_uri()}", os.environ.get(SUBMIT_OPTIONS, "")]
+    return {SUBMIT_OPTIONS: " ".join(option for option in options if option)}
+
+
+def _become(
+    program: str, arguments: list[str], variables: Mapping[str, str] = MappingProxyType({})
+) -> NoReturn:
     """Replaces this process by a program of the installed pyspark."""
     home = Path(str(resources.files("pyspark")))
-    environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    own = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, **own, **variables}
     binary = home / "bin" / program
     os.execvpe("bash", ["bash", str(binary), *arguments], environment)
 

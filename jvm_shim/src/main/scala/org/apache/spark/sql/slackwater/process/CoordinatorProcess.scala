@@ -10,6 +10,8 @@ import scala.util.Try
 
 import com.fasterxml.jackson.databind.JsonNode
 
+import org.slf4j.LoggerFactory
+
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.slackwater.protocol.{Errors, Json, SlackwaterAnalysisException}
 
@@ -65,7 +67,7 @@ final case class Launch(
     val line = new CompletableFuture[String]
     Threads.start("slackwater-coordinator-out")(passLines(process.getInputStream, line))
     val announced =
-      try Option(line.get(startLimitMs, TimeUnit.MILLISECONDS))
+      try Option(patiently(line))
       catch {
         case _: TimeoutException =>
           process.destroyForcibly()
@@ -83,6 +85,15 @@ final case class Launch(
         throw failed(complaints.last.getOrElse("it ended without a word"))
     }
   }
+
+  /** The line; people who wait for it are told what for. */
+  private def patiently(line: CompletableFuture[String]): String =
+    try line.get(toldAfterMs, TimeUnit.MILLISECONDS)
+    catch {
+      case _: TimeoutException =>
+        console.info(s"Starting the coordinator of $location ...")
+        line.get(startLimitMs - toldAfterMs, TimeUnit.MILLISECONDS)
+    }
 
   private def endpoint(answer: JsonNode, process: Process): Endpoint = {
     if (answer.has("error")) throw Errors.of(answer.get("error"), None)
@@ -162,6 +173,10 @@ final case class Launch(
 
 object Launch {
   private val startLimitMs = 60000L
+  private val toldAfterMs = 2000L
+
+  /** What people at a shell are told; the log of other applications leaves it out. */
+  private val console = LoggerFactory.getLogger("io.slackwater.console")
 }
 
 /** Finds the Python that has Slackwater. */
