@@ -7,12 +7,15 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.binding.{
   Binding,
   DataStrategy,
+  KeepPending,
   MzNow,
   MzNowCompared,
   NotNullAsserted,
   NotNullColumns,
+  OwnNames,
   ResolveAsOf,
-  ResolveKept
+  ResolveKept,
+  WholeTables
 }
 import org.apache.spark.sql.slackwater.scan.{BoundedCopies, ExpandScans, FoldInlineRows}
 
@@ -29,9 +32,12 @@ object DataHooks {
       extensions.injectFunction(MzNow.description)
       extensions.injectFunction(NotNullAsserted.description)
       extensions.injectHintResolutionRule(ResolveKept(_))
+      extensions.injectHintResolutionRule(KeepPending(_))
+      extensions.injectResolutionRule(_ => OwnNames)
       extensions.injectResolutionRule(_ => ResolveAsOf)
       extensions.injectResolutionRule(_ => MzNowCompared)
       extensions.injectPostHocResolutionRule(_ => NotNullColumns)
+      extensions.injectPostHocResolutionRule(_ => WholeTables)
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(_ => FoldInlineRows)
