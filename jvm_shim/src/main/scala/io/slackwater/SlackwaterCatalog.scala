@@ -71,6 +71,20 @@ class SlackwaterCatalog
 
   override def viewExists(ident: Identifier): Boolean = describe(ident).exists(_.view.nonEmpty)
 
+  /** To write it. Raises SLACKWATER_READ_ONLY_RELATION for all that has no rows of its own. */
+  override def loadTable(ident: Identifier, privileges: util.Set[TableWritePrivilege]): Table = {
+    describe(ident)
+      .filterNot(found => found.writable || unreadable.contains(found.kind))
+      .foreach { found =>
+        throw Errors.user(
+          "SLACKWATER_READ_ONLY_RELATION",
+          "objectName" -> text(ident),
+          "kind" -> found.kind.replace('-', ' ')
+        )
+      }
+    loadTable(ident)
+  }
+
   /** For `TIMESTAMP AS OF`; Spark gives microseconds. */
   override def loadTable(ident: Identifier, timestampMicros: Long): Table =
     loadAt(ident, Math.floorDiv(timestampMicros, 1000L))

@@ -7,14 +7,17 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.binding.{
   Binding,
   DataStrategy,
+  KeepPending,
   MzNow,
   MzNowCompared,
   NotNullAsserted,
   NotNullColumns,
+  OwnNames,
   RefuseEvolution,
   ResolveAsOf,
   ResolveKept,
-  SparkStatements
+  SparkStatements,
+  WholeTables
 }
 import org.apache.spark.sql.slackwater.scan.{BoundedCopies, ExpandScans, FoldInlineRows}
 
@@ -32,10 +35,13 @@ object DataHooks {
       extensions.injectFunction(NotNullAsserted.description)
       extensions.injectHintResolutionRule(ResolveKept(_))
       extensions.injectHintResolutionRule(RefuseEvolution(_))
+      extensions.injectHintResolutionRule(KeepPending(_))
+      extensions.injectResolutionRule(_ => OwnNames)
       extensions.injectResolutionRule(_ => ResolveAsOf)
       extensions.injectResolutionRule(_ => MzNowCompared)
       extensions.injectPostHocResolutionRule(SparkStatements(_))
       extensions.injectPostHocResolutionRule(_ => NotNullColumns)
+      extensions.injectPostHocResolutionRule(_ => WholeTables)
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(_ => FoldInlineRows)

@@ -8,7 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.catalyst.analysis.{AsOfVersion, EliminateSubqueryAliases}
-import org.apache.spark.sql.catalyst.expressions.{Literal, PlanExpression}
+import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Literal, PlanExpression}
 import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -17,7 +17,7 @@ import org.apache.spark.sql.connector.catalog.TableCapability
 import org.apache.spark.sql.connector.write.RowLevelOperationTable
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
+import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
@@ -306,9 +306,21 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
     BoundScan(
       DataErrors.nameOf(table.description),
       ScanIdentity(table.id, asOf, if (pinned) 0L else bound.sequence),
-      r.output,
+      underTheirNames(r.output, table),
       BoundParts(parts, table.dataSchema, bound.hold)
     )
+  }
+
+  /** A row-level command knows columns by other names. */
+  private def underTheirNames(
+      output: Seq[AttributeReference],
+      table: SlackwaterTable
+  ): Seq[AttributeReference] = table match {
+    case _: IdentifiedTable =>
+      val names = table.dataSchema.names
+      output.take(names.length).zip(names).map { case (a, name) => a.withName(name) } ++
+        output.drop(names.length)
+    case _ => output
   }
 
   override protected def now(expression: MzNow, at: Option[ReadTime]): Literal =

@@ -7,8 +7,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.connector.catalog.{
   CatalogV2Util,
   Column,
-  MetadataColumn,
-  SupportsMetadataColumns,
   SupportsRead,
   SupportsRowLevelOperations,
   SupportsWrite,
@@ -25,14 +23,7 @@ import org.apache.spark.sql.connector.write.{
 }
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, ObjectDescription}
 import org.apache.spark.sql.slackwater.scan.Sources
-import org.apache.spark.sql.slackwater.write.{
-  Insert,
-  InsertBuilder,
-  RowLevel,
-  WholeRowColumn,
-  WriteTarget,
-  WrittenRows
-}
+import org.apache.spark.sql.slackwater.write.{Insert, InsertBuilder, WriteTarget, WrittenRows}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -47,7 +38,6 @@ class SlackwaterTable(
     val asOf: Option[Long]
 ) extends SupportsRead
     with SupportsWrite
-    with SupportsMetadataColumns
     with SupportsRowLevelOperations
     with TruncatableTable
     with WriteTarget {
@@ -76,9 +66,6 @@ class SlackwaterTable(
   /** The types that Spark computes with: CHAR and VARCHAR are annotated strings. */
   override def dataSchema: StructType = Sources.stored(description.schema)
 
-  override def metadataColumns: Array[MetadataColumn] =
-    Array(new WholeRowColumn(dataSchema))
-
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
     () => new UnboundScan(this)
 
@@ -91,7 +78,7 @@ class SlackwaterTable(
       info: RowLevelOperationInfo
   ): RowLevelOperationBuilder = {
     requireWritable()
-    () => new RowLevel(this, info.command, None)
+    throw DataErrors.unbound(name)
   }
 
   override def truncateTable(): Boolean = {
@@ -105,7 +92,8 @@ class SlackwaterTable(
 
   override def equals(other: Any): Boolean = other match {
     case that: SlackwaterTable =>
-      description == that.description && asOf == that.asOf && coordinator == that.coordinator
+      getClass == that.getClass && description == that.description && asOf == that.asOf &&
+      coordinator == that.coordinator
     case _ => false
   }
   override def hashCode: Int = (description.id, asOf).hashCode

@@ -22,14 +22,15 @@ import org.apache.spark.util.CollectionAccumulator
 private[slackwater] final class RowLevel(
     table: WriteTarget,
     override val command: RowLevelOperation.Command,
+    wholeRow: String,
     hold: Option[Hold]
 ) extends RowLevelOperation
     with SupportsDelta {
 
-  def holding(acquired: Option[Hold]): RowLevel = new RowLevel(table, command, acquired)
+  def holding(acquired: Option[Hold]): RowLevel = new RowLevel(table, command, wholeRow, acquired)
 
   override def description: String = s"$command ${table.name}"
-  override def rowId: Array[NamedReference] = Array(Expressions.column(WholeRowColumn.Name))
+  override def rowId: Array[NamedReference] = Array(Expressions.column(wholeRow))
   override def representUpdateAsDeleteAndInsert: Boolean = true
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
     throw DataErrors.unbound(table.name)
@@ -106,8 +107,8 @@ private object DiffWriter {
 }
 
 /** The whole row as one value: what UPDATE, DELETE and MERGE retract. */
-private[slackwater] final class WholeRowColumn(schema: StructType) extends MetadataColumn {
-  override def name: String = WholeRowColumn.Name
+private[slackwater] final class WholeRowColumn(override val name: String, schema: StructType)
+    extends MetadataColumn {
   override def dataType: DataType = schema
   override def isNullable: Boolean = false
 }
