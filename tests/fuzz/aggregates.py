@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from tests.fuzz.kinds import KINDS
+from tests.fuzz.kinds import KINDS, is_map
 from tests.fuzz.query import both
 
 Typed = tuple[str, str]
@@ -25,7 +25,7 @@ def calls(
 ) -> list[Typed]:
     """What may be asked of a column; some of it together with another one of `scope`."""
     found = [("count(*)", "long"), (f"count({column})", "long")]
-    if kind != "map":
+    if not is_map(kind):
         found.append((f"count(DISTINCT {column})", "long"))
     if KINDS[kind].ordered:
         found += [(f"min({column})", kind), (f"max({column})", kind)] * 2

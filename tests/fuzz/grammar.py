@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tests.fuzz import aggregates, functions, temporal
-from tests.fuzz.kinds import KINDS
+from tests.fuzz.kinds import KINDS, is_map
 from tests.fuzz.query import Query, both
 
 Scope = Sequence[tuple[str, str]]
@@ -34,6 +34,11 @@ LITERALS: Mapping[str, Sequence[str]] = {
     "struct": (both("named_struct('a', 1, 'b', 'x')", "{'a': 1, 'b': 'x'}"),),
     "array": (both("array(1)", "[1]"), both("array(2, 1)", "[2, 1]")),
     "map": (both("map('x', 1)", "MAP {'x': 1}"),),
+    "twins": (
+        both("named_struct('a', 1, 'A', 'x', 'a.b', 2)", "{'a_1': 1, 'A_2': 'x', 'a.b_3': 2}"),
+    ),
+    "nothing": (both("named_struct()", "{'__empty': NULL::BOOLEAN}"),),
+    "maps": (both("map('x', map('y', 1))", "MAP {'x': MAP {'y': 1}}"),),
 }
 SHIFTED = "+05:30"
 """The time zone of some sessions; in DuckDB a shift does what it does."""
@@ -401,7 +406,7 @@ class Grammar:
         return equality
 
     def _equality(self, left: Scope, right: Scope) -> str | None:
-        pairs = [(a, b) for a, k in left for b, other in right if k == other != "map"]
+        pairs = [(a, b) for a, k in left for b, other in right if k == other and not is_map(k)]
         if not pairs:
             return None
         a, b = self.random.choice(pairs)
@@ -591,6 +596,19 @@ class Grammar:
                         f"{{'a': {number}, 'b': {text}}}",
                     )
                 ]
+            case "twins":
+                text = of("string")
+                return [
+                    both(
+                        f"named_struct('a', {number}, 'A', {text}, 'a.b', 1)",
+                        f"{{'a_1': {number}, 'A_2': {text}, 'a.b_3': 1}}",
+                    )
+                ]
+            case "map":
+                return [value, f"({of('maps')})['x']"]
+            case "maps":
+                inner = of("map")
+                return [value, both(f"map('z', {inner})", f"MAP {{'z': {inner}}}")]
             case "array":
                 return [both(f"array({number}, 1)", f"[{number}, 1]")]
             case _:
@@ -616,7 +634,7 @@ class Grammar:
     def _leaf(self, scope: Scope) -> str:
         column, kind = self.random.choice(scope)
         known = [f"{column} IS NULL", f"{column} IS NOT NULL"]
-        if kind == "map":
+        if is_map(kind):
             return self.random.choice(known)
         other, literal = self._of(scope, kind), self._literal(kind)
         known += [

@@ -49,6 +49,16 @@ _MAP = {
     "valueType": "integer",
     "valueContainsNull": True,
 }
+_CASED = ("a", "A", "b", "Ab", "aB", *(each * n for n in (24, 25, 31, 32) for each in "xX"))
+"""At some lengths a row fills the buffer in which it is made."""
+
+_TWINS = [
+    {"name": name, "type": kind, "nullable": True, "metadata": {}}
+    for name, kind in (("a", "integer"), ("A", "string"), ("a.b", "integer"))
+]
+_MAPS = {**_MAP, "valueType": _MAP}
+_NOTHING = {"type": "struct", "fields": []}
+_XY, _YX = (("x", 1), ("y", None)), (("y", None), ("x", 1))
 
 KINDS: Mapping[str, Kind] = {
     "integer": Kind("integer", "INTEGER", (-1, 0, 1, 2, 3)),
@@ -57,7 +67,7 @@ KINDS: Mapping[str, Kind] = {
     # Sums of few of these are exact in any order.
     "double": Kind("double", "DOUBLE", (-1.5, -0.0, 0.0, 0.25, 2.0, 2.0, NAN, float("inf"))),
     "string": Kind("string", "VARCHAR", ("", "a", "ab", "B", "2", "é")),
-    "lcase": Kind("string", "VARCHAR", ("a", "A", "b", "Ab", "aB"), collation="UTF8_LCASE"),
+    "lcase": Kind("string", "VARCHAR", _CASED, collation="UTF8_LCASE"),
     "date": Kind("date", "DATE", _DAYS),
     "timestamp": Kind("timestamp", "TIMESTAMP", _MOMENTS),
     "ntz": Kind("timestamp_ntz", "TIMESTAMP", _MOMENTS),
@@ -73,6 +83,30 @@ KINDS: Mapping[str, Kind] = {
         _MAP,
         "MAP(VARCHAR, INTEGER)",
         ((), (("x", 1),), (("x", None), ("y", 2)), (("y", 2), ("x", None))),
+        ordered=False,
+    ),
+    # DuckDB has neither of these structs: there they are as they are stored.
+    "twins": Kind(
+        {"type": "struct", "fields": _TWINS},
+        'STRUCT(a_1 INTEGER, "A_2" VARCHAR, "a.b_3" INTEGER)',
+        (
+            (("a_1", 1), ("A_2", "x"), ("a.b_3", None)),
+            (("a_1", None), ("A_2", "x"), ("a.b_3", 2)),
+            (("a_1", 1), ("A_2", None), ("a.b_3", 1)),
+        ),
+        ordered=False,
+    ),
+    "nothing": Kind(_NOTHING, "STRUCT(__empty BOOLEAN)", ((("__empty", None),),), ordered=False),
+    "maps": Kind(
+        _MAPS,
+        "MAP(VARCHAR, MAP(VARCHAR, INTEGER))",
+        (
+            (),
+            (("x", _XY), ("y", ())),
+            (("y", ()), ("x", _YX)),
+            (("x", None), ("y", _XY)),
+            (("y", _YX), ("x", None)),
+        ),
         ordered=False,
     ),
 }
@@ -94,8 +128,10 @@ def as_arrow(kind: str, value: Any) -> Any:
     if value is None:
         return None
     match kind:
-        case "struct":
+        case "struct" | "twins" | "nothing":
             return dict(value)
+        case "maps":
+            return [(key, None if inner is None else list(inner)) for key, inner in value]
         case "array" | "map":
             return list(value)
         case _:
@@ -114,8 +150,15 @@ def as_duck(kind: str, value: Any) -> Any:
             return value.lower()
         case "map":
             return sorted(value)
+        case "maps":
+            return sorted((key, None if inner is None else sorted(inner)) for key, inner in value)
         case _:
             return as_arrow(kind, value)
+
+
+def is_map(kind: str) -> bool:
+    """Whether Spark has no `=` for such values."""
+    return kind in ("map", "maps")
 
 
 def is_collated(column: Column) -> bool:
@@ -129,7 +172,8 @@ def compared(value: Any, kind: pa.DataType, collated: bool = False) -> Any:
     if pa.types.is_struct(kind):
         return tuple((field.name, compared(value[field.name], field.type)) for field in kind)
     if pa.types.is_map(kind):
-        return frozenset(value.items() if isinstance(value, dict) else value)
+        entries = value.items() if isinstance(value, dict) else value
+        return frozenset((key, compared(each, kind.item_type)) for key, each in entries)
     if pa.types.is_list(kind):
         return tuple(compared(each, kind.value_type) for each in value)
     if isinstance(value, float):

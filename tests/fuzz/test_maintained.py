@@ -54,6 +54,9 @@ ELEMENTS = {
     "LIMIT without an order": r"FROM [^()]* AS x (LIMIT|OFFSET) \d",
     "LIMIT of an order": r"ORDER BY .* LIMIT",
     "LATERAL": r"LATERAL",
+    "names that differ in case": r"named_struct\('a', .*, 'A', ",
+    "struct without fields": r"named_struct\(\)",
+    "map of maps": r"map\('x', map\(",
 }
 """What is maintained, by how Spark's words show it."""
 

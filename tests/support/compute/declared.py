@@ -47,6 +47,9 @@ class Declared:
         gateway = self.session.sparkContext._gateway.gateway_parameters
         os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
         os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
+        self._declaring = self.new_session()
+        # Tables may have structs as views have them, with names that differ in case.
+        self._declaring.conf.set("spark.sql.caseSensitive", "true")
         self._known: dict[str, tuple[RelationDesc, GlobalId]] = {}
         self.memory = ArrangementMemory(self.session._jvm)
 
@@ -70,7 +73,7 @@ class Declared:
             table = f"slackwater.default.{name}"
             self.session.sql(f"DROP TABLE IF EXISTS {table}")
             schema = StructType.fromJson(json.loads(desc.to_json()))
-            self.session.createDataFrame([], schema).writeTo(table).create()
+            self._declaring.createDataFrame([], schema).writeTo(table).create()
             found = self.engine("").analyze(f"SELECT * FROM {name}", "slackwater", ("default",))
             known = self._known[name] = (desc, GlobalId(found.relations[0]))
         return known[1]

@@ -51,6 +51,9 @@ def _struct(**fields: Any) -> dict[str, Any]:
 
 
 NAN, STRANGE_NAN = float("nan"), _double(0xFFF8000000000001)
+TWINS = _struct(x="integer", X="double")
+"""Its values have the names that its fields have in files."""
+
 AB, BA = [("a", 1), ("b", 2)], [("b", 2), ("a", 1)]
 
 PAIRS = (
@@ -71,6 +74,9 @@ PAIRS = (
     Pair("array of none", _array("integer"), [], None, False),
     Pair("struct of a zero", _struct(x="float", y="string"), {"x": -0.0}, {"x": 0.0}, True),
     Pair("struct of NULL", _struct(x="integer"), {"x": None}, None, False),
+    Pair("struct without fields", _struct(), {}, None, False),
+    Pair("names in two cases", TWINS, {"x_1": 1, "X_2": 0.0}, {"x_1": 1, "X_2": -0.0}, True),
+    Pair("other in one case", TWINS, {"x_1": 1, "X_2": 2.0}, {"x_1": 2, "X_2": 1.0}, False),
     Pair("map", _map("integer"), AB, BA, True),
     Pair("map of NULL", _map("integer"), [("a", None)], [("a", 0)], False),
     Pair("map of none", _map("integer"), [], None, False),

@@ -7,7 +7,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
 import org.apache.spark.sql.slackwater.process.{Notices, SessionFunctions, Sessions}
 import org.apache.spark.sql.{Row, SparkSession}
-import org.apache.spark.sql.catalyst.CatalystTypeConverters
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, BoundReference, UnsafeProjection}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.execution.arrow.ArrowConverters
@@ -44,15 +44,19 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
   private def rows(stream: Array[Byte]): Seq[Row] = {
     val (decoded, schema) = ArrowConverters.fromIPCStream(stream)
     try {
-      val shown = if (planned.length == schema.length) planned else schema
-      val restored =
-        UnsafeProjection.create(schema.zip(shown).zipWithIndex.map { case ((field, to), i) =>
-          Stored.restored(BoundReference(i, field.dataType, nullable = true), to.dataType)
-        })
+      val isOther = planned != Stored.schema(planned) && planned.length == schema.length
+      val shown = if (isOther) planned else schema
+      val restored = if (isOther) restoring(schema) else identity[InternalRow] _
       val convert = CatalystTypeConverters.createToScalaConverter(shown)
       decoded.map(row => convert(restored(row)).asInstanceOf[Row]).toVector
     } finally decoded.close()
   }
+
+  /** Rows as they are planned, out of those of a stream. */
+  private def restoring(stored: StructType): InternalRow => InternalRow =
+    UnsafeProjection.create(stored.zip(planned).zipWithIndex.map { case ((field, to), i) =>
+      Stored.restored(BoundReference(i, field.dataType, nullable = true), to.dataType)
+    })
 
   /** Only the statement's first words: what follows may hold secrets, and plans are shown. */
   override def argString(maxFields: Int): String =
