@@ -98,7 +98,7 @@ def test_views_mean_what_they_meant_to_the_session_that_made_them(workplace):
     assert followed
     assert refused == ["SLACKWATER_UNSUPPORTED", True, "SLACKWATER_UNSUPPORTED"]
     assert above
-    assert not shown
+    assert shown
 
 
 def test_a_cached_table_is_read_as_it_is(workplace):

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
+from slackwater.adapter.catalog.settings import (
+    OF_SPARK,
+    SCHEMA_MODE,
+    USUAL_MODE,
+    of_results,
+    of_view,
+)
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
@@ -18,9 +25,10 @@ _COLLATIONS = "__COLLATIONS"
 
 
 def shown_sql(item: CatalogItem) -> str:
-    """What SHOW CREATE prints: it recreates the item in the session's catalog and schema of then.
+    """What SHOW CREATE prints: it recreates the item from any session.
 
-    A table of a source and a progress relation have the text of their source.
+    The schema and the settings under which a query was defined are part of it. A table of a
+    source and a progress relation have the text of their source.
     """
     history = item.details.get("retain_history_ms")
     match item.kind:
@@ -33,8 +41,11 @@ def shown_sql(item: CatalogItem) -> str:
             return item.create_sql
     name = QualifiedName(("slackwater", item.schema_name, item.name))
     match parse(item.create_sql):
-        case st.CreateMaterializedView() | st.CreateSource() as made:
-            return to_sql(replace(made, name=name, retain_history_ms=history))
+        case st.CreateMaterializedView() as made:
+            under = _under(item.details, item.details.get("settings"))
+            return to_sql(replace(made, name=name, retain_history_ms=history, under=under))
+        case st.CreateSource() as made:
+            return to_sql(_with_columns(replace(made, name=name, retain_history_ms=history), item))
         case st.CreateSink() as made:
             return to_sql(replace(made, name=name))
         case _:
@@ -60,20 +71,47 @@ def create_table_sql(
     shown = dict(properties)
     if retain_history_ms is not None:
         shown["retain_history"] = f"{retain_history_ms} ms"
-    pairs = (f"{quote_string(key)} = {quote_string(shown[key])}" for key in sorted(shown))
-    return f"{text} TBLPROPERTIES ({', '.join(pairs)})"
+    return f"{text} TBLPROPERTIES ({_pairs(shown)})"
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(
+        f"{quote_string(key)} = {quote_string(properties[key])}" for key in sorted(properties)
+    )
 
 
 def _create_view_sql(item: CatalogItem) -> str:
-    names = []
-    for column in () if item.desc is None else item.desc.columns:
-        comment = json.loads(column.metadata_json).get("comment")
-        ending = f" COMMENT {quote_string(comment)}" if comment else ""
-        names.append(f"{quote_identifier(column.name)}{ending}")
-    text = f"CREATE VIEW {_quoted(item.full_name)} ({', '.join(names)})"
-    if item.comment:
-        text += f" COMMENT {quote_string(item.comment)}"
-    return f"{text} AS {item.details['query']}"
+    columns = [] if item.desc is None else list(item.desc.columns)
+    stored: Mapping[str, str] = item.details.get("properties") or {}
+    shown = {key: value for key, value in stored.items() if not key.startswith(OF_SPARK)}
+    mode = stored.get(SCHEMA_MODE)
+    return to_sql(
+        st.CreateViewUnder(
+            QualifiedName((CATALOG_NAME, item.schema_name, item.name)),
+            st.TextSlice(item.details["query"]),
+            _under(item.details, of_view(item) or None),
+            tuple((c.name, json.loads(c.metadata_json).get("comment")) for c in columns),
+            item.comment or None,
+            tuple(sorted(shown.items())),
+            None if mode in (None, "", USUAL_MODE) else mode,
+        )
+    )
+
+
+def _under(details: Mapping[str, Any], settings: Mapping[str, str] | None) -> st.DefinedUnder:
+    """Under what a query was defined; releases before kept no settings."""
+    schema = QualifiedName((details["catalog"], *details["namespace"]))
+    known = None if settings is None else tuple(sorted(of_results(settings).items()))
+    return st.DefinedUnder(schema, known)
+
+
+def _with_columns(made: st.CreateSource, item: CatalogItem) -> st.CreateSource:
+    """With the columns that were inferred: other files would make other ones."""
+    if made.columns is not None or item.desc is None or not item.desc.columns:
+        return made
+    if not isinstance(made.connector, st.FilesSource):
+        return made
+    return replace(made, columns=st.TextSlice(", ".join(map(_column, item.desc.columns))))
 
 
 def _quoted(full_name: str) -> str:

@@ -6,12 +6,22 @@ The shim says which these are: those that Spark keeps for its own permanent view
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem
+from slackwater.adapter.sessions import Context
+from slackwater.planner.parser.statements import DefinedUnder
 from slackwater.repr.errors import user_error
 
 OF_VIEW = "slackwater.view.config."
 """Before the name of a setting, in the properties of a plain view: Spark expands it with these."""
+
+OF_SPARK = "slackwater.view."
+"""Before the name of each property that Spark needs to expand a plain view."""
+
+SCHEMA_MODE = "slackwater.view.schema-mode"
+USUAL_MODE = "COMPENSATION"
+QUERY_COLUMNS = "slackwater.view.query-columns"
 
 RESULTS = (
     "spark.sql.session.timeZone",
@@ -54,6 +64,24 @@ def of_view(item: CatalogItem) -> dict[str, str]:
 def as_properties(settings: Mapping[str, str] | None) -> dict[str, str]:
     """The properties of a plain view that was created with these settings."""
     return {OF_VIEW + key: value for key, value in (settings or {}).items()}
+
+
+def of_results(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of the settings that change values."""
+    return {key: value for key, value in settings.items() if key.startswith(RESULTS)}
+
+
+def context_of(context: Context, under: DefinedUnder) -> Context:
+    """The context in which a definition is to be read: what it does not say is the session's."""
+    if under.schema is not None:
+        parts = under.schema.parts
+        catalog, *schema = parts if len(parts) > 1 else (CATALOG_NAME, *parts)
+        context = replace(context, catalog=catalog, namespace=tuple(schema))
+    if under.settings is not None:
+        own = context.settings or {}
+        kept = {key: value for key, value in own.items() if not key.startswith(RESULTS)}
+        context = replace(context, settings={**kept, **dict(under.settings)})
+    return context
 
 
 def refuse_other_reading(name: str, settings: Mapping[str, str] | None) -> None:

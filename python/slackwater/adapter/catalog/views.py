@@ -278,8 +278,8 @@ class Views:
             raise user_error(
                 "SLACKWATER_UNSUPPORTED",
                 feature=f"{full} over {analysis.timed[0]} at a time of its own",
-                advice="A maintained view follows what it reads: leave VERSION AS OF, TIMESTAMP AS"
-                " OF and AS OF out, or keep the rows of that time with CREATE TABLE .. AS SELECT.",
+                advice="A maintained view follows what it reads: leave VERSION AS OF, TIMESTAMP "
+                "AS OF and AS OF out, or keep its rows with CREATE TABLE .. AS SELECT.",
             )
         if analysis.nondeterministic:
             function = analysis.nondeterministic[0]

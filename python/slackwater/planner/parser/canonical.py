@@ -26,7 +26,9 @@ from slackwater.planner.parser.statements import (
     CreateSource,
     CreateTable,
     CreateView,
+    CreateViewUnder,
     DeclareCursor,
+    DefinedUnder,
     DropObjects,
     Envelope,
     ExplainAnalyze,
@@ -68,7 +70,7 @@ def _join(parts: Iterable[str]) -> str:
 
 def _render(statement: Statement) -> Iterable[str]:
     match statement:
-        case CreateTable() | CreateView() | CreateMaterializedView():
+        case CreateTable() | CreateView() | CreateViewUnder() | CreateMaterializedView():
             return _create_relation(statement)
         case CreateSource():
             return _create_source(statement)
@@ -104,7 +106,9 @@ def _render(statement: Statement) -> Iterable[str]:
             return ("EXPLAIN ANALYZE FOR MATERIALIZED VIEW", name.sql)
 
 
-def _create_relation(s: CreateTable | CreateView | CreateMaterializedView) -> Iterable[str]:
+def _create_relation(
+    s: CreateTable | CreateView | CreateViewUnder | CreateMaterializedView,
+) -> Iterable[str]:
     yield "CREATE OR REPLACE" if s.or_replace else "CREATE"
     exists = "IF NOT EXISTS" if s.if_not_exists else ""
     match s:
@@ -117,12 +121,40 @@ def _create_relation(s: CreateTable | CreateView | CreateMaterializedView) -> It
             yield from ("VIEW", exists, s.name.sql, _columns(s.columns))
             yield "" if s.comment is None else f"COMMENT {quote_string(s.comment)}"
             yield from ("AS", s.query.text)
+        case CreateViewUnder():
+            described = (
+                _join(
+                    (
+                        quote_identifier(name),
+                        "" if text is None else f"COMMENT {quote_string(text)}",
+                    )
+                )
+                for name, text in s.columns or ()
+            )
+            yield from ("VIEW", exists, s.name.sql)
+            yield "" if s.columns is None else f"({', '.join(described)})"
+            yield "" if s.comment is None else f"COMMENT {quote_string(s.comment)}"
+            yield f"TBLPROPERTIES ({_pairs(s.properties)})" if s.properties else ""
+            yield "" if s.binding is None else f"WITH SCHEMA {s.binding}"
+            yield _with(*_under(s.under))
+            yield from ("AS", s.query.text)
         case CreateMaterializedView():
             yield from ("MATERIALIZED VIEW", exists, s.name.sql, _columns(s.columns))
             asserted = (f"ASSERT NOT NULL {quote_identifier(c)}" for c in s.assert_not_null)
             history = _retain_history(s.retain_history_ms)
-            yield from (_cluster(s.cluster), _with(history, *asserted))
+            yield from (_cluster(s.cluster), _with(history, *asserted, *_under(s.under)))
             yield from ("AS", s.query.text)
+
+
+def _under(under: DefinedUnder) -> Iterable[str]:
+    if under.schema is not None:
+        yield f"CURRENT SCHEMA {under.schema.sql}"
+    if under.settings is not None:
+        yield f"SETTINGS ({_pairs(under.settings)})"
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in pairs)
 
 
 def _create_source(s: CreateSource) -> Iterable[str]:

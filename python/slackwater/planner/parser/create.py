@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, cast
 
 from slackwater.planner.parser.changefeed import read_changefeed
@@ -22,6 +23,7 @@ from slackwater.planner.parser.options import (
 from slackwater.planner.parser.query import read_key, read_timeless_query
 from slackwater.planner.parser.secrets import read_create_secret
 from slackwater.planner.parser.statements import (
+    SESSION,
     ChangefeedSource,
     Connector,
     CreateMaterializedView,
@@ -30,6 +32,7 @@ from slackwater.planner.parser.statements import (
     CreateSource,
     CreateTable,
     CreateView,
+    CreateViewUnder,
     Envelope,
     FilesSink,
     FilesSource,
@@ -42,7 +45,13 @@ from slackwater.planner.parser.variables import CLUSTERS
 from slackwater.planner.parser.webhook import read_webhook
 
 Created = (
-    CreateTable | CreateView | CreateMaterializedView | CreateSource | CreateSink | CreateSecret
+    CreateTable
+    | CreateView
+    | CreateViewUnder
+    | CreateMaterializedView
+    | CreateSource
+    | CreateSink
+    | CreateSecret
 )
 
 _REFUSED = (
@@ -185,8 +194,8 @@ def _has_options(cursor: Cursor) -> bool:
     A WITH that begins a query is followed by a name.
     """
     while not cursor.at_end and not cursor.looking_at("AS"):
-        if cursor.looking_at("WITH"):
-            return cursor.peek().is_symbol("(")
+        if cursor.looking_at("WITH") and cursor.peek().is_symbol("("):
+            return True
         if cursor.looking_at("FROM", "SOURCE") or cursor.looking_at("FROM", "WEBHOOK"):
             return True
         if cursor.token.kind is Kind.BROKEN or cursor.token.is_symbol(")"):
@@ -198,9 +207,14 @@ def _has_options(cursor: Cursor) -> bool:
     return False
 
 
-def _view(cursor: Cursor, or_replace: bool) -> CreateView | None:
-    """The plain forms; None for properties, schema binding and whatever else Spark has."""
+def _view(cursor: Cursor, or_replace: bool) -> CreateView | CreateViewUnder | None:
+    """The plain forms, and those with options; None for whatever else Spark has."""
     cursor.statement = "CREATE VIEW"
+    start = cursor.mark
+    if _has_options(cursor):
+        cursor.rewind(start)
+        return _view_under(cursor, or_replace)
+    cursor.rewind(start)
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if cursor.token.kind not in (Kind.WORD, Kind.QUOTED) or (if_not_exists and or_replace):
         return None
@@ -218,6 +232,50 @@ def _view(cursor: Cursor, or_replace: bool) -> CreateView | None:
         return None
     query = read_timeless_query(cursor)
     return CreateView(name, query, columns, or_replace, if_not_exists, comment)
+
+
+def _view_under(cursor: Cursor, or_replace: bool) -> CreateViewUnder:
+    if_not_exists = _if_not_exists(cursor, or_replace)
+    name = cursor.name()
+    columns = _described_columns(cursor) if cursor.token.is_symbol("(") else None
+    comment = cursor.string() if cursor.accept("COMMENT") else None
+    properties = _pairs(cursor) if cursor.accept("TBLPROPERTIES") else ()
+    binding = None
+    if cursor.accept("WITH", "SCHEMA"):
+        binding = cursor.identifier("BINDING or COMPENSATION").upper()
+        if binding not in ("BINDING", "COMPENSATION"):
+            raise cursor.unsupported(f"WITH SCHEMA {binding}", "Leave it out.")
+    cursor.expect("WITH")
+    under = _Under()
+    read_options(cursor, under.options)
+    cursor.expect("AS")
+    query = read_timeless_query(cursor)
+    return CreateViewUnder(
+        name, query, under.read, columns, comment, properties, binding, if_not_exists, or_replace
+    )
+
+
+def _described_columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
+    cursor.expect_symbol("(")
+    found: list[tuple[str, str | None]] = []
+    while not found or cursor.accept_symbol(","):
+        name = cursor.identifier("the name of a column")
+        found.append((name, cursor.string() if cursor.accept("COMMENT") else None))
+    cursor.expect_symbol(")")
+    return tuple(found)
+
+
+def _pairs(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+    """``('name' = 'value', ...)``, which may be empty."""
+    cursor.expect_symbol("(")
+    found: list[tuple[str, str]] = []
+    while not cursor.accept_symbol(")"):
+        if found:
+            cursor.expect_symbol(",")
+        key = cursor.string("a name as a string")
+        cursor.expect_symbol("=")
+        found.append((key, cursor.string("a value as a string")))
+    return tuple(found)
 
 
 def _plain_columns(cursor: Cursor) -> tuple[str, ...] | None:
@@ -247,11 +305,13 @@ def _materialized_view(cursor: Cursor, or_replace: bool) -> CreateMaterializedVi
         asserted.append(cursor.identifier("the name of a column"))
         return asserted[-1]
 
+    under = _Under()
     if cursor.accept("WITH"):
         known: Mapping[str, ReadValue] = {
             "RETAIN HISTORY": retain_history,
             "REFRESH": _refresh,
             "ASSERT NOT NULL": asserted_column,
+            **under.options,
         }
         options = read_options(cursor, known, repeated=("ASSERT NOT NULL",))
     cursor.expect("AS")
@@ -265,7 +325,27 @@ def _materialized_view(cursor: Cursor, or_replace: bool) -> CreateMaterializedVi
         if_not_exists,
         _milliseconds(options, "RETAIN HISTORY"),
         tuple(asserted),
+        under.read,
     )
+
+
+class _Under:
+    """Reads the options that say under what a query was defined."""
+
+    def __init__(self) -> None:
+        self.read = SESSION
+        self.options: Mapping[str, ReadValue] = {
+            "CURRENT SCHEMA": self._schema,
+            "SETTINGS": self._settings,
+        }
+
+    def _schema(self, cursor: Cursor, _: str) -> bool:
+        self.read = replace(self.read, schema=cursor.name("the name of a schema"))
+        return True
+
+    def _settings(self, cursor: Cursor, _: str) -> bool:
+        self.read = replace(self.read, settings=_pairs(cursor))
+        return True
 
 
 def read_cluster(cursor: Cursor) -> str | None:

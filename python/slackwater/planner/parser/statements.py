@@ -85,6 +85,20 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class DefinedUnder:
+    """Where the names of a query are looked up, and the settings that can change its result.
+
+    None: those of the session that defines it.
+    """
+
+    schema: QualifiedName | None = None
+    settings: tuple[tuple[str, str], ...] | None = None
+
+
+SESSION = DefinedUnder()
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     name: QualifiedName
     query: TextSlice
@@ -92,6 +106,24 @@ class CreateView:
     or_replace: bool = False
     if_not_exists: bool = False
     comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateViewUnder:
+    """CREATE VIEW that says under what it was defined, as SHOW CREATE prints it.
+
+    `columns` are their names and comments; `binding` is Spark's mode of its schema.
+    """
+
+    name: QualifiedName
+    query: TextSlice
+    under: DefinedUnder
+    columns: tuple[tuple[str, str | None], ...] | None = None
+    comment: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    binding: str | None = None
+    if_not_exists: bool = False
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +136,7 @@ class CreateMaterializedView:
     if_not_exists: bool = False
     retain_history_ms: int | None = None
     assert_not_null: tuple[str, ...] = ()
+    under: DefinedUnder = SESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,6 +503,7 @@ class CommentOn:
 Statement = (
     CreateTable
     | CreateView
+    | CreateViewUnder
     | CreateMaterializedView
     | CreateSource
     | CreateSink

@@ -60,6 +60,8 @@ class Definitions:
                 self.tables.create_table_with_options(session, context, statement)
             case st.CreateView():
                 self.views.create_view_statement(session, context, statement, cancellation)
+            case st.CreateViewUnder():
+                self.views.create_view_under(session, context, statement, cancellation)
             case st.CreateMaterializedView():
                 self.views.create_materialized_view(session, context, statement, cancellation)
             case st.CreateSource():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -17,7 +19,13 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
     DropItem,
 )
-from slackwater.adapter.catalog.settings import as_properties
+from slackwater.adapter.catalog.settings import (
+    QUERY_COLUMNS,
+    SCHEMA_MODE,
+    USUAL_MODE,
+    as_properties,
+    context_of,
+)
 from slackwater.adapter.catalog.views import Draft, Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
@@ -118,6 +126,42 @@ class ViewDefinitions:
             properties=as_properties(context.settings),
         )
 
+    def create_view_under(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateViewUnder,
+        cancellation: Cancellation,
+    ) -> None:
+        """A stored query that says itself where its names and settings are from."""
+        schema, name = resolve(statement.name, context.catalog, context.namespace)
+        if self._changes.skip(session, statement.if_not_exists, schema, name):
+            return
+        context, query = context_of(context, statement.under), statement.query.text
+        engine = self._env.engine.under(context.settings)
+        found = engine.analyze(query, context.catalog, context.namespace).desc
+        described = statement.columns
+        names = None if described is None else tuple(each for each, _ in described)
+        desc = self._views.renamed(found, names, str(statement.name))
+        texts = [text for _, text in described or ()]
+        properties = {
+            **dict(statement.properties),
+            **as_properties(context.settings),
+            SCHEMA_MODE: statement.binding or USUAL_MODE,
+            QUERY_COLUMNS: json.dumps(list(found.names)),
+        }
+        self.create_view(
+            context,
+            schema,
+            name,
+            _commented(desc, texts),
+            query,
+            cancellation,
+            replace_existing=statement.or_replace,
+            comment=statement.comment,
+            properties=properties,
+        )
+
     def create_materialized_view(
         self,
         session: Session,
@@ -133,6 +177,7 @@ class ViewDefinitions:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
+        context = context_of(context, statement.under)
         item_id = self._env.catalog.allocate_ids()[0]
         for attempt in range(1, ATTEMPTS + 1):
             with self._env.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
@@ -172,3 +217,16 @@ class ViewDefinitions:
                 return False
             self._changes.commit(make, context.user)
             return True
+
+
+def _commented(desc: RelationDesc, texts: Sequence[str | None]) -> RelationDesc:
+    """The columns with these comments, if there are any; those of the query are not theirs."""
+    if not texts:
+        return desc
+    columns = []
+    for column, text in zip(desc.columns, texts, strict=True):
+        metadata = json.loads(column.metadata_json)
+        metadata.pop("comment", None)
+        metadata |= {} if text is None else {"comment": text}
+        columns.append(replace(column, metadata_json=json.dumps(metadata)))
+    return RelationDesc(tuple(columns))

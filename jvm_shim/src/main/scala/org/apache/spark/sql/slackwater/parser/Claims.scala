@@ -56,6 +56,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
       case "DEFAULT"                                               => rest.at(1) == "INDEX"
       case "INDEX"    => isOurs(rest.after("ON").skip("TABLE"))
       case "TABLE"    => createTable(rest.drop(1).skip("IF", "NOT", "EXISTS"))
+      case "VIEW"     => createView(rest.drop(1).skip("IF", "NOT", "EXISTS"))
       case "FUNCTION" => isOurs(rest.drop(1).skip("IF", "NOT", "EXISTS"))
       case _          => false
     }
@@ -68,6 +69,9 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
       definition.hasPair("FROM", "WEBHOOK")
     special && isOurs(words)
   }
+
+  private def createView(words: Words): Boolean =
+    words.before("AS").hasPair("WITH", "(") && isOurs(words)
 
   private def drop(words: Words): Boolean = words.first match {
     case "MATERIALIZED" => words.at(1) == "VIEW" && anyIsOurs(words.drop(2).skip("IF", "EXISTS"))
