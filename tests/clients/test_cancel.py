@@ -72,25 +72,25 @@ def test_waiting_for_rows(place, cancel):
 
 def test_waiting_for_a_frontier_that_is_far_away(place):
     place.sql("SET statement_timeout = '0'", session="first")
-    place.sql("SET statement_timeout = '300ms'", session="second")
     later = int(time.time() * 1000) + 3_600_000
     pending = in_group(place, "one", f"SELECT * FROM t AS OF {later}", "first")
     other = in_group(place, "two", "SELECT count(*) FROM t", "second")
     assert other.result().rows == [[[[1]]]]
     assert cancelled(place, pending, CANCELS["group"]) == "SLACKWATER_CANCELED"
+    place.sql("SET statement_timeout = '2s'", session="second")
     with pytest.raises(SqlError, match="SLACKWATER_WAIT_TIMEOUT"):
         place.sql(f"SELECT * FROM t AS OF {later}", session="second")
 
 
 def test_waiting_for_a_table_that_another_statement_reads_and_writes(place):
-    place.sql("SET statement_timeout = '300ms'")
+    place.sql("SET statement_timeout = '2s'")
     holder = in_group(place, "holder", f"INSERT INTO t SELECT k FROM t WHERE {SLOW}", "first")
     wait_until(lambda: active_jobs(place), what="the job of the statement that holds the table")
     with pytest.raises(SqlError, match="SLACKWATER_LOCK_TIMEOUT"):
         place.sql("INSERT INTO t VALUES (2)")
     waiting = in_group(place, "one", "INSERT INTO t VALUES (3)", "second")
     assert cancelled(place, waiting, CANCELS["group"]) == "SLACKWATER_CANCELED"
-    place.sql("SET statement_timeout = '60s'")
+    place.sql("RESET statement_timeout")
     waiting = in_group(place, "one", "INSERT INTO t VALUES (4)", "second")
     cancelled(place, holder, "sc.cancelJobGroup('holder')")
     waiting.result()

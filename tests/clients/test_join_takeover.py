@@ -46,8 +46,18 @@ def location(tmp_path):
 
 
 @pytest.fixture
-def leader(location):
-    with Application(location, conf=SHORT) as application:
+def conf():
+    """Settings of both; who lives has the usual lease, however busy the machine is."""
+    return {}
+
+
+hanging = pytest.mark.parametrize("conf", [SHORT], ids=["short lease"])
+"""For tests of leaders and clients that hang until their lease has run out."""
+
+
+@pytest.fixture
+def leader(location, conf):
+    with Application(location, conf=conf) as application:
         application.sql("USE slackwater")
         application.sql("CREATE TABLE t (k INT) WITH (RETAIN HISTORY FOR '1 hour')")
         application.sql(
@@ -58,8 +68,8 @@ def leader(location):
 
 
 @pytest.fixture
-def joiner(leader, location):
-    with Application(location, conf=SHORT) as application:
+def joiner(leader, location, conf):
+    with Application(location, conf=conf) as application:
         application.sql("USE slackwater")
         yield application
 
@@ -95,6 +105,7 @@ def test_a_killed_coordinator_comes_back(leader, location):
     assert coordinators(location) != [pid]
 
 
+@hanging
 def test_a_leader_that_hangs_is_fenced(leader, location):
     """The old coordinator is stopped, not ended; when it goes on, it can change nothing."""
     out = location.parent / "out"
@@ -134,6 +145,7 @@ def sunk(out):
     )
 
 
+@hanging
 def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, location):
     """Within its lease; and its own application joins the new leader."""
     joiner.sql("INSERT INTO t VALUES (1)")
@@ -149,6 +161,7 @@ def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, 
     assert len(coordinators(location)) == 1
 
 
+@hanging
 def test_a_leader_that_hangs_within_a_transaction_is_ended(leader, joiner, location):
     """It keeps all others from writing to a metastore that is a file, and so from leading."""
     joiner.sql("INSERT INTO t VALUES (1)")
@@ -267,13 +280,14 @@ def test_a_leader_in_another_network_is_not_fenced(postgres, location):
         assert f"user {owner.user} on host {HOST}, process {pid}." in str(refused.value)
 
 
+@hanging
 def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gate, tmp_path):
     """It keeps the lock while it lives, however long that is; sources go on all the time."""
     at = tmp_path / "at"
     joiner.python(gate.block(at))
     leader.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms')")
     leader.sql("INSERT INTO t VALUES (1)")
-    hanging = joiner.start("INSERT INTO t SELECT block(k) + 1 FROM t")
+    waiting = joiner.start("INSERT INTO t SELECT block(k) + 1 FROM t")
     wait_until(at.exists, what="the statement has read")
     other = leader.start("INSERT INTO slackwater.default.t VALUES (7)", session="other")
     more_ticks(leader, 45)
@@ -286,7 +300,7 @@ def test_a_client_that_hangs_before_its_write_loses_its_lock(leader, joiner, gat
         finally:
             gate.open()
     with pytest.raises(SqlError) as refused:
-        hanging.result()
+        waiting.result()
     assert (refused.value.condition, refused.value.sqlstate) == ("SLACKWATER_LOCK_LOST", "40001")
     assert leader.rows("SELECT k FROM t ORDER BY k") == [[1], [7]]
     joiner.sql("INSERT INTO t SELECT block(k) + 1 FROM t WHERE k = 1")

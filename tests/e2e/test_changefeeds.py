@@ -238,7 +238,7 @@ class Bank:
 
 
 @contextlib.contextmanager
-def bank(folder, seed, metastore=None):
+def bank(folder, seed, lease="30s", metastore=None):
     upstream = Upstream(seed, tables=3)
     feeds = feeds_of(upstream, 2, Faults(), seed)
     declared = ", ".join(f"{table} {columns()}" for table in upstream.tables)
@@ -246,8 +246,8 @@ def bank(folder, seed, metastore=None):
     chosen = {} if metastore is None else {"spark.slackwater.metastore": metastore}
     with (
         held_port() as port,
-        served(folder, "first", conf(port) | chosen) as first,
-        served(folder, "second", conf(port) | chosen) as second,
+        served(folder, "first", conf(port, lease) | chosen) as first,
+        served(folder, "second", conf(port, lease) | chosen) as second,
     ):
         wait_until(
             lambda: "leading" in first.log.read_text() or "leading" in second.log.read_text(),
@@ -285,7 +285,7 @@ def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
 
 @pytest.mark.postgres
 def test_every_transaction_once_and_whole_while_the_metastore_and_a_leader_hang(tmp_path):
-    with running_server() as server, bank(tmp_path, "hung", server.new_database()) as running:
+    with running_server() as server, bank(tmp_path, "hung", "2s", server.new_database()) as running:
         sending = running.sending
         sending.goes_on()
         server.restart()

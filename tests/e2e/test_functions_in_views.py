@@ -80,6 +80,12 @@ def rows(place, view):
     return sorted(place.rows(f"SELECT * FROM {view}"), key=repr)
 
 
+def shown(place, view):
+    """What a listing says of a view."""
+    (row,) = (row for row in place.rows("SHOW MATERIALIZED VIEWS") if row[0] == view)
+    return [str(cell) for cell in row]
+
+
 def define(place, views, session="main"):
     for name, query in views.items():
         place.sql(f"CREATE MATERIALIZED VIEW slackwater.default.{name} AS {query}", session=session)
@@ -203,15 +209,17 @@ def test_a_module_that_executors_lack_is_no_error_of_the_rows(location, tmp_path
         place.python(OF_A_MODULE)
         place.sql("CREATE MATERIALIZED VIEW tide AS SELECT scaled(v) AS x FROM t")
         place.sql("INSERT INTO t VALUES (1), (2)")
+        wait_until(
+            lambda: "SLACKWATER_PYTHON_UNAVAILABLE" in shown(place, "tide")[-2],
+            what="the view tells what it lacks",
+        )
         place.sql("SET slackwater.statement_timeout = '5 seconds'")
         with pytest.raises(SqlError) as failed:
             place.rows("SELECT * FROM tide")
         assert failed.value.condition != "SLACKWATER_DATA_ERROR"
         assert "ModuleNotFoundError: No module named 'tides'" in str(failed.value)
         assert "Traceback" not in str(failed.value)
-        (shown,) = (row for row in place.rows("SHOW MATERIALIZED VIEWS") if row[0] == "tide")
-        assert "SLACKWATER_PYTHON_UNAVAILABLE" in shown[-2]
-        place.sql("SET slackwater.statement_timeout = '60 seconds'")
+        place.sql("RESET slackwater.statement_timeout")
         (modules / "tides.py").write_text("FACTOR = 10")
         assert rows(place, "tide") == [[10], [20]]
 

@@ -19,7 +19,8 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     with Application(tmp_path / "environment", master="local[2]", conf=conf) as place:
         place.sql("USE slackwater")
         place.sql(f"CREATE TABLE t AS SELECT id AS k FROM range(0, {ROWS}, 1, 24)")
-        sums = "aggregate(sequence(1, 20 + k % 2), 0L, (s, n) -> s + n)"
+        # It takes minutes, so that what is read is seen to grow; it is not waited for.
+        sums = "aggregate(sequence(1, 400 + k % 2), 0L, (s, n) -> s + n)"
         place.sql(f"CREATE MATERIALIZED VIEW slow AS SELECT k, {sums} AS s FROM t")
         seen = []
 

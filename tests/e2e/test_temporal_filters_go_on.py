@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.applications.application import Application
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -17,8 +18,7 @@ def test_what_ended_while_nobody_ran_ended_at_its_time(tmp_path):
         application.sql(
             f"CREATE MATERIALIZED VIEW valid {keeping} AS SELECT k FROM t WHERE mz_now() < e"
         )
-        end = application.value("SELECT mz_now()") + 15_000
-        application.sql(f"INSERT INTO t VALUES (1, {end}), (2, {end + 120_000}), (3, NULL)")
+        end = inserted(application, 15_000, "(1, {end}), (2, {end} + 600000), (3, NULL)")
         assert application.value("SELECT count(*) FROM t") == 3
     with Application(location, master="local[2]") as application:
         application.sql("USE slackwater")
@@ -26,8 +26,21 @@ def test_what_ended_while_nobody_ran_ended_at_its_time(tmp_path):
             assert application.rows(f"SELECT k FROM valid AS OF {time}") == keys
         application.sql("DELETE FROM t WHERE k = 2")
         assert application.rows("SELECT k FROM valid") == []
-        later = application.value("SELECT mz_now()") + 10_000
-        application.sql(f"INSERT INTO t VALUES (4, {later})")
+        later = inserted(application, 10_000, "(4, {end})")
         application.sql(f"DECLARE c CURSOR FOR SUBSCRIBE valid AS OF {later - 1}")
         changes = [application.rows("FETCH 1 c") for _ in range(2)]
         assert changes == [[[later - 1, 1, 4]], [[later, -1, 4]]]
+
+
+def inserted(application, after_ms, rows):
+    """Inserts rows that have an `end`, before it; again with a later one if it took too long."""
+
+    def in_time():
+        end = application.value("SELECT mz_now()") + after_ms
+        application.sql("INSERT INTO t VALUES " + rows.format(end=end))
+        if application.value("SELECT mz_now() FROM t LIMIT 1") < end:
+            return end
+        application.sql("DELETE FROM t")
+        return None
+
+    return wait_until(in_time, what="a row that has not ended when it is inserted")

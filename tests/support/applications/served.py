@@ -56,10 +56,10 @@ class Served:
         return found
 
 
-def conf(port):
+def conf(port, lease="30s"):
     return {
         "spark.slackwater.ingress.address": f"127.0.0.1:{port}",
-        "spark.slackwater.lease": "2s",
+        "spark.slackwater.lease": lease,
     }
 
 

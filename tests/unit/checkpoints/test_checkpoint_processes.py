@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tests.support.checkpoints.checkpoints import NEVER_MS, Failing, await_bounds, t, window
 from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.postgres import running_server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.persist.metastore import Patience, connect
 from slackwater.repr.errors import SlackwaterError
@@ -153,8 +153,7 @@ def test_a_notification_wakes_and_a_connection_that_breaks_is_replaced(postgres)
                 sender.advance("fake", "p", t(nanos))
                 await_bounds(bounds, inc(0, nanos))
             assert len(listeners() - broken) == 1
-    while listeners():
-        pass
+    wait_until(lambda: not listeners(), what="the listener has ended")
     engine.dispose()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -357,19 +356,6 @@ def test_a_write_id_is_no_path(env):
     client = env.lead()
     with pytest.raises(ValueError, match="cannot be"):
         client.staging_directory(1, "../../etc")
-
-
-def test_a_small_commit_is_quick(env):
-    client = env.lead()
-    shard = own_shard(client)
-    news = [client.new_parts(shard, updates((n, "x", n, 1))) for n in range(200)]
-    took = []
-    for number, new in enumerate(news):
-        begun = time.perf_counter()
-        client.commit([Append(shard, number, number + 1, new)])
-        took.append((time.perf_counter() - begun) * 1000)
-    print(f"p50 {sorted(took)[100]:.2f} ms, p95 {sorted(took)[190]:.2f} ms")
-    assert sorted(took)[100] < 25
 
 
 def test_a_closed_shard_is_read_at_the_end_of_time(env):

@@ -313,7 +313,7 @@ def test_a_leader_that_hangs_within_a_transaction_keeps_no_locks(postgres, tmp_p
     from tests.support.persist.persistence import new_environment
 
     env = new_environment(postgres.new_database(), tmp_path)
-    hung = connect(env.url, silence_ms=500)
+    hung = connect(env.url, silence_ms=2_000)
 
     def oversleeps(conn):
         conn.execute(update(environment).values(tables_upper=7))
@@ -333,9 +333,9 @@ def test_a_lease_is_renewed_past_a_server_process_that_hangs(postgres, tmp_path)
     from tests.support.persist.persistence import new_environment
 
     env = new_environment(postgres.new_database(), tmp_path)
-    own = connect(env.url, silence_ms=500)
-    lead(env, lease=replace(LEASE, lease_ms=1_500))
-    held = Tenure(own, 1, 1_500, acquired_ms=0, on_lost=lambda _: None, clock_ms=lambda: 0)
+    own = connect(env.url, silence_ms=2_000)
+    lead(env, lease=replace(LEASE, lease_ms=6_000))
+    held = Tenure(own, 1, 6_000, acquired_ms=0, on_lost=lambda _: None, clock_ms=lambda: 0)
     backend = query(own, lambda conn: conn.scalar(text("SELECT pg_backend_pid()")))
     with stopped([backend]):
         held.start()
