@@ -24,6 +24,7 @@ from slackwater.adapter.transactions import (
 from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.planner.parser import variables
 from slackwater.repr.errors import user_error
+from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
@@ -114,6 +115,7 @@ class Session:
     block_cursors: set[str] = field(default_factory=set)
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
+    told: deque[tuple[GlobalId, int]] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     block_hold: ReadHold | None = None
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
@@ -141,6 +143,14 @@ class Session:
         with self.lock:
             self.history.append(notice)
             self.pending.append(notice)
+
+    def is_news(self, change: tuple[GlobalId, int]) -> bool:
+        """Whether the session has not been told of an object's change at that time; now it is."""
+        with self.lock:
+            if change in self.told:
+                return False
+            self.told.append(change)
+            return True
 
     def take_notices(self) -> list[dict[str, str]]:
         """The notices since the last answer."""

@@ -237,3 +237,32 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
         ).commit(source, None, None)
     for table in (source_states, source_status_history):
         assert place.env.persist.query(lambda conn, t=table: conn.execute(t.select()).all()) == []
+
+
+def test_reads_tell_once_of_a_source_that_has_stopped(place, tmp_path):
+    put(tmp_path / "in", "1.csv", "k", "1")
+    place.sql(
+        f"CREATE SOURCE f FROM FILES (PATH '{tmp_path}/in', FORMAT CSV, HEADER)"
+        " WITH (TIMESTAMP INTERVAL '20ms')"
+    )
+    place.table("apart", k="long")
+
+    def told(*names):
+        bind = place.coordinator.calls()["/v1/bind"]
+        relations = [{"id": place.item(name).id} for name in names]
+        bound = bind({"session": "app/1", "relations": relations})
+        place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+        return [notice["message"] for notice in bound["notices"]]
+
+    assert told("f", "apart") == []
+    put(tmp_path / "in", "2.csv", "k", "bad")
+    source = place.item("f").id
+    place.wait(lambda: place.env.ingestion.status(source).status.status == "stalled")
+    assert told("apart") == []
+    (message,) = told("f")
+    assert "slackwater.default.f has stopped" in message
+    assert "2.csv, line 2" in message
+    assert told("f") == []
+    put(tmp_path / "in", "2.csv", "k", "2")
+    place.wait(lambda: len(place.rows("f")) == 2)
+    assert told("f") == []

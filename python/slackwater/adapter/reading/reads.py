@@ -16,6 +16,7 @@ from typing import Any
 from slackwater.adapter.catalog.columns import refuse_older_plan
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.environment import READABLE, Environment
+from slackwater.adapter.reading.stalled import tell_of_stalled
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.selection import (
@@ -141,6 +142,7 @@ class Reads:
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
             ]
+            tell_of_stalled(self._env, session, items)
             self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             system = self._system_rows(items, times)
