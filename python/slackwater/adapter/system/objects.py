@@ -18,6 +18,7 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.adapter.catalog.render import shown_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
+from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
 
 Row = tuple[Any, ...]
@@ -25,6 +26,10 @@ DATABASE_ID = "u1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _USER_OIDS = 1_000_000
 _SYSTEM_OIDS = 20_000
+ON_CLUSTERS = frozenset(
+    {ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX}
+)
+"""The kinds of what a cluster maintains."""
 _NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
 
@@ -58,10 +63,9 @@ def _privileges(item: CatalogItem) -> list[str]:
 
 def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
     """The cluster that maintains it, by the name in its details; of a table or view none."""
-    maintained = (ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
-    if item.kind not in maintained:
+    if item.kind not in ON_CLUSTERS:
         return None
-    wanted = item.details.get("cluster", "quickstart")
+    wanted = item.details.get("cluster", CLUSTER)
     return next((c.id for c in snapshot.clusters if c.name == wanted), None)
 
 

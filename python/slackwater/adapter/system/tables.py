@@ -25,13 +25,14 @@ from slackwater.adapter.system.snapshot import (
     SystemSnapshot,
 )
 from slackwater.persist.usage import usage
+from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 from slackwater.storage.ingestion import StatusChange
 
 CLUSTER = ClusterEntry(
-    "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
+    "u1", CLUSTER_NAME, replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
 REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = frozenset({"mz_audit_events"})
