@@ -70,3 +70,50 @@ def test_indexes_of_a_relation_that_is_not_there(place):
     with pytest.raises(SlackwaterError, match="nothing") as refused:
         place.sql("SHOW INDEXES ON nothing")
     assert refused.value.condition == "SLACKWATER_UNKNOWN_RELATION"
+
+
+def definitions(place, relation):
+    """The definition and its redacted form of each object of the user's, by name."""
+    return {
+        row["name"]: (row["create_sql"], row["redacted_create_sql"])
+        for row in place.system(relation)
+        if row["id"].startswith("u")
+    }
+
+
+def test_redacted_definitions_have_no_literals(place, tmp_path):
+    place.table("t", k="long")
+    (tmp_path / "secret").mkdir()
+    place.sql("CREATE SOURCE many FROM LOAD GENERATOR AUCTION (SEED 7373) FOR ALL TABLES")
+    place.sql("CREATE SOURCE w FROM WEBHOOK (BODY FORMAT TEXT, INCLUDE HEADER 'secret' AS h)")
+    place.sql(f"CREATE SINK out FROM t INTO FILES (PATH '{tmp_path}/secret', FORMAT JSON)")
+    seen = {**definitions(place, "mz_sources"), **definitions(place, "mz_sinks")}
+    assert {"many", "bids", "w", "out"} <= set(seen)
+    for text, hidden in seen.values():
+        assert "secret" in text or "7373" in text
+        assert "'<REDACTED>'" in hidden
+        assert "secret" not in hidden
+        assert "7373" not in hidden
+
+
+def test_definitions_say_what_is_after_a_change(place, tmp_path):
+    place.table("t", k="long")
+    place.sql("CREATE SOURCE was FROM LOAD GENERATOR AUCTION FOR ALL TABLES EXPOSE PROGRESS AS p")
+    place.sql("CREATE SOURCE hook FROM WEBHOOK (BODY FORMAT TEXT)")
+    place.sql(f"CREATE SINK out FROM t INTO FILES (PATH '{tmp_path}', FORMAT JSON)")
+    place.sql("ALTER SOURCE was RENAME TO now")
+    place.sql("ALTER SOURCE now SET (RETAIN HISTORY FOR '5 hours')")
+    place.sql("ALTER SINK out RENAME TO put")
+    place.sql("ALTER SOURCE hook SET (RETAIN HISTORY FOR '6 hours')")
+    for _ in range(2):
+        sources = definitions(place, "mz_sources")
+        for name in ("now", "bids", "p"):
+            assert "`now`" in sources[name][0], name
+            assert "'5 hours'" in sources[name][0], name
+            shown = place.sql(f"SHOW CREATE SOURCE {name}")[0]["create_sql"]
+            assert shown == sources[name][0]
+        assert "'6 hours'" in sources["hook"][0]
+        assert "`put`" in definitions(place, "mz_sinks")["put"][0]
+        place.restart()
+    place.sql("ALTER SOURCE now RESET (RETAIN HISTORY)")
+    assert "RETAIN" not in definitions(place, "mz_sources")["bids"][0]

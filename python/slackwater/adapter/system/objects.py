@@ -16,8 +16,9 @@ from slackwater.adapter.catalog.model import (
     CatalogState,
     ItemKind,
 )
-from slackwater.adapter.catalog.render import shown_sql
+from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
+from slackwater.planner.parser.redaction import redacted
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
 
@@ -73,6 +74,12 @@ def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
     return item.id, oid(item.id), _schema_id(snapshot.catalog, item), item.name
 
 
+def _definition(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
+    """`create_sql` and `redacted_create_sql`; of system relations neither."""
+    sql = current_sql(snapshot.catalog, item)
+    return (sql, redacted(sql)) if sql else (None, None)
+
+
 def databases(_: SystemSnapshot) -> Iterator[Row]:
     yield DATABASE_ID, oid(DATABASE_ID), CATALOG_NAME, "", ["=U/"]
 
@@ -110,13 +117,11 @@ def _type_name(item: CatalogItem) -> str:
 
 def tables(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in items(snapshot, ItemKind.TABLE, ItemKind.SYSTEM_TABLE):
-        sql = shown_sql(item) or None
         yield (
             *_identity(snapshot, item),
             item.owner,
             _privileges(item),
-            sql,
-            sql,
+            *_definition(snapshot, item),
             item.parent,
         )
 
@@ -128,8 +133,7 @@ def views(snapshot: SystemSnapshot) -> Iterator[Row]:
             item.details.get("query"),
             item.owner,
             _privileges(item),
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -141,8 +145,7 @@ def materialized_views(snapshot: SystemSnapshot) -> Iterator[Row]:
             item.details.get("query"),
             item.owner,
             _privileges(item),
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -171,8 +174,7 @@ def sources(snapshot: SystemSnapshot) -> Iterator[Row]:
             _cluster_id(snapshot, item),
             item.owner,
             _privileges(item),
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -194,8 +196,7 @@ def sinks(snapshot: SystemSnapshot) -> Iterator[Row]:
             file_format,
             _cluster_id(snapshot, item),
             item.owner,
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -208,8 +209,7 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[Row]:
             item.details.get("on") or next(iter(item.depends_on), None),
             _cluster_id(snapshot, item),
             item.owner,
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 

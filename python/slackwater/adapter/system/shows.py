@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item
-from slackwater.adapter.catalog.render import shown_sql
+from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.results import Result, rows, strings
 from slackwater.adapter.sessions import Context, Session
@@ -88,9 +88,9 @@ class Shows:
                 item = find_item(self._env.state, name, context)
                 if kind is st.ObjectKind.TABLE:
                     # Spark's statement is for relations of every kind.
-                    return rows(columns, [(shown_sql(item),)])
+                    return rows(columns, [(current_sql(self._env.state, item),)])
                 expect_kind(item, ItemKind(kind.value.lower().replace(" ", "-")))
-                return rows(columns, [(item.full_name, shown_sql(item))])
+                return rows(columns, [(item.full_name, current_sql(self._env.state, item))])
             case st.ShowVariable(name=name):
                 return rows(columns, [(self._value(session, variables.variable(name)),)])
             case st.ShowAll():
