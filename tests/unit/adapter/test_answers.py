@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from itertools import pairwise
+
 import pytest
 from tests.support.adapter.coordination import Place
 
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
 
 
@@ -117,3 +121,41 @@ def test_definitions_say_what_is_after_a_change(place, tmp_path):
         place.restart()
     place.sql("ALTER SOURCE now RESET (RETAIN HISTORY)")
     assert "RETAIN" not in definitions(place, "mz_sources")["bids"][0]
+
+
+def test_notices_have_the_time_and_the_name_that_they_were_given(env):
+    passed_ms = [0]
+    place = Place(env, clock=lambda: wall_clock_ms() + passed_ms[0])
+    place.sql("SHOW ALL")
+    for hours in range(1, 103):
+        passed_ms[0] = hours * 3_600_000
+        place.sql("COMMIT")
+        if hours == 2:
+            first = place.system("mz_notices")
+    begun = place.system("mz_sessions")[0]["connected_at"]
+    told = place.system("mz_notices")
+    times = [row["created_at"] for row in told]
+    assert first[0]["created_at"] - begun >= timedelta(hours=1)
+    assert all(timedelta(hours=1) <= b - a < timedelta(hours=2) for a, b in pairwise(times))
+    # Old ones go, and the others keep their names.
+    assert len(told) == 100
+    assert len({row["id"] for row in [*first, *told]}) == 102
+    place.close()
+
+
+def test_a_session_keeps_its_connection(place):
+    for session in ("app/1", "app/2", "app/3"):
+        place.sql("SHOW ALL", session)
+    before = {row["id"]: row["connection_id"] for row in place.system("mz_sessions")}
+    assert len(set(before.values())) == 3
+    place.env.sessions.close("app/1")
+    place.sql("SHOW ALL", "app/4")
+    now = {row["id"]: row["connection_id"] for row in place.system("mz_sessions")}
+    assert {session: now[session] for session in ("app/2", "app/3")} == {
+        session: before[session] for session in ("app/2", "app/3")
+    }
+    assert len(set(now.values())) == 3
+    # The next coordinator calls it the same.
+    place.restart()
+    place.sql("SHOW ALL", "app/3")
+    assert place.system("mz_sessions")[0]["connection_id"] == before["app/3"]

@@ -114,8 +114,8 @@ class SystemTables:
             source_statistics=statistics,
             clusters=(CLUSTER,),
             sessions=tuple(
-                SessionEntry(s.session_id, n, s.user, None, s.connected_ms)
-                for n, s in enumerate(env.sessions.all(), start=1)
+                SessionEntry(s.session_id, s.connection_id, s.user, None, s.connected_ms)
+                for s in env.sessions.all()
             ),
             subscriptions=self._subscriptions(),
             notices=tuple(notices(env)),
