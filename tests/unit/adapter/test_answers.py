@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 from tests.support.adapter.coordination import Place
+from tests.support.planner.planned import Answers
 
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
@@ -159,3 +161,52 @@ def test_a_session_keeps_its_connection(place):
     place.restart()
     place.sql("SHOW ALL", "app/3")
     assert place.system("mz_sessions")[0]["connection_id"] == before["app/3"]
+
+
+def explained(place):
+    """What EXPLAIN TIMESTAMP says of a query over `t`, outside of Spark."""
+    text = "EXPLAIN TIMESTAMP AS JSON FOR SELECT k FROM t"
+    document = json.loads(place.sql(text)[0]["Timestamp"])
+    chosen = document["determination"]["timestamp_context"]["TimelineTimestamp"]["chosen_ts"]
+    return chosen, document["determination"]["constraints"]
+
+
+def bound_time(place, name):
+    bound = place.coordinator.calls()["/v1/bind"](
+        {"session": "app/1", "relations": [{"id": place.item(name).id}]}
+    )
+    place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+    return bound["timestamp"]
+
+
+@pytest.mark.parametrize("level", ["STRICT SERIALIZABLE", "SERIALIZABLE"])
+def test_explain_in_a_block_tells_the_time_of_the_block(env, level):
+    place = Place(env, spark=Answers())
+    place.table("t", k="integer")
+    place.sql(f"BEGIN ISOLATION LEVEL {level}")
+    time = bound_time(place, "t")
+    later = place.write("t", {"k": 1}, session="app/2")
+    assert later > time
+    chosen, constraints = explained(place)
+    assert (chosen, bound_time(place, "t")) == (time, time)
+    assert {"bound": [time], "reason": "Transaction"} in constraints["lower"]
+    assert constraints["upper"] == [{"bound": [time], "reason": "Transaction"}]
+    # A time of its own is that.
+    text = f"EXPLAIN TIMESTAMP FOR SELECT k FROM t AS OF {later}"
+    assert f"{later}" in place.sql(text)[0]["Timestamp"].splitlines()[0]
+    place.sql("COMMIT")
+    assert explained(place)[0] >= later
+    place.close()
+
+
+def test_explain_in_a_block_is_refused_as_the_read_would_be(env):
+    place = Place(env, spark=Answers())
+    place.table("t", k="integer")
+    for ask in (explained, lambda place: bound_time(place, "t")):
+        place.sql("BEGIN")
+        place.write("t", {"k": 1}, mode="append")
+        with pytest.raises(SlackwaterError) as refused:
+            ask(place)
+        assert refused.value.condition == "SLACKWATER_WRITE_ONLY_TRANSACTION"
+        place.sql("ROLLBACK")
+    place.close()
