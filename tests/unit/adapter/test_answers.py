@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import Answers
 
@@ -210,3 +211,37 @@ def test_explain_in_a_block_is_refused_as_the_read_would_be(env):
         assert refused.value.condition == "SLACKWATER_WRITE_ONLY_TRANSACTION"
         place.sql("ROLLBACK")
     place.close()
+
+
+def statuses(logged, item):
+    """What the log says of an object's status, from one line to the next."""
+    found = [each for each in logged if each["event"] == "status" and each["object"] == item.id]
+    return [each["status"] for each in found]
+
+
+def test_the_log_says_how_each_object_is(env, tmp_path):
+    rows, out = tmp_path / "in", tmp_path / "out"
+    rows.mkdir()
+    (rows / "1.csv").write_text("k\n1\n")
+    with capture_logs() as logged:
+        place = Place(env)
+        place.table("t", k="integer")
+        place.sql(
+            f"CREATE SOURCE s FROM FILES (PATH '{rows}', FORMAT CSV, HEADER, ON ERROR STALL)"
+            " WITH (TIMESTAMP INTERVAL '10ms')"
+        )
+        place.sql(f"CREATE SINK o FROM t INTO FILES (PATH '{out}', FORMAT JSON)")
+        source, sink = place.item("s"), place.item("o")
+        place.wait(lambda: statuses(logged, source) == ["starting", "running"])
+        (rows / "2.csv").write_text("k\nx\n")
+        place.wait(lambda: statuses(logged, source) == ["starting", "running", "stalled"])
+        (rows / "2.csv").unlink()
+        place.wait(lambda: statuses(logged, source)[3:] == ["running"])
+        place.wait(lambda: statuses(logged, sink) == ["running"])
+        place.close()
+        del logged[:]
+        place.start()
+        place.wait(lambda: statuses(logged, source) == ["starting", "running"])
+        place.wait(lambda: statuses(logged, sink) == ["running"])
+        assert "paused" not in [each.get("status") for each in logged]
+        place.close()

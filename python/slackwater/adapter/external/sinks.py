@@ -74,6 +74,7 @@ class SinkRunner:
         running.thread = thread
         with self._lock:
             self._running[item.id] = running
+        _log.info("status", object=item.id, status="running", error=None)
         thread.start()
 
     def remove(self, global_id: GlobalId) -> None:
@@ -117,7 +118,9 @@ class SinkRunner:
                 if running.stop.is_cancelled:
                     return
                 if running.error != str(error):
-                    _log.warning("sink failed", sink=running.item.id, error=str(error))
+                    _log.warning(
+                        "status", object=running.item.id, status="stalled", error=str(error)
+                    )
                     running.changed_ms = self._env.now()
                 running.error = str(error)
                 running.stop.pause(RETRY_S)
@@ -150,6 +153,7 @@ class SinkRunner:
             if running.error is not None:
                 running.error = None
                 running.changed_ms = self._env.now()
+                _log.info("status", object=item.id, status="running", error=None)
         running.sink.close()
 
     def _progress(self, item: CatalogItem, as_of: Timestamp) -> Frontier | None:
