@@ -169,7 +169,7 @@ class Coordinator:
             collections.report(uppers)
             watch.signal()
 
-        sessions = Sessions()
+        sessions = Sessions(clock)
 
         def view_stalled(global_id: GlobalId, error: SlackwaterError) -> None:
             item = catalog.state.items.get(global_id)
@@ -338,9 +338,8 @@ class Coordinator:
         return session is not None and in_block(session.transaction)
 
     def _session(self, body: Mapping[str, Any]) -> Session:
-        now_ms = self._env.now()
-        session = self._env.sessions.get(body["session"], now_ms)
-        session.used_ms = now_ms
+        session = self._env.sessions.get(body["session"])
+        session.used_ms = self._env.now()
         if "context" in body:
             session.user = Context.from_json(body).user
         return session

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from slackwater.adapter.reading.cursors import Cursor
@@ -35,11 +36,16 @@ WRITES_KEPT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message beside a result. `severity` is NOTICE or WARNING; `code` an SQLSTATE."""
+    """A message beside a result. `severity` is NOTICE or WARNING; `code` an SQLSTATE.
+
+    `number` is its own among those of its session, from 0 on.
+    """
 
     severity: str
     code: str
     message: str
+    created_ms: int
+    number: int
 
     def to_json(self) -> dict[str, str]:
         return {"severity": self.severity, "code": self.code, "message": self.message}
@@ -104,6 +110,7 @@ class Session:
 
     session_id: str
     connected_ms: int
+    clock: Callable[[], int]
     used_ms: int = 0
     user: str = "anonymous"
     values: dict[str, str] = field(default_factory=dict)
@@ -113,9 +120,12 @@ class Session:
     entered: bool = False
     cursors: dict[str, Cursor] = field(default_factory=dict)
     block_cursors: set[str] = field(default_factory=set)
+    told: int = 0
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
-    told: deque[tuple[GlobalId, int]] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
+    known_stalls: deque[tuple[GlobalId, int]] = field(
+        default_factory=lambda: deque(maxlen=NOTICES_KEPT)
+    )
     block_hold: ReadHold | None = None
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
@@ -126,6 +136,14 @@ class Session:
         """The value of a session variable, inside a block the block's own."""
         own = isolation(self.transaction) if name == "transaction_isolation" else None
         return own or self.values.get(name, variables.VARIABLES[name].default)
+
+    @property
+    def connection_id(self) -> int:
+        """A number for clients that expect PostgreSQL's; the same under every coordinator.
+
+        48 bits, so that a double has it exactly.
+        """
+        return int.from_bytes(blake2b(self.session_id.encode(), digest_size=6).digest(), "big")
 
     @property
     def result_limit_bytes(self) -> int:
@@ -139,17 +157,18 @@ class Session:
                 running.cancellation.cancel()
 
     def notify(self, message: str, severity: str = "NOTICE", code: str = "00000") -> None:
-        notice = Notice(severity, code, message)
         with self.lock:
+            notice = Notice(severity, code, message, self.clock(), self.told)
+            self.told += 1
             self.history.append(notice)
             self.pending.append(notice)
 
     def is_news(self, change: tuple[GlobalId, int]) -> bool:
         """Whether the session has not been told of an object's change at that time; now it is."""
         with self.lock:
-            if change in self.told:
+            if change in self.known_stalls:
                 return False
-            self.told.append(change)
+            self.known_stalls.append(change)
             return True
 
     def take_notices(self) -> list[dict[str, str]]:
@@ -270,17 +289,23 @@ class Session:
 
 
 class Sessions:
-    """All sessions of the environment, by id. A session begins with its first call."""
+    """All sessions of the environment, by id. A session begins with its first call.
 
-    def __init__(self) -> None:
+    `clock` gives wall clock milliseconds.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
 
-    def get(self, session_id: str, now_ms: int) -> Session:
+    def get(self, session_id: str) -> Session:
         with self._lock:
             session = self._sessions.get(session_id)
             if session is None:
-                session = self._sessions[session_id] = Session(session_id, now_ms)
+                session = self._sessions[session_id] = Session(
+                    session_id, self._clock(), self._clock
+                )
             return session
 
     def find(self, session_id: str) -> Session | None:

@@ -16,12 +16,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import pyarrow as pa
+import structlog
 
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.source_time import SourceFrontier
+
+_log = structlog.get_logger("source")
 
 StatusName = Literal["starting", "running", "stalled", "paused", "ceased"]
 
@@ -308,6 +311,8 @@ class IngestionRunner:
         if worker.last is None or worker.last.status != status:
             worker.last = StatusChange(self._clock(), worker.source_id, status)
             worker.unrecorded.append(worker.last)
+            log = _log.warning if status.status == "stalled" else _log.info
+            log("status", object=worker.source_id, status=status.status, error=status.error)
         self._changed.notify_all()
 
     def _record(self, worker: _Worker) -> None:

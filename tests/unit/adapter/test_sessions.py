@@ -133,7 +133,7 @@ def test_a_block_has_the_isolation_that_it_began_with(place):
     place.table("t", k="long")
     place.write("t", {"k": 1})
     oracle = place.env.oracle
-    session = place.env.sessions.get(ME, 0)
+    session = place.env.sessions.get(ME)
 
     class Ahead:
         def __getattr__(self, name):

@@ -37,6 +37,7 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
 K = Column("k", '"integer"')
+DEFINED = {"catalog": "slackwater", "namespace": ["default"]}
 FILES = {"connector": "files", "config": {"connector": "FILES", "format": "CSV"}}
 
 
@@ -60,13 +61,13 @@ def snapshot():
     items = [
         entry(10, "t", ItemKind.TABLE),
         entry(11, "s", ItemKind.SOURCE, **FILES),
-        entry(12, "v", ItemKind.VIEW, 10, 11, query="SELECT 1"),
+        entry(12, "v", ItemKind.VIEW, 10, 11, query="SELECT 1", **DEFINED),
         replace(
-            entry(13, "mv", ItemKind.MATERIALIZED_VIEW, 12, query="SELECT 2"),
+            entry(13, "mv", ItemKind.MATERIALIZED_VIEW, 12, query="SELECT 2", **DEFINED),
             comment="what is kept",
             desc=RelationDesc((K, Column("v", '"string"', metadata_json='{"comment": "text"}'))),
         ),
-        entry(14, "mv2", ItemKind.MATERIALIZED_VIEW, 13, query="SELECT 3"),
+        entry(14, "mv2", ItemKind.MATERIALIZED_VIEW, 13, query="SELECT 3", **DEFINED),
         entry(15, "out", ItemKind.SINK, 14, **FILES),
         entry(16, "idx", ItemKind.INDEX, 14),
         entry(17, "key", ItemKind.SECRET),

@@ -9,6 +9,7 @@ from tests.support.planner.planned import Answers
 from tests.unit.adapter.test_sinks import caught_up, row, written
 
 from slackwater.adapter.catalog.durable import TABLES
+from slackwater.adapter.catalog.upgrade import with_the_only_cluster
 from slackwater.adapter.external.source_states import source_states
 from slackwater.repr.frontier import Timestamp
 
@@ -108,3 +109,27 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     before = place.env.upper(place.item("v")).value
     place.wait(lambda: place.env.upper(place.item("v")).value > before)
     place.close()
+
+
+def test_the_cluster_is_called_by_its_own_name(env):
+    place = Place(env)
+    place.sql("CREATE SOURCE s IN CLUSTER quickstart FROM LOAD GENERATOR COUNTER (UP TO 1)")
+    place.close()
+    items = TABLES.items
+    with env.engine.begin() as conn:
+        for body in map(json.loads, conn.scalars(sa.select(items.c.body))):
+            body["create_sql"] = body["create_sql"].replace("`quickstart`", "`default`")
+            conn.execute(
+                sa.update(items).where(items.c.id == body["id"]).values(body=json.dumps(body))
+            )
+    place.start()
+    assert "IN CLUSTER `quickstart`" in place.item("s").create_sql
+    assert "IN CLUSTER `quickstart`" in place.sql("SHOW CREATE SOURCE s")[0]["create_sql"]
+    place.close()
+
+
+def test_only_the_clause_names_the_cluster():
+    text = "CREATE SINK `IN CLUSTER `default` FROM t"
+    assert with_the_only_cluster(text) == text
+    text = "CREATE SOURCE `a` IN CLUSTER `default` FROM FILES (PATH 'IN CLUSTER `default`')"
+    assert with_the_only_cluster(text) == text.replace("`default` FROM", "`quickstart` FROM")

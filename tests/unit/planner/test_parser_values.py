@@ -143,7 +143,7 @@ def test_unterminated(text: str, offset: int) -> None:
         ("slackwater.transaction_isolation", "read committed", "serializable"),
         ("STATEMENT_TIMEOUT", "1 min", "60000 ms"),
         ("statement_timeout", "5000", "5000 ms"),
-        ("cluster", "Default", "default"),
+        ("cluster", "QuickStart", "quickstart"),
         ("emit_timestamp_notice", "true", "on"),
         ("cluster", None, "quickstart"),
     ],
@@ -156,7 +156,8 @@ def test_variable(name: str, value: str | None, stored: str) -> None:
     ("name", "value", "condition"),
     [
         ("transaction_isolation", "chaos", "SLACKWATER_INVALID_VARIABLE"),
-        ("cluster", "big", "SLACKWATER_INVALID_VARIABLE"),
+        ("cluster", "big", "SLACKWATER_UNKNOWN_CLUSTER"),
+        ("cluster", "default", "SLACKWATER_UNKNOWN_CLUSTER"),
         ("statement_timeout", "soon", "SLACKWATER_INVALID_VARIABLE"),
         ("mz_version", "1", "SLACKWATER_READ_ONLY_VARIABLE"),
         ("search_path", "a", "SLACKWATER_UNSUPPORTED"),

@@ -11,6 +11,7 @@ from threading import Lock
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
+from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK, LagWriteFrontier
@@ -32,7 +33,7 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.storage.controller.shell import Storage
 
 DEFAULT_RETAIN_MS = 1000
-INSTANCE = "quickstart"
+INSTANCE = CLUSTER
 REPLICA = "r1"
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
-from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.settings import (
     OF_SPARK,
     SCHEMA_MODE,
@@ -22,6 +23,14 @@ from slackwater.planner.parser.parse import parse
 from slackwater.repr.relation import Column, JsonType, RelationDesc, quote_identifier, sql_type
 
 _COLLATIONS = "__COLLATIONS"
+# System relations show every definition at each read.
+_parsed = lru_cache(maxsize=4096)(parse)
+
+
+def current_sql(state: CatalogState, item: CatalogItem) -> str:
+    """What makes the item again, as it is now; of a part of a source, what makes the source."""
+    whole = None if item.parent is None else state.items.get(item.parent)
+    return shown_sql(item if whole is None else whole)
 
 
 def shown_sql(item: CatalogItem) -> str:
@@ -40,7 +49,7 @@ def shown_sql(item: CatalogItem) -> str:
         case _ if item.parent is not None or not item.create_sql:
             return item.create_sql
     name = QualifiedName(("slackwater", item.schema_name, item.name))
-    match parse(item.create_sql):
+    match _parsed(item.create_sql):
         case st.CreateMaterializedView() as made:
             under = _under(item.details, item.details.get("settings"))
             return to_sql(replace(made, name=name, retain_history_ms=history, under=under))

@@ -3,7 +3,8 @@
 Sources of the first version have no progress relation, and their state says how far they are; its
 sinks have no progress shard. Its views have shards with states of groups, which nobody reads any
 more: what maintains a view now is in memory, and is made of the view's inputs; and they have no
-shard of errors, but stop where a row makes their query fail. Each object is
+shard of errors, but stop where a row makes their query fail. Definitions could name the cluster
+`default`, as another name of the only one. Each object is
 brought up in a transaction of its own, so whatever a crash leaves is done by the next leader.
 Nobody else runs meanwhile.
 """
@@ -23,9 +24,11 @@ from slackwater.adapter.external.drafts import free_name, progress_item
 from slackwater.adapter.external.sinks import PROGRESS as SINK_PROGRESS
 from slackwater.adapter.external.source_states import create_state
 from slackwater.persist.client import PersistClient
+from slackwater.planner.parser.tokens import Kind, tokenize
+from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import RelationDesc, quote_identifier
 from slackwater.storage.source_time import SourceFrontier
 
 
@@ -39,6 +42,21 @@ def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
             _upgrade_sink(persist, catalog, item)
         elif item.kind is ItemKind.MATERIALIZED_VIEW and "errors" not in item.details:
             _upgrade_view(persist, catalog, item)
+    for item in tuple(catalog.state.items.values()):
+        named = with_the_only_cluster(item.create_sql)
+        if named != item.create_sql:
+            catalog.transact([AlterItem(item.id, create_sql=named)])
+
+
+def with_the_only_cluster(create_sql: str) -> str:
+    """The definition with ``IN CLUSTER `default` `` as the cluster is called."""
+    found = tokenize(create_sql)
+    for word, cluster, name in zip(found, found[1:], found[2:], strict=False):
+        is_clause = word.is_word("IN") and cluster.is_word("CLUSTER")
+        if is_clause and name.kind is Kind.QUOTED and name.text == "default":
+            shown = quote_identifier(CLUSTER)
+            return f"{create_sql[: name.start]}{shown}{create_sql[name.end :]}"
+    return create_sql
 
 
 def frontier_of_state(state: str) -> SourceFrontier:

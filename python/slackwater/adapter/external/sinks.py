@@ -83,6 +83,7 @@ class SinkRunner:
         with self._lock:
             self._running[item.id] = running
             running.after = self._writers_of(sink_config(item).path)
+        _log.info("status", object=item.id, status="running", error=None)
         thread.start()
 
     def _writers_of(self, path: str) -> tuple[threading.Thread, ...]:
@@ -142,7 +143,9 @@ class SinkRunner:
                 if running.stop.is_cancelled:
                     return
                 if running.error != str(error):
-                    _log.warning("sink failed", sink=running.item.id, error=str(error))
+                    _log.warning(
+                        "status", object=running.item.id, status="stalled", error=str(error)
+                    )
                     running.changed_ms = self._env.now()
                 running.error = str(error)
                 running.stop.pause(RETRY_S)
@@ -182,6 +185,7 @@ class SinkRunner:
             if running.error is not None:
                 running.error = None
                 running.changed_ms = self._env.now()
+                _log.info("status", object=item.id, status="running", error=None)
         running.sink.close()
 
     def _progress(self, item: CatalogItem, as_of: Timestamp) -> Frontier | None:

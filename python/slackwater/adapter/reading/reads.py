@@ -24,6 +24,7 @@ from slackwater.adapter.time.selection import (
     AtTimestamp,
     FreshestTableWrite,
     Immediately,
+    InBlock,
     InputFrontiers,
     InputKind,
     Isolation,
@@ -253,8 +254,28 @@ class Reads:
         *,
         depends_on_time: bool = True,
     ) -> TimestampDetermination:
-        """Chooses a time for reading `items`, without a hold and without waiting."""
-        return self._determine(session, self.inputs(items), when, depends_on_time=depends_on_time)
+        """Chooses a time for reading `items`, without a hold and without waiting.
+
+        In a block that has read, it is the time of the block. Raises what such a read would.
+        """
+        inputs = self.inputs(items)
+        if is_transactional(when):
+            with session.lock:
+                block = self._block_time(session, inputs)
+            when = when if block is None else InBlock(block)
+        return self._determine(session, inputs, when, depends_on_time=depends_on_time)
+
+    def _block_time(self, session: Session, inputs: Sequence[InputFrontiers]) -> Timestamp | None:
+        """The time at which the session's block reads `inputs`, if that is chosen.
+
+        Raises what `check_read` does, and SLACKWATER_OUTSIDE_TIMEDOMAIN.
+        """
+        if not inputs:
+            return read_time(session.transaction)
+        fixed = check_read(session.transaction, inputs[0].name)
+        if fixed is not None:
+            self._check_domain(inputs, fixed)
+        return fixed
 
     def _determine(
         self,
@@ -401,17 +422,12 @@ class Reads:
         unasked: QueryWhen = FreshestTableWrite() if write_targets else Immediately()
         when = common or unasked
         transactional = is_transactional(when) and not write_targets
-        if transactional and inputs:
-            fixed = check_read(session.transaction, inputs[0].name)
-            if fixed is not None:
-                self._check_domain(inputs, fixed)
-                return fixed
+        block = self._block_time(session, inputs) if transactional else None
+        if block is not None:
+            return block
         if not inputs:
             named = as_of_timestamp(when)
-            if named is not None:
-                return named
-            block = read_time(session.transaction) if transactional else None
-            return self._env.oracle.read_ts() if block is None else block
+            return self._env.oracle.read_ts() if named is None else named
         chosen = self._determine(session, inputs, when).timestamp
         if transactional and in_block(session.transaction):
             session.transaction = record_read(session.transaction, chosen)

@@ -34,16 +34,16 @@ def notices(env: Environment) -> Iterator[NoticeEntry]:
 
 def _of_sessions(env: Environment) -> Iterator[NoticeEntry]:
     for session in env.sessions.all():
-        for number, notice in enumerate(session.history):
+        for notice in tuple(session.history):
             yield NoticeEntry(
-                id=f"{session.session_id}/{number}",
+                id=f"{session.session_id}/{notice.number}",
                 notice_type=notice.severity,
                 message=notice.message,
                 hint="",
                 action=None,
                 action_type=None,
                 object_id=None,
-                created_ms=session.connected_ms,
+                created_ms=notice.created_ms,
             )
 
 

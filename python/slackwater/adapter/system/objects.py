@@ -16,8 +16,10 @@ from slackwater.adapter.catalog.model import (
     CatalogState,
     ItemKind,
 )
-from slackwater.adapter.catalog.render import shown_sql
+from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
+from slackwater.planner.parser.redaction import redacted
+from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
 
 Row = tuple[Any, ...]
@@ -25,6 +27,10 @@ DATABASE_ID = "u1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _USER_OIDS = 1_000_000
 _SYSTEM_OIDS = 20_000
+ON_CLUSTERS = frozenset(
+    {ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX}
+)
+"""The kinds of what a cluster maintains."""
 _NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
 
@@ -58,15 +64,20 @@ def _privileges(item: CatalogItem) -> list[str]:
 
 def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
     """The cluster that maintains it, by the name in its details; of a table or view none."""
-    maintained = (ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
-    if item.kind not in maintained:
+    if item.kind not in ON_CLUSTERS:
         return None
-    wanted = item.details.get("cluster", "quickstart")
+    wanted = item.details.get("cluster", CLUSTER)
     return next((c.id for c in snapshot.clusters if c.name == wanted), None)
 
 
 def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
     return item.id, oid(item.id), _schema_id(snapshot.catalog, item), item.name
+
+
+def _definition(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
+    """`create_sql` and `redacted_create_sql`; of system relations neither."""
+    sql = current_sql(snapshot.catalog, item)
+    return (sql, redacted(sql)) if sql else (None, None)
 
 
 def databases(_: SystemSnapshot) -> Iterator[Row]:
@@ -106,13 +117,11 @@ def _type_name(item: CatalogItem) -> str:
 
 def tables(snapshot: SystemSnapshot) -> Iterator[Row]:
     for item in items(snapshot, ItemKind.TABLE, ItemKind.SYSTEM_TABLE):
-        sql = shown_sql(item) or None
         yield (
             *_identity(snapshot, item),
             item.owner,
             _privileges(item),
-            sql,
-            sql,
+            *_definition(snapshot, item),
             item.parent,
         )
 
@@ -124,8 +133,7 @@ def views(snapshot: SystemSnapshot) -> Iterator[Row]:
             item.details.get("query"),
             item.owner,
             _privileges(item),
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -137,8 +145,7 @@ def materialized_views(snapshot: SystemSnapshot) -> Iterator[Row]:
             item.details.get("query"),
             item.owner,
             _privileges(item),
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -167,8 +174,7 @@ def sources(snapshot: SystemSnapshot) -> Iterator[Row]:
             _cluster_id(snapshot, item),
             item.owner,
             _privileges(item),
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -190,8 +196,7 @@ def sinks(snapshot: SystemSnapshot) -> Iterator[Row]:
             file_format,
             _cluster_id(snapshot, item),
             item.owner,
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 
@@ -204,8 +209,7 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[Row]:
             item.details.get("on") or next(iter(item.depends_on), None),
             _cluster_id(snapshot, item),
             item.owner,
-            item.create_sql,
-            item.create_sql,
+            *_definition(snapshot, item),
         )
 
 

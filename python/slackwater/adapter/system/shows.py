@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item
-from slackwater.adapter.catalog.render import shown_sql
+from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.results import Result, rows, strings
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.system import tables as system_tables
-from slackwater.adapter.system.objects import source_type
+from slackwater.adapter.system.objects import ON_CLUSTERS, source_type
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import resolve_schema
@@ -88,9 +88,9 @@ class Shows:
                 item = find_item(self._env.state, name, context)
                 if kind is st.ObjectKind.TABLE:
                     # Spark's statement is for relations of every kind.
-                    return rows(columns, [(shown_sql(item),)])
+                    return rows(columns, [(current_sql(self._env.state, item),)])
                 expect_kind(item, ItemKind(kind.value.lower().replace(" ", "-")))
-                return rows(columns, [(item.full_name, shown_sql(item))])
+                return rows(columns, [(item.full_name, current_sql(self._env.state, item))])
             case st.ShowVariable(name=name):
                 return rows(columns, [(self._value(session, variables.variable(name)),)])
             case st.ShowAll():
@@ -123,16 +123,22 @@ class Shows:
         return [row for row in found if _like(str(row[0]), statement.like)]
 
     def _items(self, context: Context, statement: st.Show) -> list[CatalogItem]:
-        if statement.cluster is not None:
-            variables.assign("cluster", statement.cluster)
-        schema = (
-            (context.namespace[0] if context.namespace else "default")
-            if statement.from_schema is None
-            else resolve_schema(statement.from_schema, context.catalog)
-        )
-        items = self._env.state.items_in(self._env.state.schema(schema).name)
+        state = self._env.state
+        on = None if statement.on is None else find_item(state, statement.on, context)
+        if statement.from_schema is not None:
+            schema = resolve_schema(statement.from_schema, context.catalog)
+        elif on is not None:
+            schema = on.schema_name
+        else:
+            schema = context.namespace[0] if context.namespace else "default"
         wanted = _LISTED[statement.kind]
-        chosen = [item for item in items if wanted is None or item.kind is wanted]
+        chosen = [
+            item
+            for item in state.items_in(state.schema(schema).name)
+            if (wanted is None or item.kind is wanted)
+            and (statement.cluster is None or item.kind in ON_CLUSTERS)
+            and (on is None or on.id in item.depends_on)
+        ]
         return sorted(chosen, key=lambda item: item.name)
 
     def _row(self, kind: st.ShowKind, item: CatalogItem) -> Sequence[object]:

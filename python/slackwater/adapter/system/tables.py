@@ -26,13 +26,14 @@ from slackwater.adapter.system.snapshot import (
     SystemSnapshot,
 )
 from slackwater.persist.usage import usage
+from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 from slackwater.storage.ingestion import StatusChange
 
 CLUSTER = ClusterEntry(
-    "u1", "quickstart", replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
+    "u1", CLUSTER_NAME, replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
 REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = frozenset({"mz_audit_events"})
@@ -115,8 +116,8 @@ class SystemTables:
             source_statistics=statistics,
             clusters=(CLUSTER,),
             sessions=tuple(
-                SessionEntry(s.session_id, n, s.user, None, s.connected_ms)
-                for n, s in enumerate(env.sessions.all(), start=1)
+                SessionEntry(s.session_id, s.connection_id, s.user, None, s.connected_ms)
+                for s in env.sessions.all()
             ),
             subscriptions=self._subscriptions(),
             notices=tuple(notices(env)),

@@ -58,16 +58,23 @@ class FreshestTableWrite:
     """The read of a read-then-write: it must see every write that has been acknowledged."""
 
 
-QueryWhen = Immediately | AtTimestamp | AtLeastTimestamp | FreshestTableWrite
+@dataclass(frozen=True, slots=True)
+class InBlock:
+    """A read of a transaction block whose time is chosen."""
+
+    timestamp: Timestamp
+
+
+QueryWhen = Immediately | AtTimestamp | AtLeastTimestamp | FreshestTableWrite | InBlock
 
 
 def as_of_timestamp(when: QueryWhen) -> Timestamp | None:
-    """The time that the statement names, if it names one."""
-    return when.timestamp if isinstance(when, AtTimestamp | AtLeastTimestamp) else None
+    """The time that the statement or its block names, if one does."""
+    return when.timestamp if isinstance(when, AtTimestamp | AtLeastTimestamp | InBlock) else None
 
 
 def advances_to_since(when: QueryWhen) -> bool:
-    return not isinstance(when, AtTimestamp)
+    return not isinstance(when, AtTimestamp | InBlock)
 
 
 def may_advance_to_upper(when: QueryWhen) -> bool:
@@ -134,6 +141,7 @@ class Reason(Enum):
     COMPUTE_INPUT = "ComputeInput"
     QUERY_AS_OF = "QueryAsOf"
     ISOLATION_LEVEL = "IsolationLevel"
+    TRANSACTION = "Transaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +272,10 @@ def gather_constraints(request: TimestampRequest) -> Constraints:
         lower += [Constraint(s, reason, tuple(ids)) for s, ids in sorted(by_since.items())]
     named = as_of_timestamp(request.when)
     if named is not None:
-        bound = Constraint(Frontier(named), Reason.QUERY_AS_OF)
+        is_block = isinstance(request.when, InBlock)
+        bound = Constraint(Frontier(named), Reason.TRANSACTION if is_block else Reason.QUERY_AS_OF)
         lower.append(bound)
-        if isinstance(request.when, AtTimestamp):
+        if not advances_to_since(request.when):
             upper.append(bound)
     oracle_ts = _used_oracle_ts(request)
     if oracle_ts is not None:

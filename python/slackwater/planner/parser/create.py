@@ -41,7 +41,7 @@ from slackwater.planner.parser.statements import (
     WebhookSource,
 )
 from slackwater.planner.parser.tokens import Cursor, Kind
-from slackwater.planner.parser.variables import CLUSTERS
+from slackwater.planner.parser.variables import CLUSTER, cluster_named
 from slackwater.planner.parser.webhook import read_webhook
 
 Created = (
@@ -128,7 +128,7 @@ def read_create(cursor: Cursor) -> Created | None:
 
 def _advice(kind: str) -> str:
     if "CLUSTER" in kind:
-        return "Everything runs on the cluster quickstart."
+        return f"Everything runs on the cluster {CLUSTER}."
     if kind == "CONNECTION":
         return _CONNECTORS
     if "VIEW" in kind:
@@ -354,12 +354,8 @@ def read_cluster(cursor: Cursor) -> str | None:
         return None
     cursor.expect("IN", "CLUSTER")
     at = cursor.token
-    cluster = cursor.identifier("the name of a cluster").lower()
-    if cluster not in CLUSTERS:
-        raise cursor.unsupported(
-            f"The cluster {cluster}", f"The clusters are {', '.join(CLUSTERS)}.", at
-        )
-    return cluster
+    name = cursor.identifier("the name of a cluster")
+    return cluster_named(name, cursor.position(at))
 
 
 def _milliseconds(options: Mapping[str, OptionValue], option: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slackwater.planner.parser.changefeed import read_changefeed_table
-from slackwater.planner.parser.create import retain_history
+from slackwater.planner.parser.create import read_cluster, retain_history
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
 from slackwater.planner.parser.secrets import read_alter_secret
@@ -220,9 +220,8 @@ def _show(cursor: Cursor, kind: ShowKind) -> Show | None:
         schema = cursor.name("a schema")
     if kind is ShowKind.INDEXES and cursor.accept("ON"):
         on = cursor.name("a relation")
-    if has_schema and cursor.looking_at("IN", "CLUSTER"):
-        cursor.expect("IN", "CLUSTER")
-        cluster = cursor.identifier("the name of a cluster")
+    if has_schema:
+        cluster = read_cluster(cursor)
     like = cursor.string("a pattern as a string") if cursor.accept("LIKE") else None
     if cursor.looking_at("WHERE"):
         raise cursor.unsupported(

@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import Position, user_error
 
 STRICT_SERIALIZABLE = "strict serializable"
 SERIALIZABLE = "serializable"
 PREFIX = "slackwater"
 
 _UPGRADED_LEVELS = ("read uncommitted", "read committed", "repeatable read")
-CLUSTERS = ("default", "quickstart")
+CLUSTER = "quickstart"
+"""The only cluster that there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,17 @@ def _isolation(text: str) -> Assigned:
     raise ValueError(f"the values are {STRICT_SERIALIZABLE}, {SERIALIZABLE}")
 
 
+def cluster_named(name: str, position: Position | None = None) -> str:
+    """The cluster of that name, in any case. Raises SLACKWATER_UNKNOWN_CLUSTER."""
+    if name.lower() != CLUSTER:
+        raise user_error(
+            "SLACKWATER_UNKNOWN_CLUSTER", position=position, cluster=name, onlyCluster=CLUSTER
+        )
+    return CLUSTER
+
+
 def _cluster(text: str) -> Assigned:
-    name = text.lower()
-    if name not in CLUSTERS:
-        raise ValueError(f"there is no such cluster; the clusters are {', '.join(CLUSTERS)}")
-    return Assigned(name)
+    return Assigned(cluster_named(text))
 
 
 def _timeout(text: str) -> Assigned:
@@ -98,7 +105,7 @@ def _fixed(text: str) -> Assigned:
 VARIABLES: Mapping[str, Variable] = {
     variable.name: variable
     for variable in (
-        Variable("cluster", "quickstart", _cluster, "The cluster that runs reads"),
+        Variable("cluster", CLUSTER, _cluster, "The cluster that runs reads"),
         Variable(
             "emit_timestamp_notice",
             "off",

@@ -348,6 +348,10 @@ class Storage:
                     self._wake(ticket, effect)
                 case ef.AnswerSnapshot(ticket, never):
                     self._snapshots[ticket].set_exception(never)
+                case ef.WriteStatus(_, "paused"):
+                    # The only replica is in this process, which has not begun yet; what it runs
+                    # says then how it is.
+                    pass
                 case ef.WriteStatus(global_id, status, error):
                     _log.info("status", object=global_id, status=status, error=error)
                 case ef.ConnectReplica() | ef.DisconnectReplica():
