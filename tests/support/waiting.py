@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-PATIENCE = 120.0 * (6 if os.environ.get("CI") else 1)
+PATIENCE = 60.0 * (6 if os.environ.get("CI") else 1)
 """Seconds after which what a test waits for counts as never coming.
 
 A test that passes never waits so long, so this is far above what a busy machine needs. It says

@@ -435,6 +435,9 @@ class Coordinator:
 
     def _bind(self, body: Mapping[str, Any]) -> dict[str, Any]:
         def action(session: Session, cancellation: Cancellation) -> dict[str, Any]:
+            # A cursor's query reads at the time of the cursor, and nobody has named that.
+            if not body.get("internal"):
+                self._reads.refuse_past(body["relations"], body.get("as_of"))
             binding = self._reads.bind(
                 session,
                 body["relations"],

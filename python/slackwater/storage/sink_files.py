@@ -9,6 +9,7 @@ Source: spec coordinator 6.5, surface 4.1.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -247,7 +248,8 @@ class FilesSink:
         if position is None:
             return
         row = rows.slice(position, 1)
-        values = json_lines(row.select(self._config.key)).decode().strip()
+        key = json.loads(json_lines(row.select(self._config.key)))
+        values = ", ".join(f"{name} = {json.dumps(key[name])}" for name in self._config.key)
         time = row.column(TIME_COLUMN)[0].as_py()
         raise user_error(
             "SLACKWATER_SINK_KEY",

@@ -116,6 +116,14 @@ class Reads:
                     raise
         return self._bind(session, relations, as_of, write_targets, cancellation)
 
+    def refuse_past(
+        self, relations: Sequence[Mapping[str, Any]], as_of: Mapping[str, int] | None
+    ) -> None:
+        """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time that is named."""
+        for relation in relations:
+            when = _when(relation.get("as_of")) or _when(as_of)
+            refuse_past(self._env.item(GlobalId(relation["id"])), when)
+
     def _bind(
         self,
         session: Session,
@@ -131,8 +139,6 @@ class Reads:
         opened = self._open_hold(token, session, items, write_targets, cancellation)
         try:
             self._env.persist.confirm_leadership()
-            for item, when in zip(items, own, strict=True):
-                _refuse_past(item, common if when is None else when)
             self._hold(opened, items, own)
             inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
@@ -525,8 +531,8 @@ class Reads:
         return {"id": item.id, "as_of": time, **relation}
 
 
-def _refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:
-    """A system relation has no history: it shows what is when it is read."""
+def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:
+    """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time: it has no history."""
     if item.kind is ItemKind.SYSTEM_TABLE and isinstance(when, AtTimestamp):
         raise user_error(
             "SLACKWATER_UNSUPPORTED",

@@ -16,7 +16,7 @@ from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.cursors import Cursor
 from slackwater.adapter.reading.feeds import CollectionFeed, Feed, FeedHold, QueryFeed
-from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.reading.results import Result, check_size
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.selection import (
@@ -234,7 +234,10 @@ class Subscriptions:
                 advice="Cursors read relations of slackwater. Run the query itself.",
             )
         items = [self._env.item(GlobalId(i)) for i in analysis.relations]
-        hold, time = self._held(session, items, self._when(context, statement.as_of))
+        when = self._when(context, statement.as_of)
+        for item in items:
+            refuse_past(item, when)
+        hold, time = self._held(session, items, when)
         schema = analysis.desc.arrow_schema()
 
         def answer() -> pa.Table:
