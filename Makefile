@@ -15,7 +15,7 @@ INSTALL = { test -x $(UV) && $(UV) pip install --quiet --python $(VENV_PYTHON) \
   || PIP_CONSTRAINT=constraints.txt $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[$(1)]'
 
 # sbt formats and tests. The build asks $PYTHON where Spark's jars are.
-SBT = PYTHON=$(abspath $(VENV_PYTHON)) $(JAVA) -Xmx1g -XX:TieredStopAtLevel=1 -Dsbt.server.autostart=false -Dsbt.supershell=false -jar $(SBT_JAR)
+SBT = PYTHON=$(abspath $(VENV_PYTHON)) $(JAVA) -Xmx1g -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Dsbt.server.autostart=false -Dsbt.supershell=false -jar $(SBT_JAR)
 
 # pyspark carries Ivy, which fetches jars: no other tool has to be installed.
 IVY = $(JAVA) -jar $$($(VENV_PYTHON) -c "import importlib.util as u, pathlib as p; print(*(p.Path(u.find_spec('pyspark').origin).parent / 'jars').glob('ivy-*.jar'))") -warn

@@ -24,8 +24,15 @@ PACKAGE = SHIM.parent / "python/slackwater"
 CONDITIONS = PACKAGE / "repr/slackwater-error-conditions.json"
 VERSION = re.compile(r'^version = "(.+)"$', re.MULTILINE)
 CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d+\.\d+)\..*\.jar")
-# A compilation is over before the second compiler of a JVM pays off: it takes half as long so.
-JVM = ["-Xmx1g", "-Xms512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+# A compilation is over before the second compiler of a JVM pays off: it takes half as long so. With
+# one compiler a JVM keeps 48 MB for its code, and stops compiling when that is full.
+JVM = [
+    "-Xmx1g",
+    "-Xms512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:ReservedCodeCacheSize=240m",
+]
 
 
 def jars_of_spark() -> Path:
