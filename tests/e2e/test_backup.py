@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.support.applications.application import Application
+from tests.support.applications.application import Application, coordinators
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -49,6 +49,7 @@ def test_a_backup_of_a_running_environment_can_be_restored(tmp_path):
         copy_metastore(place, backup)
         before.sql("DELETE FROM t WHERE k < 100000")
         copy_files(place, backup)
+    wait_until(lambda: not coordinators(place), what="the coordinator has ended")
     shutil.rmtree(place)
     backup.rename(place)
     with Application(place, master="local[2]") as after:
