@@ -62,6 +62,7 @@ final class Dataflows private[bridge] (
 ) {
   private val programs = new ConcurrentHashMap[String, OpenedProgram]()
   private val numbers = new AtomicLong
+  private val ticking = ConcurrentHashMap.newKeySet[String]()
   private lazy val rowByRow = openRowByRow()
 
   private def programOf(id: String): Program = programs.get(id).program
@@ -152,8 +153,12 @@ final class Dataflows private[bridge] (
     if (context.getLocalProperty(SparkContext.SPARK_JOB_GROUP_ID) != null) body
     else {
       context.setJobGroup(group, "Slackwater", interruptOnCancel = false)
+      ticking.add(group)
       try BridgeSession.inPool(session)(body)
-      finally context.clearJobGroup()
+      finally {
+        ticking.remove(group)
+        context.clearJobGroup()
+      }
     }
   }
 
@@ -187,7 +192,8 @@ final class Dataflows private[bridge] (
   /** What a tick of it reads by jobs ends, too. */
   def close(programId: String): Unit = Option(programs.remove(programId)).foreach { opened =>
     opened.program.close()
-    session.sparkContext.cancelJobGroup(opened.group)
+    // Spark warns of a group without jobs, and refuses when the application has ended.
+    if (ticking.contains(opened.group)) session.sparkContext.cancelJobGroup(opened.group)
   }
 
   /** The rows of a planned view at a time, as updates at that time; if there is `recorded`, only
