@@ -159,6 +159,20 @@ class NamedUpdates:
     upper: Timestamp
 
 
+@dataclass(frozen=True, slots=True)
+class InferredFiles:
+    """Local files of which Spark is to say what columns they have.
+
+    `options` are those of Spark's reader of the format. The files of a group have the same columns
+    in the same places; the columns of the first group are the answer, with types that all groups
+    agree on by names.
+    """
+
+    format: str
+    options: Mapping[str, str]
+    groups: tuple[tuple[str, ...], ...]
+
+
 class Interruption(Protocol):
     """What may end a statement before its time."""
 
@@ -281,6 +295,12 @@ class Engine(Protocol):
         self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
     ) -> KeptPlan:
         """The query's plan. Its id holds for this engine, until `forget_plan`."""
+
+    def infer(self, files: InferredFiles) -> RelationDesc:
+        """The columns that Spark infers from the files. All may be NULL.
+
+        Raises what Spark says of files that it cannot read.
+        """
 
     def forget_plan(self, plan_id: str) -> None:
         """The driver may drop what it keeps of the plan. An unknown id changes nothing."""

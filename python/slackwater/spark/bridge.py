@@ -24,6 +24,7 @@ from slackwater.compute.engine import (
     FailingColumn,
     FailingRow,
     Function,
+    InferredFiles,
     Interruption,
     KeptPlan,
     NamedUpdates,
@@ -224,6 +225,19 @@ class SparkBridge:
             self._refuse_late()
             raise error_from_json(described["error"])
         return KeptPlan(described["plan"], analyzed_plan(answer))
+
+    def infer(self, files: InferredFiles) -> RelationDesc:
+        """As the seam says."""
+        request = {
+            "format": files.format,
+            "options": dict(files.options),
+            "groups": [list(group) for group in files.groups],
+        }
+        answer = json.loads(self._run(self._bridge().infer, json.dumps(request)))
+        if "error" in answer:
+            self._refuse_late()
+            raise error_from_json(answer["error"])
+        return RelationDesc.from_json(json.dumps(answer))
 
     def forget_plan(self, plan_id: str) -> None:
         _call(self._bridge().forgetPlan, plan_id)

@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -88,21 +89,48 @@ def unpacked(data: bytes) -> bytes:
         raise UnreadableFileError(f"it is not a gzip file: {error}") from None
 
 
-def columns_by_name(desc: RelationDesc, header: Sequence[str]) -> list[int]:
-    """The position of each declared column in a file's header. Raises UnreadableFileError."""
-    exact = {name: position for position, name in reversed(list(enumerate(header)))}
-    folded = {name.strip().lower(): place for name, place in reversed(list(exact.items()))}
+def columns_by_name(desc: RelationDesc, header: Sequence[str], null_text: str) -> list[int]:
+    """The position of each declared column in a file's header.
+
+    A column is found by its name in the header, or by the name that Spark gives to a cell of the
+    header that has none or is there twice. Raises UnreadableFileError.
+    """
+    ways = [_places(names) for names in (header, spark_names(header, null_text))]
     places: list[int] = []
     missing: list[str] = []
     for name in desc.names:
-        place = exact.get(name, folded.get(name.lower()))
-        if place is None:
-            missing.append(name)
+        found = [exact[name] for exact, _ in ways if name in exact]
+        found += [folded[name.lower()] for _, folded in ways if name.lower() in folded]
+        if found:
+            places.append(found[0])
         else:
-            places.append(place)
+            missing.append(name)
     if missing:
         raise UnreadableFileError(f"its header lacks the column {', '.join(missing)}")
     return places
+
+
+def _places(names: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Where each name is first, as it is written and in lower case."""
+    exact = {name: position for position, name in reversed(list(enumerate(names)))}
+    return exact, {name.strip().lower(): place for name, place in reversed(exact.items())}
+
+
+def spark_names(header: Sequence[str], null_text: str) -> list[str]:
+    """The names that Spark's reader gives to the columns of a header (`CSVUtils.makeSafeHeader`).
+
+    A cell that is empty or NULL is `_c` and its position; names that differ but in their case, if
+    at all, end in their positions.
+    """
+    counts = Counter(name.lower() for name in header)
+    return [
+        f"_c{position}"
+        if name in ("", null_text)
+        else f"{name}{position}"
+        if counts[name.lower()] > 1
+        else name
+        for position, name in enumerate(header)
+    ]
 
 
 def plain_texts(data: bytes, form: Format) -> pa.Table | None:
@@ -134,7 +162,7 @@ def _read_plain_csv(data: bytes, form: Format, desc: RelationDesc) -> Rows | Non
     if texts is None:
         return None
     if form.header:
-        texts = texts.select(columns_by_name(desc, texts.column_names))
+        texts = texts.select(columns_by_name(desc, texts.column_names, form.null_text))
     elif texts.num_columns != len(desc.columns):
         return None
     arrays: list[pa.Array] = []
@@ -174,7 +202,7 @@ def _read_csv(data: bytes, form: Format, desc: RelationDesc) -> Rows:
         if header is not None:
             if header.problem is not None:
                 raise UnreadableFileError(header.problem)
-            places, width = columns_by_name(desc, header.cells), len(header.cells)
+            places, width = columns_by_name(desc, header.cells, form.null_text), len(header.cells)
     good: list[Record] = []
     bad: list[BadRow] = []
     for record in records:

@@ -29,6 +29,7 @@ _TIMESTAMP = re.compile(
 )
 _LOOSE_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T].*)?")
 _WIDE = Context(prec=120)
+_JAVA_SPACE = "".join(map(chr, range(0x21)))
 _SPECIAL_FLOATS: Mapping[str, float] = {
     "NaN": float("nan"),
     "Inf": float("inf"),
@@ -176,8 +177,12 @@ def _integer(text: str) -> int:
 
 
 def _float(text: str) -> float:
+    """As `java.lang.Double.parseDouble` has it, but for hexadecimal numbers."""
     if text in _SPECIAL_FLOATS:
         return _SPECIAL_FLOATS[text]
+    text = text.strip(_JAVA_SPACE)
+    if text[-1:] in ("d", "D", "f", "F"):
+        text = text[:-1]
     if not re.fullmatch(_FLOAT, text) or not text.isascii():
         raise ValueError(text)
     return float(text)

@@ -1,8 +1,10 @@
 """The FILES source: discovery, exactly-once reading, errors."""
 
+import gzip
 import json
 import os
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +13,9 @@ from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage import files_source
 from slackwater.storage.discovery import find_files, local_path
-from slackwater.storage.file_formats import Format
+from slackwater.storage.file_formats import Format, UnreadableFileError, read_rows
 from slackwater.storage.files_source import SETTLE_MS, FilesConfig, FilesIngestion
-from slackwater.storage.infer import infer
+from slackwater.storage.sample import sample, verify
 
 DESC = RelationDesc.of(k="integer", v="string")
 NOW = 2_000_000_000_000
@@ -208,49 +210,70 @@ def test_ten_thousand_known_files(tmp_path):
     assert advance(ingestion) is None
 
 
-def types(desc):
-    return {column.name: column.sql_type for column in desc.columns}
+def paths(groups, folder):
+    return [[os.path.relpath(file.path, folder) for file in group] for group in groups]
 
 
-def test_inference(tmp_path):
-    (tmp_path / "a.csv").write_text(
-        "b,i,d,day,t,s,mixed,none\n"
-        'true,1,1,2020-01-01,2020-01-01T00:00:00Z,"a,b",2020-01-01,NA\n'
-        "NA,2,NA,NA,NA,NA,NA,NA\n"
-    )
-    (tmp_path / "b.csv").write_text(
-        "b,i,d,day,t,s,mixed,none\nfalse,NA,2.5,NA,NA,1,2020-01-01 10:00:00,NA\n"
-    )
+def test_columns_are_looked_for_in_files_by_their_headers(tmp_path):
+    put(tmp_path / "b.csv", "1,a", modified_s=1)
+    put(tmp_path / "a.csv", modified_s=3)
+    (tmp_path / "c.csv").write_bytes(b"\xef\xbb\xbf\r\nv,k\r\n")
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(b"k,v\r\n"))
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "blank.csv").write_text("\n\n")
+    assert paths(sample(config(tmp_path)), tmp_path) == [["b.csv", "a.csv", "d.csv.gz"], ["c.csv"]]
+    without = FilesConfig(str(tmp_path), Format("CSV"))
+    assert paths(sample(without), tmp_path) == [["b.csv", "a.csv", "c.csv", "d.csv.gz"]]
+    assert sample(config(tmp_path / "none")) == ()
+
+
+def test_columns_are_looked_for_in_at_most_so_many_bytes(tmp_path, monkeypatch):
+    for number in range(4):
+        put(tmp_path / f"{number}.csv", "1,a", modified_s=number)
+    monkeypatch.setattr("slackwater.storage.sample.SAMPLE_BYTES", 10)
+    assert paths(sample(config(tmp_path)), tmp_path) == [["0.csv", "1.csv"]]
+
+
+def test_the_oldest_parquet_file_says_what_the_columns_are(tmp_path):
+    for number in range(2):
+        pq.write_table(DESC.arrow_schema().empty_table(), tmp_path / f"{number}.parquet")
+    form = Format("PARQUET")
+    assert paths(sample(FilesConfig(str(tmp_path), form)), tmp_path) == [["0.parquet"]]
+    (tmp_path / "bad").write_bytes(b"nothing")
+    with pytest.raises(SlackwaterError) as refused:
+        sample(FilesConfig(str(tmp_path / "bad"), form))
+    assert refused.value.condition == "SLACKWATER_SOURCE_FILE_UNREADABLE"
+    assert refused.value.parameters["file"] == str(tmp_path / "bad")
+
+
+def test_columns_by_which_files_cannot_be_read_are_refused(tmp_path):
+    put(tmp_path / "a.csv", "1,a", "x,b")
+    found = sample(config(tmp_path))[0]
+    with pytest.raises(SlackwaterError, match="line 3: 'x' is not an INT"):
+        verify(found, config(tmp_path), DESC)
+    verify(found, config(tmp_path, on_error="SKIP"), DESC)
+    with pytest.raises(SlackwaterError, match="its header lacks the column w"):
+        verify(found, config(tmp_path, on_error="SKIP"), RelationDesc.of(w="string"))
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ("id,name,name", {"id": "0", "name1": "1", "name2": "2", "name": "1", "NAME2": "2"}),
+        ("id,,", {"_c1": "1", "_c2": "2"}),
+        (",qty", {"_c0": "0", "QTY": "1"}),
+        ("a,A", {"a": "0", "A": "1", "a0": "0", "A1": "1"}),
+        ("NA,b", {"_c0": "0", "NA": "0"}),
+        (" a ,name1,name,name", {"a": "0", " a ": "0", "name1": "1", "name2": "2", "name3": "3"}),
+    ],
+)
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_column_is_found_by_its_name_or_by_the_one_that_spark_gives(header, names, quote):
+    count = header.count(",") + 1
+    row = ",".join(f"{quote}{place}{quote}" for place in range(count))
     form = Format("CSV", header=True, null_text="NA")
-    assert types(infer(FilesConfig(str(tmp_path), form), "s")) == {
-        "b": "BOOLEAN", "i": "BIGINT", "d": "DOUBLE", "day": "DATE", "t": "TIMESTAMP",
-        "s": "STRING", "mixed": "TIMESTAMP", "none": "STRING",
-    }  # fmt: skip
-    with pytest.raises(SlackwaterError) as failed:
-        infer(FilesConfig(str(tmp_path / "none*"), form), "s")
-    assert failed.value.condition == "SLACKWATER_SOURCE_FILES_NOT_FOUND"
-
-
-def test_inference_merges_files_by_the_names_of_their_columns(tmp_path):
-    (tmp_path / "a.csv").write_text("x,y\n1,a\n")
-    (tmp_path / "b.csv").write_text('y,x,z\n"b",2.5,1\n')
-    os.utime(tmp_path / "a.csv", (1, 1))
-    assert types(infer(config(tmp_path), "s")) == {"x": "DOUBLE", "y": "STRING"}
-
-
-def test_bad_rows_do_not_count_in_inference_when_they_are_skipped(tmp_path):
-    (tmp_path / "a.csv").write_text("x,y\n1,a\n1\n")
-    assert types(infer(config(tmp_path, on_error="SKIP"), "s")) == {"x": "BIGINT", "y": "STRING"}
-    with pytest.raises(SlackwaterError, match="line 3: 1 fields instead of 2"):
-        infer(config(tmp_path), "s")
-
-
-def test_json_inference(tmp_path):
-    (tmp_path / "a.json").write_text(
-        '{"n": 1, "x": {"b": [1, 2.5], "a": null}}\n{"n": 2.5, "c": true, "x": {"a": "t"}}\n'
-    )
-    assert types(infer(FilesConfig(str(tmp_path), Format("JSON")), "s")) == {
-        "c": "BOOLEAN",
-        "n": "DOUBLE",
-        "x": "STRUCT<`a`: STRING, `b`: ARRAY<DOUBLE>>",
-    }
+    for name, place in names.items():
+        rows = read_rows(f"{header}\n{row}\n".encode(), form, RelationDesc.of(**{name: "string"}))
+        assert rows.table.to_pylist() == [{name: place}], name
+    with pytest.raises(UnreadableFileError, match="lacks the column name9"):
+        read_rows(f"{header}\n".encode(), form, RelationDesc.of(name9="string"))

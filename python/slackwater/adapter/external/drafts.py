@@ -21,8 +21,10 @@ from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.checks import CheckConfig, CheckedInput, verify
+from slackwater.adapter.external.inference import inferred_columns
 from slackwater.adapter.external.sinks import sink_config
 from slackwater.adapter.sessions import Context
+from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName, resolve
@@ -37,7 +39,6 @@ from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig, exports
-from slackwater.storage.infer import infer
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
@@ -260,7 +261,7 @@ class Drafts:
         }
         full = f"slackwater.{schema}.{name}"
         if statement.columns is None:
-            desc = infer(files_config(settings), full)
+            desc = inferred_columns(self._engine(context), files_config(settings), full)
         else:
             desc = self._declared(statement.columns.text, context)
         desc.arrow_schema()
@@ -415,12 +416,16 @@ class Drafts:
     def _declared(self, columns: str, context: Context) -> RelationDesc:
         """The columns of a declaration, as Spark's parser understands them in that session."""
         escaped = columns.replace("\\", "\\\\").replace("'", "\\'")
-        settings = dict(context.settings or {})
-        settings.pop(ESCAPED_LITERALS, None)
-        analysis = self._env.engine.under(settings).analyze(
+        analysis = self._engine(context).analyze(
             f"SELECT from_json('{{}}', '{escaped}') AS row", "slackwater", ("default",)
         )
         return RelationDesc.from_json(analysis.desc.columns[0].type_json)
+
+    def _engine(self, context: Context) -> Engine:
+        """Spark as that session has it, but for how texts are written."""
+        settings = dict(context.settings or {})
+        settings.pop(ESCAPED_LITERALS, None)
+        return self._env.engine.under(settings)
 
     def _item(
         self,

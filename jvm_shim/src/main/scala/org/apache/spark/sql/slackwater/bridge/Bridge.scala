@@ -4,6 +4,7 @@ import java.nio.file.Path
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
@@ -223,6 +224,25 @@ final class Bridge private[bridge] (opened: Opened) {
   def planned(id: String): AnalyzedView = views.get(id)
 
   def forgetPlan(id: String): Unit = views.forget(id)
+
+  /** The columns of local files by Spark's own inference, as the JSON of a StructType; errors as
+    * `analyze` has them.
+    *
+    * @param requestJson
+    *   `{"format", "options", "groups"}`, see `Inference.columns`
+    */
+  def infer(requestJson: String, group: String): String =
+    try {
+      running.within(own.sparkContext, group) {
+        val request = Json.mapper.readTree(requestJson)
+        val groups = request.get("groups").asScala.map(_.asScala.map(_.asText).toSeq).toSeq
+        val options = Json.entries(request.get("options"))
+        val inference = new Inference(own)
+        own.withActive {
+          inPool(own)(inference.columns(request.get("format").asText, options, groups)).json
+        }
+      }
+    } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
   /** The moment that an expression of `AS OF` or `UP TO` means, in milliseconds since the epoch.
     *
