@@ -7,6 +7,13 @@ import pytest
 pytestmark = pytest.mark.spark
 
 NAMES = [
+    "__time",
+    "__diff",
+    "__TIME",
+    "__Diff",
+    "__time'",
+    "__t\u0131me",
+    "__D\u0130FF",
     "__row",
     "__ROW",
     "__row_",
@@ -25,6 +32,10 @@ NAMES = [
     "Mz_Diff",
     "mz_progressed",
     "mz_state",
+    "key",
+    "value",
+    "a.b",
+    'e "f',
 ]
 
 

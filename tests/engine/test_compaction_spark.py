@@ -179,3 +179,45 @@ def test_equal_maps_are_one_row_and_keep_their_nulls(bridge, kind, within):
     assert sums == [(1, 1), (1, 2), (1, 3), (2, 1)]
     assert ['"b":null' in row["v"] for row in found] == [False, True, False, True]
     assert ['"b":0' in row["v"] for row in found] == [True, False, False, False]
+
+
+def test_columns_with_names_of_ours_are_merged(bridge, tmp_path):
+    """By a job and in memory, in inline parts and in a file whose rows are all of one time."""
+    desc = RelationDesc.of(
+        **{"__time": "long", "__DIFF": "integer", "__diff'": "string", "a`b": "integer"}
+    )
+    env = new_environment(f"sqlite:///{tmp_path}/m.db", tmp_path / "e")
+    client = env.lead()
+    shard = new_shard(client, desc, 0, grouped=False)
+    made = [[k, -k, f"v{k}", k % 3] for k in range(60)]
+
+    def rows(numbers):
+        columns = zip(*(made[number] for number in numbers), strict=True)
+        table = pa.table(list(map(pa.array, columns)), names=list(desc.stored_names))
+        return table.cast(desc.arrow_schema())
+
+    def commit(time, *parts):
+        client.commit([Append(shard, time, time + 1, parts)])
+
+    folder = client.staging_directory(shard, "w")
+    body = uniform_file(client.blobs, rows(range(50)), folder, Uniform(0, 1))
+    commit(0, NewPart(body, 50, 0, 0, False))
+    for time, diff, numbers in ((1, 1, range(40, 60)), (2, -1, range(10))):
+        updates = rows(numbers)
+        for value in (time, diff):
+            column = pa.array([value] * len(numbers), pa.int64())
+            updates = updates.append_column(desc.update_schema().field(updates.num_columns), column)
+        commit(time, client.inline_part(updates))
+    expected = sorted(made[k] for k in range(10, 60) for _ in range(2 if 40 <= k < 50 else 1))
+    for rewriter in (EngineRewriter(bridge), None):
+        parts = client.parts(shard)
+        limit = 1_000 if rewriter is None else 10
+        settings = replace(EAGER, memory_rows=limit, target_bytes=1_000)
+        merge = Merge(parts, parts)
+        assert compact(client, shard, merge, 2, rewriter=rewriter, settings=settings)
+        snapshot = client.snapshot(shard, 2)
+        assert snapshot.schema.names[: len(desc.names)] == list(desc.stored_names)
+        found = [list(each.values())[: len(desc.names)] for each in snapshot.to_pylist()]
+        assert sorted(found) == expected
+        assert not any(part.has_retractions for part in client.parts(shard))
+    env.engine.dispose()

@@ -10,6 +10,7 @@ from random import Random
 from tests.fuzz.cases import LAST, Case, Run, Shortage, Update, View, is_possible
 from tests.fuzz.grammar import SHIFTED, Grammar
 from tests.fuzz.kinds import KINDS
+from tests.fuzz.names import chosen
 from tests.fuzz.query import Query, smaller
 
 from slackwater.compute.tick import Limits
@@ -61,7 +62,8 @@ def draft(seed: int) -> Draft:
         settings = random.choice(SETTINGS)
         query = Grammar(random, relations, settings).query(random.choice([0, 1, 1, 2]))
         views.append(DraftView(f"v{number}", query, settings))
-        relations.append(Query(f"v{number}", query.columns))
+        if "same" not in query.columns.values():
+            relations.append(Query(f"v{number}", query.columns))
     return Draft(
         tables,
         _histories(random, tables),
@@ -77,9 +79,10 @@ def draft(seed: int) -> Draft:
 def _tables(random: Random) -> dict[str, dict[str, str]]:
     tables = {}
     for name in ("t0", "t1"):
-        kinds = random.choices(list(KINDS), k=random.randint(2, 4))
+        known = [name for name, kind in KINDS.items() if kind.values]
         # There is always a column to join by.
-        tables[name] = {f"c{i}": kind for i, kind in enumerate(["integer", *kinds])}
+        kinds = ["integer", *random.choices(known, k=random.randint(2, 4))]
+        tables[name] = dict(zip(chosen(random, len(kinds)), kinds, strict=True))
     return tables
 
 

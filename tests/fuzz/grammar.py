@@ -12,6 +12,7 @@ from random import Random
 
 from tests.fuzz import aggregates, functions, temporal
 from tests.fuzz.kinds import KINDS, is_map
+from tests.fuzz.names import chosen, quoted
 from tests.fuzz.query import Query, both
 
 Scope = Sequence[tuple[str, str]]
@@ -39,6 +40,9 @@ LITERALS: Mapping[str, Sequence[str]] = {
     ),
     "nothing": (both("named_struct()", "{'__empty': NULL::BOOLEAN}"),),
     "maps": (both("map('x', map('y', 1))", "MAP {'x': MAP {'y': 1}}"),),
+    "same": (both("struct(1 AS id, 'x' AS id)", "{'id_1': 1, 'id_2': 'x'}"),),
+    "char": ("'a  '", "'ab '"),
+    "varchar": ("'a'", "'ab'"),
 }
 SHIFTED = "+05:30"
 """The time zone of some sessions; in DuckDB a shift does what it does."""
@@ -78,11 +82,14 @@ class Grammar:
         self, text: str, items: Sequence[tuple[str, str]], where: Sequence[str] = ()
     ) -> Query:
         """The query that selects `items`, each with its kind."""
+        names = chosen(self.random, len(items))
         return Query(
             text,
-            {f"c{i}": kind for i, (_, kind) in enumerate(items)},
+            {name: kind for name, (_, kind) in zip(names, items, strict=True)},
             tuple(self._sources[-1]),
-            tuple(f"{each} AS c{i}" for i, (each, _) in enumerate(items)),
+            tuple(
+                f"{each} AS {quoted(name)}" for name, (each, _) in zip(names, items, strict=True)
+            ),
             tuple(where),
         )
 
@@ -215,12 +222,11 @@ class Grammar:
         word = self.random.choice(
             ["UNION ALL", "UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"]
         )
-        selected = (
-            ", ".join(f"{e} AS c{i}" for i, (e, _) in enumerate(s)) for s in (items, others)
-        )
-        one, other = selected
+        names = chosen(self.random, len(items))
+        one, other = (_selected(each, names) for each in (items, others))
         text = f"SELECT {one} FROM {left} AS x {word} SELECT {other} FROM {right} AS y"
-        return Query(text, {f"c{i}": k for i, (_, k) in enumerate(items)}, tuple(self._sources[-1]))
+        columns = {name: kind for name, (_, kind) in zip(names, items, strict=True)}
+        return Query(text, columns, tuple(self._sources[-1]))
 
     def top(self, depth: int) -> Query:
         ref, source = self._read(depth)
@@ -341,9 +347,13 @@ class Grammar:
         """One subquery that is read twice."""
         ref, source = self._read(depth)
         inner = self._values(scope_of(source, "x"))
-        columns = {f"c{i}": kind for i, (_, kind) in enumerate(inner)}
-        scopes = [[(f"{a}.{n}", k) for n, k in columns.items()] for a in ("a", "b")]
-        selected = ", ".join(f"{each} AS c{i}" for i, (each, _) in enumerate(inner))
+        names = chosen(self.random, len(inner))
+        kinds = [kind for _, kind in inner]
+        scopes = [
+            [(f"{a}.{quoted(name)}", kind) for name, kind in zip(names, kinds, strict=True)]
+            for a in ("a", "b")
+        ]
+        selected = _selected(inner, names)
         word = self.random.choice(["JOIN", "LEFT JOIN"])
         text = (
             f"WITH q AS (SELECT {selected} FROM {ref} AS x) SELECT @items FROM q AS a"
@@ -604,6 +614,10 @@ class Grammar:
                         f"{{'a_1': {number}, 'A_2': {text}, 'a.b_3': 1}}",
                     )
                 ]
+            case "same":
+                text = of("string")
+                pair = f"{{'id_1': {number}, 'id_2': {text}}}"
+                return [both(f"struct({number} AS id, {text} AS id)", pair)]
             case "map":
                 return [value, f"({of('maps')})['x']"]
             case "maps":
@@ -661,7 +675,11 @@ class Grammar:
 
 
 def scope_of(source: Query, alias: str) -> list[tuple[str, str]]:
-    return [(f"{alias}.{name}", kind) for name, kind in source.columns.items()]
+    return [(f"{alias}.{quoted(name)}", kind) for name, kind in source.columns.items()]
+
+
+def _selected(items: Scope, names: Sequence[str]) -> str:
+    return ", ".join(f"{each} AS {quoted(n)}" for n, (each, _) in zip(names, items, strict=True))
 
 
 FORMS = (

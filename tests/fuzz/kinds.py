@@ -56,6 +56,7 @@ _TWINS = [
     {"name": name, "type": kind, "nullable": True, "metadata": {}}
     for name, kind in (("a", "integer"), ("A", "string"), ("a.b", "integer"))
 ]
+_SAME = [{**each, "name": "id"} for each in _FIELDS]
 _MAPS = {**_MAP, "valueType": _MAP}
 _NOTHING = {"type": "struct", "fields": []}
 _XY, _YX = (("x", 1), ("y", None)), (("y", None), ("x", 1))
@@ -109,6 +110,12 @@ KINDS: Mapping[str, Kind] = {
         ),
         ordered=False,
     ),
+    # No table has it: only queries make it.
+    "same": Kind(
+        {"type": "struct", "fields": _SAME}, "STRUCT(id_1 INTEGER, id_2 VARCHAR)", (), ordered=False
+    ),
+    "char": Kind("char(3)", "VARCHAR", ("   ", "a  ", "ab ", "é  ")),
+    "varchar": Kind("varchar(3)", "VARCHAR", ("", "a", "ab ", "aé")),
 }
 """A value of a struct or a map is a tuple of pairs, of an array a tuple."""
 

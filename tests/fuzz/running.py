@@ -17,17 +17,18 @@ import pyarrow as pa
 from tests.fuzz import functions
 from tests.fuzz.cases import LAST, Case, Run, View, contents
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
+from tests.fuzz.names import in_duck
 from tests.fuzz.temporal import NOW
 from tests.support.compute.declared import Declared
 from tests.support.compute.incremental import Bench
+from tests.support.waiting import PATIENCE
 
 from slackwater.compute.engine import Engine, Function, KeptPlan, TickProgram, ViewPlan
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, stored_column
 
-STUCK_S = 30
 ASKED_AFTER_MS = 200
 """A view that is not done after so long is asked why."""
 MOST_ROWS = 500_000
@@ -251,7 +252,10 @@ class _Maintained:
             schema = described(kinds).update_schema()
             rows = [
                 {
-                    **{c: as_arrow(kinds[c], v) for c, v in zip(kinds, row, strict=True)},
+                    **{
+                        stored_column(c): as_arrow(kinds[c], v)
+                        for c, v in zip(kinds, row, strict=True)
+                    },
                     TIME_COLUMN: at,
                     DIFF_COLUMN: diff,
                 }
@@ -316,7 +320,7 @@ class _Maintained:
     def _wait(self, name: str, at: int) -> None:
         bench = self.bench
         flow = bench.flows[name]
-        deadline = time.monotonic() + STUCK_S
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 if bench.worker.wait_for(flow.global_id, at, ASKED_AFTER_MS):
@@ -421,7 +425,7 @@ def _recomputed(case: Case) -> tuple[dict[str, Contents], dict[str, str]]:
     duck = duckdb.connect(config={"threads": 1, "memory_limit": "2GB"})
     try:
         for name, kinds in case.tables.items():
-            columns = ", ".join(f"{c} {KINDS[kind].duck}" for c, kind in kinds.items())
+            columns = ", ".join(f"{in_duck(c)} {KINDS[kind].duck}" for c, kind in kinds.items())
             duck.execute(f"CREATE TABLE {name} ({columns})")
         for macro in functions.macros():
             duck.execute(macro)
@@ -466,7 +470,7 @@ def _fill(duck: duckdb.DuckDBPyConnection, case: Case, at: int) -> None:
             for each in described(kinds).arrow_schema()
         )
         rows = [
-            {c: as_duck(kinds[c], v) for c, v in zip(kinds, row, strict=True)}
+            {stored_column(c): as_duck(kinds[c], v) for c, v in zip(kinds, row, strict=True)}
             for row in contents(case.histories[name], at)
         ]
         duck.register("rows", pa.Table.from_pylist(rows, schema=schema))

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.fuzz.cases import LAST, Case, Run, Shortage, View, contents
 from tests.fuzz.drafts import draft, shrunk
+from tests.fuzz.names import ODD, in_spark
 from tests.fuzz.query import Query, both
 from tests.fuzz.running import outcome_of
 
@@ -57,6 +58,9 @@ ELEMENTS = {
     "names that differ in case": r"named_struct\('a', .*, 'A', ",
     "struct without fields": r"named_struct\(\)",
     "map of maps": r"map\('x', map\(",
+    "fields of one name": r"struct\(.* AS id, .* AS id\)",
+    "CHAR": r"'a  '",
+    **{f"a column named {name}": re.escape(in_spark(name)) for name in ODD},
 }
 """What is maintained, by how Spark's words show it."""
 

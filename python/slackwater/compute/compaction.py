@@ -47,7 +47,7 @@ def rewriting_query(desc: RelationDesc, view_name: str, consolidated: bool, file
 
     `consolidated`: the view has each row once at each time; few equal rows become rows again.
     """
-    columns = [quote_identifier(name) for name in desc.names]
+    columns = [quote_identifier(name) for name in desc.stored_names]
     keys = [quote_identifier(name) for name in sort_columns(desc.arrow_schema())]
     listed = ", ".join([*columns, TIME_COLUMN])
     source = f"SELECT {listed}, {DIFF_COLUMN} FROM {view_name}"

@@ -87,7 +87,7 @@ _small_text = lru_cache(maxsize=4096)(_text)
 def _with_columns(ipc: bytes, desc: RelationDesc) -> bytes:
     """The stream with the columns of `desc`: it may be older than a column."""
     with pa.ipc.open_stream(ipc) as stream:
-        if stream.schema.names == [*desc.names, TIME_COLUMN, DIFF_COLUMN]:
+        if stream.schema.names == [*desc.stored_names, TIME_COLUMN, DIFF_COLUMN]:
             return ipc
         updates = stream.read_all()
     body = blobs.inline_part(reading.conformed(updates, desc)).body

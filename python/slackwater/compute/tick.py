@@ -468,7 +468,9 @@ class RunningView:
             for step, reads in zip(ticked.steps, self._reads, strict=True)
         )
         self.by_program = True
-        updates = ticked.updates.rename_columns([*flow.output.names, TIME_COLUMN, DIFF_COLUMN])
+        updates = ticked.updates.rename_columns(
+            [*flow.output.stored_names, TIME_COLUMN, DIFF_COLUMN]
+        )
         if begin < tick.lower:
             updates = updates.filter(pc.greater_equal(updates.column(TIME_COLUMN), tick.lower))
         return Append(flow.output_shard, tick.lower, upper, self._inline(updates))

@@ -19,6 +19,9 @@ from slackwater.repr.errors import user_error
 TIME_COLUMN = "__time"
 DIFF_COLUMN = "__diff"
 
+# Spark finds a column whatever the case of its name is; I with and without a dot are one letter.
+_LIKE_OURS = re.compile(r"__(t[i\u0130\u0131]me|d[i\u0130\u0131]ff)'*", re.IGNORECASE)
+
 EMPTY = "__empty"
 """The field that stands for none in a struct without fields."""
 
@@ -105,6 +108,16 @@ def stored_names(names: Sequence[str]) -> Sequence[str]:
     return [f"{name}_{position}" for position, name in enumerate(names, 1)]
 
 
+def stored_column(name: str) -> str:
+    """The name that a user's column has in files and streams.
+
+    No two columns have the same, and none has one of ours, which Spark finds whatever their case
+    is: what can be taken for one of ours ends in one more ``'``. The driver has the same rule
+    (`values/Stored`).
+    """
+    return f"{name}'" if _LIKE_OURS.fullmatch(name) else name
+
+
 def unclear_field(path: str, spark_type: JsonType) -> str | None:
     """The path of a nested field that a reader cannot find by its name, if there is one."""
     if isinstance(spark_type, str):
@@ -162,6 +175,11 @@ class Column:
     metadata_json: str = "{}"
 
     @property
+    def stored_name(self) -> str:
+        """The name of the column in files and streams."""
+        return stored_column(self.name)
+
+    @property
     def spark_type(self) -> JsonType:
         decoded: JsonType = json.loads(self.type_json)
         return decoded
@@ -191,7 +209,7 @@ def _column_field(column: Column) -> pa.Field:
     kind = column.spark_type
     if _COLLATIONS in column.metadata_json or _COLLATIONS in column.type_json:
         _refuse_padded(column.name, kind, json.loads(column.metadata_json))
-    return pa.field(column.name, arrow_type(kind), column.nullable)
+    return pa.field(column.stored_name, arrow_type(kind), column.nullable)
 
 
 def _refuse_padded(name: str, kind: JsonType, metadata: Mapping[str, Any]) -> None:
@@ -265,12 +283,17 @@ class RelationDesc:
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
+    @property
+    def stored_names(self) -> tuple[str, ...]:
+        """The names that the columns have in files and streams."""
+        return tuple(column.stored_name for column in self.columns)
+
     def only(self, names: Collection[str]) -> RelationDesc:
         """Without the columns that are not among these."""
         return RelationDesc(tuple(column for column in self.columns if column.name in names))
 
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the relation's rows, without time and diff.
+        """The Arrow schema of the relation's rows, without time and diff, under their stored names.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE.
         """

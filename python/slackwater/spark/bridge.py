@@ -261,7 +261,7 @@ class SparkBridge:
 
     def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
         request = _contents_request(view, few=True)
-        names = self._names(view.output.names)
+        names = self._names(view.output.stored_names)
         collect, plan_id = self._bridge().collectView, view.kept.plan_id
         payload = self._run(collect, plan_id, request, names, most_ms=most_ms)
         with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
@@ -271,7 +271,7 @@ class SparkBridge:
         self, view: ViewContents, directory: str, most_ms: int | None = None
     ) -> list[WrittenFile]:
         request = _contents_request(view, few=False)
-        names = self._names(view.output.names)
+        names = self._names(view.output.stored_names)
         write, plan_id = self._bridge().writeView, view.kept.plan_id
         answer = self._run(write, plan_id, request, names, directory, most_ms=most_ms)
         return [WrittenFile(**entry) for entry in json.loads(answer)]

@@ -227,14 +227,14 @@ def _typed(
     reasons: dict[int, str] = {}
     arrays: list[pa.Array] = []
     schema = desc.arrow_schema()
-    for texts, field in zip(columns, schema, strict=True):
+    for name, texts, field in zip(desc.names, columns, schema, strict=True):
         converted = convert(pa.array(texts, pa.string()), field.type)
         for position, reason in converted.bad.items():
-            reasons.setdefault(position, f"{reason} (column {field.name})")
+            reasons.setdefault(position, f"{reason} (column {name})")
         if not field.nullable:
             for position, text in enumerate(texts):
                 if text is None:
-                    reasons.setdefault(position, f"NULL in the column {field.name}")
+                    reasons.setdefault(position, f"NULL in the column {name}")
         arrays.append(converted.values)
     table = pa.Table.from_arrays(arrays, schema=schema)
     if reasons:
@@ -323,7 +323,10 @@ def _read_json(data: bytes, desc: RelationDesc) -> Rows:
         try:
             if isinstance(value, ValueError):
                 raise value
-            row = [_json_cell(value, field) for field in schema]
+            row = [
+                _json_cell(value, name, field)
+                for name, field in zip(desc.names, schema, strict=True)
+            ]
         except ValueError as error:
             bad.append(BadRow(line, str(error)))
             continue
@@ -335,13 +338,13 @@ def _read_json(data: bytes, desc: RelationDesc) -> Rows:
     return Rows(pa.Table.from_arrays(arrays, schema=schema), tuple(bad))
 
 
-def _json_cell(value: dict[str, Any], field: pa.Field) -> Any:
+def _json_cell(value: dict[str, Any], name: str, field: pa.Field) -> Any:
     try:
-        cell = from_json(value.get(field.name), field.type)
+        cell = from_json(value.get(name), field.type)
     except ValueError as error:
-        raise ValueError(f"{error} (column {field.name})") from None
+        raise ValueError(f"{error} (column {name})") from None
     if cell is None and not field.nullable:
-        raise ValueError(f"NULL in the column {field.name}")
+        raise ValueError(f"NULL in the column {name}")
     return cell
 
 
@@ -352,17 +355,17 @@ def _read_parquet(data: bytes, desc: RelationDesc) -> pa.Table:
         raise UnreadableFileError(f"it is not a Parquet file: {error}") from None
     folded = {name.lower(): place for place, name in enumerate(table.column_names)}
     arrays: list[Any] = []
-    for field in desc.arrow_schema():
-        place = folded.get(field.name.lower())
+    for name, field in zip(desc.names, desc.arrow_schema(), strict=True):
+        place = folded.get(name.lower())
         if place is None and field.nullable:
             arrays.append(pa.nulls(len(table), field.type))
             continue
         if place is None:
-            raise UnreadableFileError(f"it lacks the column {field.name}, which is NOT NULL")
+            raise UnreadableFileError(f"it lacks the column {name}, which is NOT NULL")
         try:
             arrays.append(table.column(place).cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise UnreadableFileError(f"the column {field.name}: {error}") from None
+            raise UnreadableFileError(f"the column {name}: {error}") from None
         if not field.nullable and table.column(place).null_count:
-            raise UnreadableFileError(f"NULL in the column {field.name}")
+            raise UnreadableFileError(f"NULL in the column {name}")
     return pa.Table.from_arrays(arrays, schema=desc.arrow_schema())

@@ -104,10 +104,17 @@ def _json_form(kind: pa.DataType) -> Callable[[Any], Any]:
 
 
 def _struct(kind: pa.StructType) -> Callable[[Any], Any]:
-    writers = [(field.name, _json_form(field.type)) for field in kind if field.name != EMPTY]
-    return lambda value: {
-        name: None if value[name] is None else write(value[name]) for name, write in writers
-    }
+    writers = [(field.name, _json_form(field.type)) for field in kind]
+
+    def fields(value: Any) -> dict[str, Any]:
+        return {
+            name: None if value[name] is None else write(value[name]) for name, write in writers
+        }
+
+    if kind.names != [EMPTY]:
+        return fields
+    # It stands for no field, or is a user's column of this name, which may be something.
+    return lambda value: {} if value[EMPTY] is None else fields(value)
 
 
 def _map(kind: pa.MapType) -> Callable[[Any], Any]:

@@ -22,7 +22,7 @@ from slackwater.persist.consolidate import consolidate
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, stored_column
 from slackwater.storage.json_lines import json_lines
 from slackwater.storage.sink_folder import (
     Claim,
@@ -38,6 +38,9 @@ from slackwater.storage.updates import changes_by_key
 Envelope = Literal["DIFF", "UPSERT", "DEBEZIUM"]
 
 ROWS_PER_FILE = 500_000
+
+_DIFF_HEAD = ("mz_timestamp", "mz_diff")
+_UPSERT_HEAD = ("mz_timestamp", "mz_op")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,11 @@ class SinkStatistics:
 
 
 def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> None:
-    """Raises SLACKWATER_SINK_KEY when the key does not suit the envelope or the relation."""
+    """Raises SLACKWATER_SINK_KEY when the key does not suit the envelope or the relation.
+
+    Raises SLACKWATER_DUPLICATE_COLUMN when a column of the relation has the name of one that the
+    envelope adds: readers find columns of files by their names, and often whatever their case is.
+    """
 
     def refuse(reason: str) -> SlackwaterError:
         key = ", ".join(config.key)
@@ -80,6 +87,15 @@ def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> No
             raise refuse(f"the relation has no column {name}")
     if len(set(config.key)) < len(config.key):
         raise refuse("a column occurs twice")
+    # DEBEZIUM has the relation's columns inside of `before` and `after`.
+    added = {"DIFF": _DIFF_HEAD, "UPSERT": _UPSERT_HEAD, "DEBEZIUM": ()}[config.envelope]
+    for name in desc.names:
+        if name.lower() in added:
+            raise user_error(
+                "SLACKWATER_DUPLICATE_COLUMN",
+                columnName=name,
+                objectName=f"the files of {object_name}",
+            )
 
 
 def claim_location(
@@ -223,18 +239,18 @@ class FilesSink:
                 return self._debezium_rows(rows)
 
     def _upsert_rows(self, rows: pa.Table) -> pa.Table:
-        changes = changes_by_key(rows, TIME_COLUMN, self._config.key)
+        changes = changes_by_key(rows, TIME_COLUMN, self._stored_key())
         self._refuse_violation(rows, changes.violated())
         operations = pc.if_else(pc.is_valid(changes.new), "upsert", "delete")
         columns = [rows.column(TIME_COLUMN).take(changes.any_row), operations]
-        for name in self._desc.names:
-            at = changes.any_row if name in self._config.key else changes.new
-            columns.append(rows.column(name).take(at))
-        return _named(columns, ["mz_timestamp", "mz_op", *self._desc.names])
+        for column in self._desc.columns:
+            at = changes.any_row if column.name in self._config.key else changes.new
+            columns.append(rows.column(column.stored_name).take(at))
+        return _named(columns, [*_UPSERT_HEAD, *self._desc.names])
 
     def _debezium_rows(self, rows: pa.Table) -> pa.Table:
         if self._config.key:
-            changes = changes_by_key(rows, TIME_COLUMN, self._config.key)
+            changes = changes_by_key(rows, TIME_COLUMN, self._stored_key())
             self._refuse_violation(rows, changes.violated())
             any_row, old, new = changes.any_row, changes.old, changes.new
         else:
@@ -244,11 +260,16 @@ class FilesSink:
         after = _structs(rows, self._desc, new)
         return _named([times, before, after], ["mz_timestamp", "before", "after"])
 
+    def _stored_key(self) -> list[str]:
+        return [stored_column(name) for name in self._config.key]
+
     def _refuse_violation(self, rows: pa.Table, position: int | None) -> None:
         if position is None:
             return
         row = rows.slice(position, 1)
-        key = json.loads(json_lines(row.select(self._config.key)))
+        key = json.loads(
+            json_lines(row.select(self._stored_key()).rename_columns(list(self._config.key)))
+        )
         values = ", ".join(f"{name} = {json.dumps(key[name])}" for name in self._config.key)
         time = row.column(TIME_COLUMN)[0].as_py()
         raise user_error(
@@ -285,8 +306,8 @@ def _named(columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
 
 def _diff_rows(rows: pa.Table, desc: RelationDesc) -> pa.Table:
     columns = [rows.column(TIME_COLUMN), rows.column(DIFF_COLUMN)]
-    columns += [rows.column(name) for name in desc.names]
-    return _named(columns, ["mz_timestamp", "mz_diff", *desc.names])
+    columns += [rows.column(name) for name in desc.stored_names]
+    return _named(columns, [*_DIFF_HEAD, *desc.names])
 
 
 def _unpaired(rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -304,7 +325,7 @@ def _unpaired(rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]:
 
 def _structs(rows: pa.Table, desc: RelationDesc, positions: pa.Array) -> pa.Array:
     """The rows at `positions` as structs, NULL where the position is."""
-    arrays = [rows.column(name).combine_chunks().take(positions) for name in desc.names]
+    arrays = [rows.column(name).combine_chunks().take(positions) for name in desc.stored_names]
     fields = [pa.field(name, a.type) for name, a in zip(desc.names, arrays, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(positions))
 

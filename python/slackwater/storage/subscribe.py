@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from slackwater.persist.consolidate import consolidate
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, Column, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, Column, RelationDesc, stored_column
 from slackwater.storage.updates import KeyChanges, changes_by_key, codes
 
 
@@ -58,7 +58,8 @@ def check_bounds(as_of: Timestamp, up_to: Timestamp | None) -> None:
 def output_desc(spec: SubscribeSpec, desc: RelationDesc) -> RelationDesc:
     """The columns of the result; its `arrow_schema` is that of every table of rows.
 
-    Those of the relation may be NULL: they can lose NOT NULL while the result is being read.
+    A column of the relation may have the name of one of these: rows go by position. Those of the
+    relation may be NULL: they can lose NOT NULL while the result is being read.
     """
     columns = [_column("mz_timestamp", "long", False)]
     if spec.progress:
@@ -147,25 +148,25 @@ class SubscribeFormat:
             updates = updates.take(_within_time_order(updates, self.desc, self.spec.order_by))
         columns = [updates.column(TIME_COLUMN), *self._no_progress(len(updates))]
         columns.append(updates.column(DIFF_COLUMN))
-        columns += [updates.column(name) for name in self.desc.names]
+        columns += updates.columns[: len(self.desc.columns)]
         return self._table(columns)
 
     def _upsert_rows(self, updates: pa.Table) -> pa.Table:
-        changes = changes_by_key(updates, TIME_COLUMN, self.spec.key)
+        changes = changes_by_key(updates, TIME_COLUMN, self._stored_key())
         states = _states(changes, inserted="upsert")
         new = pc.if_else(changes.violation, None, changes.new)
         columns = [*self._head(updates, changes), states, *self._keys(updates, changes)]
-        columns += [updates.column(name).take(new) for name in self._values()]
+        columns += [updates.column(at).take(new) for at in self._values()]
         return self._table(columns)
 
     def _debezium_rows(self, updates: pa.Table) -> pa.Table:
-        changes = changes_by_key(updates, TIME_COLUMN, self.spec.key)
+        changes = changes_by_key(updates, TIME_COLUMN, self._stored_key())
         states = _states(changes, inserted="insert")
         old = pc.if_else(changes.violation, None, changes.old)
         new = pc.if_else(changes.violation, None, changes.new)
         columns = [*self._head(updates, changes), states, *self._keys(updates, changes)]
-        columns += [updates.column(name).take(old) for name in self._values()]
-        columns += [updates.column(name).take(new) for name in self._values()]
+        columns += [updates.column(at).take(old) for at in self._values()]
+        columns += [updates.column(at).take(new) for at in self._values()]
         return self._table(columns)
 
     def _head(self, updates: pa.Table, changes: KeyChanges) -> list[pa.ChunkedArray | pa.Array]:
@@ -173,10 +174,15 @@ class SubscribeFormat:
         return [times, *self._no_progress(len(times))]
 
     def _keys(self, updates: pa.Table, changes: KeyChanges) -> list[pa.ChunkedArray]:
-        return [updates.column(name).take(changes.any_row) for name in self.spec.key]
+        return [updates.column(name).take(changes.any_row) for name in self._stored_key()]
 
-    def _values(self) -> list[str]:
-        return [name for name in self.desc.names if name not in self.spec.key]
+    def _stored_key(self) -> list[str]:
+        return [stored_column(name) for name in self.spec.key]
+
+    def _values(self) -> list[int]:
+        """The positions of the columns that are not of the key."""
+        names = self.desc.names
+        return [at for at, name in enumerate(names) if name not in self.spec.key]
 
     def _no_progress(self, count: int) -> list[pa.Array]:
         return [pa.repeat(pa.scalar(False), count)] if self.spec.progress else []
@@ -207,9 +213,9 @@ def _within_time_order(
     """Positions by time, then `order_by`, then the whole row, then the diff."""
     keys = [updates.column(TIME_COLUMN)]
     for order in order_by:
-        name = DIFF_COLUMN if order.name == "mz_diff" else order.name
+        name = DIFF_COLUMN if order.name == "mz_diff" else stored_column(order.name)
         keys.append(_ranks(updates.column(name), order))
-    keys += [_ranks(updates.column(name), OrderColumn(name)) for name in desc.names]
+    keys += [_ranks(updates.column(at), OrderColumn(name)) for at, name in enumerate(desc.names)]
     keys.append(updates.column(DIFF_COLUMN))
     names = [f"key{i}" for i in range(len(keys))]
     sort_keys = [(name, "ascending") for name in names]

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
 from slackwater.repr.errors import FatalError, SlackwaterError
@@ -28,7 +30,7 @@ from slackwater.repr.read_policy import (
     ValidFrom,
     followed,
 )
-from slackwater.repr.relation import Column
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, Column, RelationDesc, stored_column
 
 
 def at(time):
@@ -144,3 +146,38 @@ def test_what_rows_cause_is_a_data_error_whatever_its_state():
     )
     assert pattern.is_data_error
     assert not SlackwaterError("PARSE_SYNTAX_ERROR", "42601", "a query", {}).is_data_error
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("__time", "__time'"),
+        ("__DIFF", "__DIFF'"),
+        ("__Time'", "__Time''"),
+        ("__t\u0131me", "__t\u0131me'"),
+        ("__d\u0130FF'", "__d\u0130FF" + "'" * 2),
+        ("time", "time"),
+        ("__time_", "__time_"),
+        ("'__time", "'__time"),
+        ("__time' ", "__time' "),
+        ("__diff\n", "__diff\n"),
+        ("__row", "__row"),
+        ("a'", "a'"),
+        ("", ""),
+    ],
+)
+def test_columns_that_may_be_taken_for_ours_have_other_names_in_files(name, stored):
+    assert stored_column(name) == stored
+    desc = RelationDesc.of(**{name: "integer"})
+    assert desc.arrow_schema().names == [stored]
+    assert desc.update_schema().names == [stored, TIME_COLUMN, DIFF_COLUMN]
+
+
+near_ours = st.from_regex(r"_{1,3}([tT][iI\u0130\u0131][mM][eE]|[dD]i[fF]f)'{0,3}\n?")
+
+
+@given(st.lists(st.one_of(near_ours, st.text(max_size=3)), unique_by=str.casefold))
+def test_no_two_columns_have_the_same_name_in_files(names):
+    stored = [stored_column(name).casefold() for name in names]
+    assert len(set(stored)) == len(names)
+    assert not {TIME_COLUMN, DIFF_COLUMN} & set(stored)

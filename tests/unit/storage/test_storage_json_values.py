@@ -86,6 +86,14 @@ def test_structs_that_arrow_does_not_have():
     assert json_lines(pa.table({"v": value})) == b'{"v":{"id_1":1,"ID_2":{}}}\n'
 
 
+def test_a_column_that_a_user_calls_as_we_call_no_field_is_written():
+    rows = [{EMPTY: 1, "b": None}]
+    whole = pa.array(rows, pa.struct([(EMPTY, pa.int64()), ("b", pa.string())]))
+    assert json_lines(pa.table({"after": whole})) == b'{"after":{"__empty":1,"b":null}}\n'
+    alone = pa.array([{EMPTY: True}], pa.struct([(EMPTY, pa.bool_())]))
+    assert json_lines(pa.table({"after": alone})) == b'{"after":{"__empty":true}}\n'
+
+
 @pytest.mark.parametrize(
     ("names", "stored"),
     [

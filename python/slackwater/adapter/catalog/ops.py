@@ -20,7 +20,7 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_system
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, unclear_field
+from slackwater.repr.relation import RelationDesc, unclear_field
 
 _RESERVED_PREFIXES = ("mz_", "pg_")
 
@@ -296,12 +296,6 @@ def _check_columns(item: CatalogItem) -> None:
     seen: set[str] = set()
     is_read = item.kind is ItemKind.SOURCE
     for column in () if item.desc is None else item.desc.columns:
-        if fold(column.name) in (TIME_COLUMN, DIFF_COLUMN):
-            raise user_error(
-                "SLACKWATER_RESERVED_NAME",
-                objectName=f"{item.full_name}.{column.name}",
-                reason="updates are kept with columns of that name",
-            )
         if fold(column.name) in seen:
             raise user_error(
                 "SLACKWATER_DUPLICATE_COLUMN",

@@ -148,7 +148,7 @@ class QueryFeed:
         answer = self._engine.collect(
             f"SELECT * FROM (\n{self._text}\n) AS OF {int(time)}", self._catalog, self._namespace
         )
-        rows = pa.Table.from_arrays(answer.columns, names=list(self._desc.names)).cast(
+        rows = pa.Table.from_arrays(answer.columns, names=list(self._desc.stored_names)).cast(
             self._desc.arrow_schema()
         )
         self._known = (time, consolidate(_stamped(rows, time, 1)))
@@ -159,8 +159,9 @@ class QueryFeed:
         for time in self._times(lower, upper):
             before = self._answer_before(time)
             after = self.snapshot(time)
-            negated = _stamped(before.select(self._desc.names), time, 0).set_column(
-                len(self._desc.names) + 1,
+            width = len(self._desc.columns)
+            negated = _stamped(before.select(range(width)), time, 0).set_column(
+                width + 1,
                 pa.field(DIFF_COLUMN, pa.int64(), False),
                 pc.negate(before[DIFF_COLUMN]),
             )

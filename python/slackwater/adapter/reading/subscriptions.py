@@ -243,7 +243,8 @@ class Subscriptions:
         def answer() -> pa.Table:
             timed = f"{text}\nAS OF {time}"
             table = engine.collect(timed, context.catalog, context.namespace)
-            return pa.Table.from_arrays(table.columns, names=list(analysis.desc.names)).cast(schema)
+            names = list(analysis.desc.stored_names)
+            return pa.Table.from_arrays(table.columns, names=names).cast(schema)
 
         return QueryCursor(
             analysis.desc, answer, self._env.now(), lambda: session.result_limit_bytes, hold
@@ -386,15 +387,10 @@ def _spec(
     order: tuple[OrderColumn, ...] = ()
     if statement.within_timestamp_order_by is not None:
         order = _order(statement.within_timestamp_order_by.text)
-    for name in (*key, *(column.name for column in order)):
-        if name not in desc.names and name != "mz_diff":
-            raise user_error(
-                "SLACKWATER_INVALID_OPTION",
-                option="ENVELOPE" if name in key else "WITHIN TIMESTAMP ORDER BY",
-                statement="SUBSCRIBE",
-                value=name,
-                reason=f"the columns are {', '.join(desc.names)}",
-            )
+    for name in key:
+        _refuse_unclear("ENVELOPE", name, desc.names)
+    for column in order:
+        _refuse_unclear("WITHIN TIMESTAMP ORDER BY", column.name, ("mz_diff", *desc.names))
     kind = None if envelope is None or envelope.kind == "DIFF" else envelope.kind
     return SubscribeSpec(
         as_of=as_of,
@@ -404,6 +400,20 @@ def _spec(
         envelope=kind,
         key=key,
         order_by=order,
+    )
+
+
+def _refuse_unclear(option: str, name: str, names: Sequence[str]) -> None:
+    """Raises SLACKWATER_INVALID_OPTION unless exactly one column has the name."""
+    if names.count(name) == 1:
+        return
+    reason = "several columns have this name" if name in names else "no column has this name"
+    raise user_error(
+        "SLACKWATER_INVALID_OPTION",
+        option=option,
+        statement="SUBSCRIBE",
+        value=name,
+        reason=f"{reason}: they are {', '.join(names)}",
     )
 
 

@@ -388,16 +388,17 @@ def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
         return target.empty_table()
     columns = []
     for column in desc.columns:
-        if column.name not in table.column_names and column.nullable:
+        stored = column.stored_name
+        wanted = schema.field(stored).type
+        if stored not in table.column_names and column.nullable:
             # The statement was planned before the column was added.
-            columns.append(pa.nulls(table.num_rows, schema.field(column.name).type))
+            columns.append(pa.nulls(table.num_rows, wanted))
             continue
-        values = table.column(column.name)
+        values = table.column(stored)
         if not column.nullable and values.null_count:
             raise user_error(
                 "SLACKWATER_NOT_NULL_VIOLATION", columnName=column.name, objectName=name
             )
-        wanted = schema.field(column.name).type
         # A cast to the type that it has fails for NULL around a NOT NULL field.
         columns.append(values if values.type == wanted else values.cast(wanted))
     diffs = (

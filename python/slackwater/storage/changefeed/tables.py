@@ -48,9 +48,9 @@ class Reader:
         self._table = table
         self._schema = table.desc.arrow_schema()
         self._cells = [
-            (field.name, field.nullable, _cell(field.type))
-            for field in self._schema
-            if field.name != table.extras
+            (name, field.nullable, _cell(field.type))
+            for name, field in zip(table.desc.names, self._schema, strict=True)
+            if name != table.extras
         ]
         self._known = frozenset(name for name, _, _ in self._cells)
 

@@ -23,6 +23,7 @@ import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{BoundParts, BoundScan, ScanIdentity}
 import org.apache.spark.sql.slackwater.shims.V2Relation
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{FirstMatch, RowLevel}
 import org.apache.spark.sql.types.LongType
 
@@ -307,7 +308,7 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
       DataErrors.nameOf(table.description),
       ScanIdentity(table.id, asOf, if (pinned) 0L else bound.sequence),
       underTheirNames(r.output, table),
-      BoundParts(parts, table.dataSchema, bound.hold)
+      BoundParts(parts, Stored.columns(table.dataSchema), bound.hold)
     )
   }
 

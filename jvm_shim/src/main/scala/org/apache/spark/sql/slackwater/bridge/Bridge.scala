@@ -18,6 +18,7 @@ import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs.{Allowance, Arrangements}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
 import org.apache.spark.SparkContext
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
@@ -261,8 +262,8 @@ final class Bridge private[bridge] (opened: Opened) {
     }
   }
 
-  /** Makes a temporary view over the updates of a binding's relation; `consolidated`: each row once
-    * at each time.
+  /** Makes a temporary view over the updates of a binding's relation, whose columns have the names
+    * of files; `consolidated`: each row once at each time.
     */
   def register(
       viewName: String,
@@ -272,7 +273,7 @@ final class Bridge private[bridge] (opened: Opened) {
   ): Unit = {
     val schema = Json.schema(Json.mapper.readTree(schemaJson))
     val relation = Json.mapper.readTree(relationJson)
-    val updates = PartScan.updates(own, viewName, Sources.stored(schema), relation)
+    val updates = PartScan.updates(own, viewName, Stored.columns(Sources.stored(schema)), relation)
     val plan = if (consolidated) Consolidate.updates(updates) else updates
     own.withActive(Dataset.ofRows(own, plan).createOrReplaceTempView(viewName))
   }

@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.protocol.{Errors, Wire}
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types._
 
 /** Conditions over the requests of webhooks, by id. They are computed in the thread that asks,
@@ -102,9 +103,10 @@ private[bridge] final class Check(
 ) {
   private val predicate = Predicate.createInterpreted(condition)
   predicate.initialize(0)
+  private val stored = Stored.columns(schema)
 
   def holds(rows: Array[Byte]): Array[Byte] = synchronized {
-    Wire.decode(Iterator(rows), schema).map(row => if (holds(row)) 1.toByte else 0.toByte).toArray
+    Wire.decode(Iterator(rows), stored).map(row => if (holds(row)) 1.toByte else 0.toByte).toArray
   }
 
   private def holds(row: InternalRow): Boolean =

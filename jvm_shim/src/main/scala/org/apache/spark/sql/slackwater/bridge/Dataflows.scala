@@ -42,7 +42,7 @@ import org.apache.spark.sql.slackwater.plans.{
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan._
-import org.apache.spark.sql.slackwater.values.Canonical
+import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.StructType
 
 /** The programs that the coordinator's dataflows run, by ids.
@@ -210,7 +210,7 @@ final class Dataflows private[bridge] (
         rows.output.zip(names).map { case (column, name) => Alias(Canonical(column), name)() }
       val now = Project(columns :+ Alias(Literal(1L), Wire.DiffColumn)(), rows)
       val changes = Option(request.get("recorded")).fold[LogicalPlan](now) { recorded =>
-        val schema = SnapshotInputs.schemaOf(recorded)
+        val schema = Stored.columns(SnapshotInputs.schemaOf(recorded))
         val known = PartScan.updates(chosen, planId, schema, recorded.get("relation"))
         val diff = UnaryMinus(PartScan.attribute(known, Wire.DiffColumn), failOnError = true)
         val negated =
@@ -354,7 +354,7 @@ private[bridge] final class SnapshotInputs(view: AnalyzedView, request: JsonNode
       .asScala
       .map { entry =>
         val schema = SnapshotInputs.schemaOf(entry.getValue)
-        val parts = BoundParts(entry.getValue.get("relation"), schema, None)
+        val parts = BoundParts(entry.getValue.get("relation"), Stored.columns(schema), None)
         val identity = ScanIdentity(entry.getKey, asOf, SnapshotInputs.binds.incrementAndGet())
         val scan = BoundScan(entry.getKey, identity, toAttributes(schema), parts)
         entry.getKey -> SnapshotInputs.canonical(scan)

@@ -44,7 +44,8 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
   private def rows(stream: Array[Byte]): Seq[Row] = {
     val (decoded, schema) = ArrowConverters.fromIPCStream(stream)
     try {
-      val isOther = planned != Stored.schema(planned) && planned.length == schema.length
+      val isOther =
+        planned != Stored.schema(Stored.columns(planned)) && planned.length == schema.length
       val shown = if (isOther) planned else schema
       val restored = if (isOther) restoring(schema) else identity[InternalRow] _
       val convert = CatalystTypeConverters.createToScalaConverter(shown)

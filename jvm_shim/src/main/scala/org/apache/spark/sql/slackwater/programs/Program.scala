@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.BoundReference
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
 import org.apache.spark.sql.slackwater.scan.Sources
-import org.apache.spark.sql.slackwater.values.Canonical
+import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.StructType
 
 /** One operator of a program, by the name that people read.
@@ -29,7 +29,7 @@ private[slackwater] final class SourceColumns(val collection: String, fields: St
   val width: Int = fields.length
 
   /** As parts have them, with the update columns. */
-  val stored: StructType = Wire.updateSchema(Sources.stored(fields))
+  val stored: StructType = Wire.updateSchema(Stored.columns(Sources.stored(fields)))
 
   /** `stored` as a text, by which rows of parts are kept. */
   val storedText: String = stored.json

@@ -23,15 +23,17 @@ import org.apache.spark.sql.types.{LongType, StructType}
 
 /** JSON and Arrow as the coordinator's protocol has them. */
 private[slackwater] object Wire {
-  val TimeColumn = "__time"
-  val DiffColumn = "__diff"
+  val TimeColumn: String = Stored.Time
+  val DiffColumn: String = Stored.Diff
 
   def base64(bytes: Array[Byte]): String = Base64.getEncoder.encodeToString(bytes)
 
   def longOption(node: JsonNode): Option[Long] =
     if (node == null || node.isNull || node.isMissingNode) None else Some(node.asLong)
 
-  /** `schema` with the update columns, in the order in which files have them. */
+  /** `schema`, whose columns have the names of files, with the update columns, in the order in which
+    * files have them.
+    */
   def updateSchema(schema: StructType): StructType =
     schema.add(TimeColumn, LongType, nullable = false).add(DiffColumn, LongType, nullable = false)
 
@@ -67,7 +69,7 @@ private[slackwater] object Wire {
     else identity
   }
 
-  /** The rows of Arrow IPC streams with exactly the columns of `schema`.
+  /** The rows of Arrow IPC streams with exactly the columns of `schema`, by the names of streams.
     *
     * Columns go by name. One that a stream lacks was added to the relation later, and has the
     * value that it got then.

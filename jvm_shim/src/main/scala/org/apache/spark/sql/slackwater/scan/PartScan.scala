@@ -19,7 +19,7 @@ import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
 import org.apache.spark.sql.slackwater.values.Stored
-import org.apache.spark.sql.types.{LongType, StructType}
+import org.apache.spark.sql.types.{DataType, LongType, StructType}
 
 /** Which contents a bound scan has: two scans with equal identities have the same rows.
   *
@@ -28,7 +28,9 @@ import org.apache.spark.sql.types.{LongType, StructType}
   */
 private[slackwater] final case class ScanIdentity(relation: String, asOf: Long, bind: Long)
 
-/** The parts of one relation, in the protocol's form, with the schema that the rows have. */
+/** The parts of one relation, in the protocol's form, with the schema that the rows have, under the
+  * names that its columns have in files.
+  */
 private[slackwater] final case class BoundParts(
     json: JsonNode,
     schema: StructType,
@@ -114,13 +116,15 @@ private[slackwater] object PartScan {
     * multiset as consolidated rows that are cut.
     */
   private def concerned(schema: StructType, output: Seq[AttributeReference]): StructType = {
-    val names = output.map(_.name).toSet
+    val names = output.map(a => Stored.column(a.name)).toSet
     // Another name is the whole row, as row-level changes want it.
     if (!names.subsetOf(schema.names.toSet)) schema
     else StructType(schema.filter(field => names(field.name)))
   }
 
-  /** The updates of a binding's relation, not consolidated: its columns, `__time`, `__diff`. */
+  /** The updates of a binding's relation, not consolidated: its columns, `__time`, `__diff`; under
+    * the names of files, as `schema` has them.
+    */
   def updates(
       session: SparkSession,
       name: String,
@@ -163,13 +167,15 @@ private[slackwater] object PartScan {
   private def project(rows: LogicalPlan, output: Seq[AttributeReference]): LogicalPlan = {
     val byName = rows.output.map(a => a.name -> a).toMap
     val columns = output.map { wanted =>
-      val value: Expression = byName.getOrElse(
-        wanted.name,
-        CreateNamedStruct(rows.output.flatMap(a => Seq(Literal(a.name), a)))
-      )
+      val value = byName.getOrElse(Stored.column(wanted.name), wholeRow(rows, wanted.dataType))
       Alias(value, wanted.name)(wanted.exprId, wanted.qualifier, Some(wanted.metadata))
     }
     Project(columns, rows)
+  }
+
+  private def wholeRow(rows: LogicalPlan, dataType: DataType): Expression = {
+    val names = dataType.asInstanceOf[StructType].fieldNames
+    CreateNamedStruct(rows.output.zip(names).flatMap { case (a, name) => Seq(Literal(name), a) })
   }
 }
 

@@ -8,14 +8,29 @@ import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.catalyst.util._
 import org.apache.spark.sql.types._
 
-/** The types that values have in files and streams.
+/** The names and types that columns have in files and streams.
   *
   * Neither Parquet nor Arrow has a struct without fields, or one with two fields of one name, and
   * readers find fields whatever their case is. There such a struct has a field that is always NULL,
-  * or names that end in their positions. The coordinator has the same rules (`repr/relation.py`).
+  * or names that end in their positions. A column whose name Spark takes for one of ours has another
+  * name. The coordinator has the same rules (`repr/relation.py`).
   */
 private[slackwater] object Stored {
   private val Empty = "__empty"
+
+  /** The columns that updates have beside those of users. */
+  val Time = "__time"
+  val Diff = "__diff"
+
+  /** The name of a user's column: no two have the same, and none has one of ours. */
+  def column(name: String): String = {
+    val base = name.reverse.dropWhile(_ == '\'').reverse
+    if (Seq(Time, Diff).exists(_.equalsIgnoreCase(base))) s"$name'" else name
+  }
+
+  /** Columns of users under the names that they have. */
+  def columns(users: StructType): StructType =
+    StructType(users.map(field => field.copy(name = column(field.name))))
 
   def schema(schema: StructType): StructType =
     StructType(schema.map(field => field.copy(dataType = dataType(field.dataType))))

@@ -16,6 +16,7 @@ import org.apache.spark.sql.slackwater.hold.{BindScope, Hold}
 import org.apache.spark.sql.slackwater.process.Sessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Wire}
 import org.apache.spark.sql.slackwater.scan.LocalRows
+import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.sources.InsertableRelation
 import org.apache.spark.sql.types.{LongType, StructType}
 
@@ -71,9 +72,9 @@ private[slackwater] final class TableWrite(
 ) {
   val id: String = UUID.randomUUID.toString
 
-  val schema: StructType = mode match {
-    case WriteMode.Diff => TableWrite.diffSchema(table.dataSchema)
-    case _              => table.dataSchema
+  val schema: StructType = {
+    val columns = Stored.columns(table.dataSchema)
+    if (mode == WriteMode.Diff) TableWrite.diffSchema(columns) else columns
   }
 
   /** A sink in the directory that the coordinator names. */

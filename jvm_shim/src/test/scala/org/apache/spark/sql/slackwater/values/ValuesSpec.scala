@@ -110,6 +110,21 @@ final class ValuesSpec extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
+  test("columns that Spark takes for ours have other names in files") {
+    val ours = Seq(Stored.Time, Stored.Diff)
+    val near = for {
+      base <- Seq("__time", "__DIFF", "__t\u0131me", "__d\u0130ff", "__row", "time", "a", "")
+      quotes <- 0 to 3
+    } yield base + "'" * quotes
+    near.foreach { name =>
+      val isOurs = ours.exists(_.equalsIgnoreCase(name.takeWhile(_ != '\'')))
+      assert(Stored.column(name) == (if (isOurs) s"$name'" else name))
+    }
+    val stored = near.map(Stored.column)
+    assert(stored.distinct == stored)
+    assert(!stored.exists(name => ours.exists(_.equalsIgnoreCase(name))))
+  }
+
   test("a value comes back out of the form in which it is stored") {
     forAll(typed) { case (dataType, value, _) =>
       val form = Stored.dataType(dataType)
