@@ -196,10 +196,9 @@ def status(url, method):
         return None
 
 
-def test_an_address_that_is_taken_is_told_and_tried_again(tmp_path):
+def test_an_address_that_is_taken_is_told_and_tried_again(tmp_path, port):
     location = tmp_path / "environment"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", port)):
         user = Application(location, conf=conf(port))
         user.sql("CREATE SOURCE slackwater.default.w FROM WEBHOOK (BODY FORMAT TEXT)")
         ((_, _, _, status, error, _),) = user.rows("SHOW SOURCES FROM slackwater.default")

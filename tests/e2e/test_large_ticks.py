@@ -53,4 +53,5 @@ def test_what_only_a_program_can_follow_says_what_is_wrong(place):
     with pytest.raises(SqlError) as failed:
         place.rows("SELECT * FROM valid")
     assert "takes more of the driver's heap than a tick may have" in str(failed.value)
+    place.sql("RESET slackwater.statement_timeout")
     place.sql("DROP MATERIALIZED VIEW valid")
