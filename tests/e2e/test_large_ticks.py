@@ -42,7 +42,7 @@ def test_what_only_a_program_can_follow_says_what_is_wrong(place):
         " FROM facts JOIN names USING (k) WHERE mz_now() >= v GROUP BY name"
     )
     assert len(place.rows("SELECT * FROM valid")) == 1
-    place.sql("UPDATE names SET name = 'c'")
+    place.sql("UPDATE names SET name = name || 'c'")
 
     def told():
         (row,) = (row for row in place.rows("SHOW MATERIALIZED VIEWS") if row[0] == "valid")
