@@ -310,7 +310,7 @@ def check_at_every_time(user, upstream):
     """At each time at which something was bound, tables and view are those of the upstream."""
     both = "SELECT frontier, n FROM bank_progress, (SELECT count(*) AS n FROM total)"
     user.sql(f"DECLARE c CURSOR FOR SUBSCRIBE TO ({both}) AS OF AT LEAST 0")
-    changes = user.rows("FETCH ALL c WITH (timeout = '10s')")
+    changes = user.rows("FETCH ALL c WITH (timeout = '5 minutes')")
     user.sql("CLOSE c")
     times = sorted({change[0] for change in changes})
     assert len(times) > 5

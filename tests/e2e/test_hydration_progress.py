@@ -2,37 +2,66 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+
 import pytest
 from tests.support.applications.application import Application
+from tests.support.applications.gate import Gate
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
-ROWS = 3_000_000
+ROWS, FILE_ROWS = 300_000, 100_000
+"""More than are computed without executors, and how many are in a file."""
 PROGRESS = "SELECT rows_read, rows_known, elapsed_ms FROM mz_internal.mz_hydration_progress"
 """Without a job of executors, which are busy."""
 
+BY_TASKS = """
+from pyspark import TaskContext
+
+def stand(k):
+    if k % {file_rows} == 0:
+        gate = {gates!r}.get(TaskContext.get().partitionId())
+        if gate is not None:
+            open(gate).close()
+    return k
+
+spark.udf.register("stand", stand, "bigint")
+result = None
+"""
+"""A function that waits in some tasks, until the gate of the task is open."""
+
 
 def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
-    # In many tasks: Spark tells what they have read when they end.
-    conf = {"spark.sql.files.maxPartitionBytes": "100k", "spark.sql.files.openCostInBytes": "0"}
-    with Application(tmp_path / "environment", master="local[2]", conf=conf) as place:
+    # A task for each file, one after the other: Spark tells what one has read when it ends.
+    conf = {"spark.sql.files.maxPartitionBytes": "500k", "spark.sql.files.openCostInBytes": "0"}
+    variables = {"PYSPARK_PYTHON": sys.executable}
+    with (
+        contextlib.closing(Gate(tmp_path / "first")) as first,
+        contextlib.closing(Gate(tmp_path / "second")) as second,
+        Application(tmp_path / "environment", conf=conf, variables=variables) as place,
+    ):
         place.sql("USE slackwater")
-        place.sql(f"CREATE TABLE t AS SELECT id AS k FROM range(0, {ROWS}, 1, 24)")
-        # It takes minutes, so that what is read is seen to grow; it is not waited for.
-        sums = "aggregate(sequence(1, 400 + k % 2), 0L, (s, n) -> s + n)"
-        place.sql(f"CREATE MATERIALIZED VIEW slow AS SELECT k, {sums} AS s FROM t")
+        place.sql("CREATE TABLE t (k BIGINT)")
+        for begin in range(0, ROWS, FILE_ROWS):
+            place.sql(f"INSERT INTO t SELECT id FROM range({begin}, {begin + FILE_ROWS})")
+        gates = {1: str(first.path), 2: str(second.path)}
+        place.python(BY_TASKS.format(gates=gates, file_rows=FILE_ROWS))
+        place.sql("CREATE MATERIALIZED VIEW slow AS SELECT k, stand(k) AS s FROM t")
         seen = []
 
-        def has_read_more():
+        def has_read_more_than(rows):
             seen.extend(place.rows(PROGRESS))
-            return len({read for read, _, _ in seen if read > 0}) > 1
+            return bool(seen) and seen[-1][0] > rows
 
-        wait_until(has_read_more)
+        wait_until(lambda: has_read_more_than(0), what="the first task has ended")
+        first.open()
+        wait_until(lambda: has_read_more_than(FILE_ROWS), what="the second task has ended")
         read, _, elapsed = zip(*seen, strict=True)
+        assert set(read) - {0} == {FILE_ROWS, 2 * FILE_ROWS}
         assert list(read) == sorted(read)
         assert list(elapsed) == sorted(elapsed)
-        assert read[-1] < ROWS
         assert {known for _, known, _ in seen} == {ROWS}
         place.sql("DROP MATERIALIZED VIEW slow")
-        wait_until(lambda: not place.rows(PROGRESS))
+        wait_until(lambda: not place.rows(PROGRESS), what="its filling has ended")

@@ -1,15 +1,20 @@
 """The ingress survives those who lead: what was answered with 200 is there, whoever led then."""
 
+import contextlib
 import http.client
 import itertools
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
-from tests.support.applications.application import Application, coordinators, kill
+from tests.support.applications.application import ROOT, Application, coordinators, kill
 from tests.support.applications.served import conf, served
 from tests.support.server.ingress import request
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -95,8 +100,7 @@ def test_what_was_answered_survives_the_death_of_leaders(tmp_path, port):
                 kill(other.coordinator)
                 sender.goes_on()
             sender.end()
-            # Whoever takes the lead listens first, and asks to come again until it is ready.
-            assert sender.retries == {"1"}
+            assert sender.retries <= {"1"}
             check(sender, user.rows("SELECT body, count(*) FROM slackwater.default.w GROUP BY 1"))
         assert other.end() == 0
     assert coordinators(first.location) == []
@@ -122,10 +126,79 @@ def test_the_ingress_outlives_the_session_that_set_it_up(tmp_path, port):
             assert service.end() == 0
 
 
-def test_an_address_that_is_taken_is_told_and_tried_again(tmp_path):
+def test_who_takes_the_lead_listens_first_and_asks_to_come_again_until_it_is_ready(tmp_path, port):
+    """It stands where it tells its driver that it leads: that does not read what it says."""
+    url = f"http://127.0.0.1:{port}"
+    reading, writing = os.pipe()
+    with full(writing):
+        leader = led(tmp_path / "environment", port, writing)
+    try:
+        wait_until(lambda: status(url + "/_/healthz", "GET") == 503, what="it listens")
+        log = tmp_path / "environment" / "log" / "coordinator.jsonl"
+        wait_until(lambda: '"leading"' in log.read_text(), what="the environment is open")
+        for _ in range(3):
+            answer = request(url + PATH, b"1")
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert leader.poll() is None
+        drained = threading.Thread(target=drain, args=(reading,))
+        drained.start()
+        wait_until(lambda: status(url + "/_/healthz", "GET") == 200, what="it is ready")
+        assert status(url + PATH, "POST") == 404
+        leader.stdin.close()
+        assert leader.wait(PATIENCE) == 0
+        drained.join()
+    finally:
+        leader.kill()
+        leader.wait()
+        os.close(reading)
+
+
+@contextlib.contextmanager
+def full(pipe):
+    """Who inherits the pipe in the block cannot write to it until it is read. Closes it here."""
+    os.set_blocking(pipe, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b" " * 1024)
+    os.set_blocking(pipe, True)
+    yield
+    os.close(pipe)
+
+
+def led(location, port, answers):
+    """The process of a coordinator that leads an environment; no driver is behind it."""
+    variables = {
+        "PYTHONPATH": str(ROOT / "python"),
+        "SLACKWATER_LOCATION": str(location),
+        "SLACKWATER_INGRESS": json.dumps({"address": f"127.0.0.1:{port}"}),
+        # Nobody listens there.
+        "PYSPARK_GATEWAY_PORT": "1",
+        "PYSPARK_GATEWAY_SECRET": "none",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "slackwater.server"],
+        stdin=subprocess.PIPE,
+        stdout=answers,
+        env={**os.environ, **variables},
+    )
+
+
+def drain(pipe):
+    while os.read(pipe, 65536):
+        pass
+
+
+def status(url, method):
+    """The status of an answer; None: nobody listens."""
+    try:
+        return request(url, method=method).status
+    except ConnectionError:
+        return None
+
+
+def test_an_address_that_is_taken_is_told_and_tried_again(tmp_path, port):
     location = tmp_path / "environment"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", port)):
         user = Application(location, conf=conf(port))
         user.sql("CREATE SOURCE slackwater.default.w FROM WEBHOOK (BODY FORMAT TEXT)")
         ((_, _, _, status, error, _),) = user.rows("SHOW SOURCES FROM slackwater.default")

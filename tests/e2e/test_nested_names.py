@@ -85,7 +85,7 @@ def test_cursors_bring_the_values_of_views(place, kind):
     place.sql(f"CREATE MATERIALIZED VIEW c_{kind} AS SELECT id, {value} AS s FROM few")
     place.sql(f"DECLARE cur_{kind} CURSOR FOR SUBSCRIBE c_{kind}")
     fetched = place.python(
-        f"rows = spark.sql(\"FETCH ALL cur_{kind} WITH (timeout = '20s')\").collect()\n"
+        f"rows = spark.sql(\"FETCH ALL cur_{kind} WITH (timeout = '5 minutes')\").collect()\n"
         "result = sorted(str(tuple(row[3])) if row[3] is not None and hasattr(row[3], '__fields__')"
         " else str(row[3]) for row in rows)"
     )

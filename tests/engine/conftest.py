@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.support.compute.incremental import Bench, Recomputation
 from tests.support.compute.worked_history import DUCK, HISTORY, LAST, A, B
@@ -14,8 +16,14 @@ def limits():
 
 
 @pytest.fixture
-def bench(declared, tmp_path, limits):
-    made = Bench(tmp_path, declared, limits)
+def monotonic():
+    """The worker's clock."""
+    return time.monotonic
+
+
+@pytest.fixture
+def bench(declared, tmp_path, limits, monotonic):
+    made = Bench(tmp_path, declared, limits, monotonic=monotonic)
     made.table("a", A)
     made.table("b", B)
     yield made

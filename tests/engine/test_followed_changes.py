@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.support.clock import StepClock
 from tests.support.compute.worked_history import LAST, a, run
 
 from slackwater.compute.tick import Limits
@@ -57,21 +58,27 @@ def test_a_row_that_is_there_very_often_holds_no_core_when_its_copies_take_too_l
     bench.wait("m", 2)
 
 
+BEFORE = [(2, False), (5, True), (6, False)]
+"""What is done before anything was measured: the upper of each tick, and if it was a program's."""
+
+
 @pytest.mark.parametrize("limits", [Limits(followed_rows=3, whole_ms=UNHURRIED_MS)], ids=["few"])
-def test_of_several_times_only_that_at_which_much_changes_is_recomputed(bench):
+@pytest.mark.parametrize(
+    ("monotonic", "last"),
+    [
+        pytest.param(StepClock(1.0), [(10, True)], id="to recompute took long"),
+        pytest.param(StepClock(0.0), [(9, True), (10, False)], id="it took no time"),
+    ],
+)
+def test_of_several_times_only_that_at_which_much_changes_is_recomputed(bench, last):
     bench.commit(2, {"a": [(a(1), 1, 1)]})
     for time, keys in ((3, [1]), (5, [2, 3, 4]), (7, [3]), (9, [5, 6, 7, 8])):
         bench.commit(time + 1, {"a": [(a(key), time, 1) for key in keys]})
     flow = bench.view("n", "SELECT k, count(*) AS n FROM a GROUP BY k", 1)
     bench.wait("n", 9)
     told = [r for r in bench.worker.records.all() if r.global_id == flow.global_id]
-    # The last time's changes are followed: what was measured at the one before says so.
-    assert [(r.upper, r.by_program) for r in told] == [
-        (2, False),
-        (5, True),
-        (6, False),
-        (10, True),
-    ]
+    # At the last time as much changes: what was measured at the one before decides.
+    assert [(r.upper, r.by_program) for r in told] == [*BEFORE, *last]
     assert bench.rows("n", 4) == Counter({(1, 2): 1})
     assert bench.rows("n", 6) == Counter({(1, 2): 1, (2, 1): 1, (3, 1): 1, (4, 1): 1})
     assert bench.rows("n", 8)[3, 2] == 1

@@ -240,6 +240,12 @@ def test_a_tick_that_others_would_wait_for_is_made_again_apart(declared, tmp_pat
         bench.close()
 
 
+def looks_up(session):
+    """Whether a thread of the driver's JVM is within a lookup of a tick."""
+    threads = session._jvm.org.apache.spark.util.Utils.getThreadDump()
+    return any("slackwater.programs.Lookup.run(" in each.toString() for each in threads)
+
+
 def test_a_tick_ends_when_its_view_is_removed(declared, tmp_path, monkeypatch):
     made, begun, ended = SparkProgram.tick, threading.Event(), []
 
@@ -269,10 +275,10 @@ def test_a_tick_ends_when_its_view_is_removed(declared, tmp_path, monkeypatch):
         bench.commit(3, {"a": [((2, 0), 2, 1)]})
         bench.wait("j", 2)
         begun.clear()
-        bench.commit(4, {"b": [((1, w), 3, 1) for w in range(400)]})
+        bench.commit(4, {"b": [((1, w), 3, 1) for w in range(4_000)]})
         assert begun.wait(PATIENCE)
         # What has not come into the driver's JVM by then would end as cancelled.
-        wait_until(lambda: (bench.worker.busy_ms() or 0) > 300)
+        wait_until(lambda: looks_up(declared.session), what="the tick looks rows up")
         bench.worker.remove(flow.global_id)
         wait_until(lambda: ended[-1:] == ["closed"])
     finally:

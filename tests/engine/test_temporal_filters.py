@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.support.clock import StepClock
 from tests.support.compute.incremental import Bench, Recomputation
 from tests.support.compute.temporal_cases import (
     DUCK,
@@ -27,8 +28,8 @@ COUNTED = "SELECT k, count(*) AS n FROM e WHERE mz_now() >= s AND mz_now() < e G
 
 
 @pytest.fixture
-def bench(declared, tmp_path, limits):
-    made = Bench(tmp_path, declared, limits)
+def bench(declared, tmp_path, limits, monotonic):
+    made = Bench(tmp_path, declared, limits, monotonic=monotonic)
     made.table("e", TABLES["e"])
     yield made
     made.close()
@@ -201,7 +202,10 @@ def test_a_row_fails_from_the_time_on_at_which_it_begins_to_be_valid(bench):
     assert len(ticks(bench, "bad")) < 15
 
 
-@pytest.mark.parametrize("limits", [Limits(followed_rows=2)], ids=["two rows are many"])
+@pytest.mark.parametrize(
+    "limits", [Limits(followed_rows=2, whole_ms=600_000)], ids=["two rows are many"]
+)
+@pytest.mark.parametrize("monotonic", [StepClock(0.0)], ids=["to recompute costs nothing"])
 def test_it_is_exact_whether_changes_are_followed_or_not(bench, expected):
     query = "SELECT k, v FROM e WHERE mz_now() >= s AND mz_now() < e"
     bench.view("valid", query)

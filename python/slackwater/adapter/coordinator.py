@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -140,13 +141,14 @@ class Coordinator:
         log: str,
         on_fatal: Callable[[str], None],
         clock: Callable[[], int] = wall_clock_ms,
+        monotonic: Callable[[], float] = time.monotonic,
         maintenance: MaintenanceSettings | None = None,
         lease: LockLease | None = None,
     ) -> Coordinator:
         """Opens the environment for the leader of `epoch`. Nothing runs until `start`.
 
-        `location` is what users read of it, `blobs` the access to its files. `lease` is that of an
-        application that has a write lock.
+        `location` is what users read of it, `blobs` the access to its files. `monotonic` gives
+        seconds, by which statements wait. `lease` is that of an application that has a write lock.
         """
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
@@ -158,7 +160,7 @@ class Coordinator:
         )
         upgrade(persist, catalog)
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
-        watch = FrontierWatch()
+        watch = FrontierWatch(monotonic)
         told = Told()
         storage = Storage(
             recovered(persist, catalog.state), LeaderShards(persist), steady_ms, told.obey
@@ -199,6 +201,7 @@ class Coordinator:
             oracle,
             location=location,
             clock_ms=clock,
+            monotonic=monotonic,
             on_committed=committed,
             on_fatal=lambda error: on_fatal(f"{type(error).__name__}: {error}"),
         )
@@ -248,6 +251,7 @@ class Coordinator:
             collections=collections,
             clock=clock,
             steady_ms=steady_ms,
+            monotonic=monotonic,
         )
         coordinator = Coordinator(env, epoch, on_fatal, maintenance, lease)
         collections.open()
@@ -389,7 +393,8 @@ class Coordinator:
         It has the time that the session's statement_timeout gives, counted from now.
         """
         session = self._session(body)
-        cancellation = Cancellation(variables.milliseconds(session.variable("statement_timeout")))
+        timeout_ms = variables.milliseconds(session.variable("statement_timeout"))
+        cancellation = Cancellation(timeout_ms, self._env.monotonic)
         call = str(body.get("call") or uuid.uuid4().hex)
         execution = body.get("execution")
         session.running[call] = Running(

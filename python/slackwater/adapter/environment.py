@@ -51,7 +51,7 @@ class Environment:
     `ddl` serialises changes of the catalog. Lock order: ddl, then the committer's, then
     persist's; `watch` is taken with none of them held. The storage controller's lock is the
     innermost: nothing is waited for under it. `clock` gives wall clock milliseconds;
-    `steady_ms` as well, but never goes back.
+    `steady_ms` as well, but never goes back. `monotonic` gives seconds, by which statements wait.
     """
 
     location: str
@@ -76,6 +76,7 @@ class Environment:
     collections: Collections
     clock: Callable[[], int]
     steady_ms: SteadyClock
+    monotonic: Callable[[], float]
     ddl: threading.RLock = field(default_factory=threading.RLock)
     awaited_sinks: dict[GlobalId, Timestamp] = field(default_factory=dict)
     """The times that somebody waits for to be out; else a sink is in no hurry to say so."""

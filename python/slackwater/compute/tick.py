@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
@@ -107,6 +107,8 @@ class RunningView:
     shards: Shards
     engine: Engine
     limits: Limits = field(default_factory=Limits)
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds, by which it is measured what ticks cost."""
     scanned: int = field(default=0, init=False)
     """How many rows the last tick read whole, or the present one is to read so."""
     shortage: SlackwaterError | None = field(default=None, init=False)
@@ -445,11 +447,10 @@ class RunningView:
         before = None if self._resident else self._collections(Timestamp(begin - 1))
         if self._resident and self._rows_until_order <= 0:
             self._put_in_order(program, running)
-        began, began_ns = time.perf_counter_ns(), time.monotonic_ns()
+        began_s = self.monotonic()
         ticked = running.tick(begin, upper, deltas, most_ms, before)
-        took_us = _us_since(began)
-        # By the clock by which threads wait, that a simulation replaces.
-        self._is_slow = time.monotonic_ns() - began_ns > 1_000_000 * limits.quick_ms
+        took_us = self._us_since(began_s)
+        self._is_slow = took_us > 1000 * limits.quick_ms
         # The interval may have been cut: what came later was brought, and not followed.
         followed = sum(part.rows for part in every if part.min_time < upper)
         if self._resident:
@@ -486,12 +487,12 @@ class RunningView:
         if self._running is None:
             self._resident = self._pause_ticks <= 0
             with ExitStack() as undo:
-                began, resident = time.perf_counter_ns(), self._resident
+                began_s, resident = self.monotonic(), self._resident
                 opened = self.engine.open_program(
                     self.flow.plan.kept, program, self.flow.name, before, resident
                 )
                 undo.callback(opened.close)
-                self.plan_us += _us_since(began)
+                self.plan_us += self._us_since(began_s)
                 if resident or self.flow.plan.is_temporal:
                     self._next_change = self._loaded(opened, before)
                 undo.pop_all()
@@ -507,13 +508,13 @@ class RunningView:
         if not program.has_choice:
             self._rows_until_order = sys.maxsize
             return
-        began, sizes = time.perf_counter_ns(), running.sizes()
+        began_s, sizes = self.monotonic(), running.sizes()
         order = reordered(self.flow.plan.kept.plan, program, sizes)
         if order != self._order:
             running.reorder(order)
             self._runs_as(order)
         self._rows_until_order = max(self.limits.ordered_rows, sum(size.rows for size in sizes))
-        self.plan_us += _us_since(began)
+        self.plan_us += self._us_since(began_s)
 
     def _runs_as(self, program: Program) -> None:
         names = {str(g): source.name for g, source in self.flow.inputs.items()}
@@ -521,10 +522,10 @@ class RunningView:
         self._reads = read_by_steps(self.flow.plan.kept.plan, program, names)
 
     def _loaded(self, opened: TickProgram, before: Timestamp) -> Timestamp:
-        began, rows = time.perf_counter_ns(), self._input_rows(before)
+        began_s, rows = self.monotonic(), self._input_rows(before)
         self.scanned += rows
         due = opened.load(self._collections(before))
-        took_us = _us_since(began)
+        took_us = self._us_since(began_s)
         self._costs.filled(rows, took_us)
         self.load_us += took_us
         return due
@@ -554,12 +555,12 @@ class RunningView:
         """
         rows = self._input_rows(at)
         most_ms = max(self.limits.whole_ms, self._costs.most_whole_us(rows) // 1000)
-        began, read_before = time.perf_counter_ns(), self.scanned
+        began_s, read_before = self.monotonic(), self.scanned
         try:
             append = self._contents(tick, at, most_ms)
         except TickEnded:
             self.scanned = read_before
-            self._costs.computed(rows, _us_since(began))
+            self._costs.computed(rows, self._us_since(began_s))
             _LOG.info("recomputing_ended", view=self.flow.name, after_ms=most_ms)
             raise
         self.close()
@@ -576,7 +577,7 @@ class RunningView:
         self.scanned += rows
         recorded = None if tick.first else self._recorded(Timestamp(tick.lower - 1))
         view = ViewContents(flow.plan.kept, flow.output, at, inputs.contents, recorded)
-        began = time.perf_counter_ns()
+        began_s = self.monotonic()
         if inputs.few:
             parts = self._inline(self.engine.collect_view(view, most_ms))
         else:
@@ -584,7 +585,7 @@ class RunningView:
             files = self.engine.write_view(view, directory, most_ms)
             self.shards.blobs.settle(file.uri for file in files)
             parts = self._few_inline(tuple(file.part() for file in files if file.rows))
-        took_us = _us_since(began)
+        took_us = self._us_since(began_s)
         self._costs.computed(rows, took_us)
         emitted = sum(part.rows for part in parts)
         self.steps = (StepRecord("recompute", "recompute", emitted, 0, took_us),)
@@ -621,10 +622,10 @@ class RunningView:
     def _inline(self, updates: pa.Table) -> tuple[NewPart, ...]:
         if updates.num_rows == 0:
             return ()
-        began = time.perf_counter_ns()
+        began_s = self.monotonic()
         conformed = reading.conformed(updates, self.flow.output)
         parts = self.shards.new_parts(self.flow.output_shard, conformed)
-        self.encode_us += _us_since(began)
+        self.encode_us += self._us_since(began_s)
         return parts
 
     def _few_inline(self, parts: tuple[NewPart, ...]) -> tuple[NewPart, ...]:
@@ -638,9 +639,8 @@ class RunningView:
                 self.shards.blobs.delete(part.body.uri)
         return made
 
-
-def _us_since(began_ns: int) -> int:
-    return (time.perf_counter_ns() - began_ns) // 1000
+    def _us_since(self, began_s: float) -> int:
+        return int((self.monotonic() - began_s) * 1_000_000)
 
 
 def first_change(

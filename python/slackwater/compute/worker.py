@@ -31,10 +31,6 @@ Stalled = Callable[[GlobalId, SlackwaterError], None]
 _LOG = structlog.get_logger("slackwater.compute")
 
 
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class _Apart:
     """A thread that works for one dataflow; `fills`: it reads whole inputs to keep them.
@@ -97,7 +93,7 @@ class Worker:
         on_short: Stalled = lambda global_id, error: None,
         name: str = "replica",
         limits: Limits | None = None,
-        clock_ms: Callable[[], int] = _monotonic_ms,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_progress` is called in a worker's thread with uppers after they were committed.
 
@@ -105,7 +101,7 @@ class Worker:
         `on_stalled` when a dataflow has failed several times running, once until it goes on again;
         `on_short` when one begins to be recomputed for lack of memory.
         `name` is part of the names of its temporary views; `limits` are those of its views, None:
-        the usual ones; `clock_ms` only measures pauses.
+        the usual ones; `monotonic` gives seconds, by which pauses and what ticks cost are measured.
         """
         self._shards = shards
         self._engine = engine
@@ -115,7 +111,7 @@ class Worker:
         self._on_short = on_short
         self._name = name
         self._limits = limits or Limits()
-        self._clock_ms = clock_ms
+        self._monotonic = monotonic
         self._shared = _Shared()
         self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
         self._running: dict[GlobalId, RunningView] = {}
@@ -197,13 +193,13 @@ class Worker:
 
     def stalled(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
         """What does not go on at the moment: why, and for how many milliseconds."""
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         with self._shared.changed:
             return {g: (t.error, now_ms - t.began_ms) for g, t in self._shared.troubles.items()}
 
     def shortages(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
         """What is recomputed for lack of memory: of which, and for how many milliseconds."""
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         with self._shared.changed:
             return {
                 g: (e, now_ms - began_ms) for g, (e, began_ms) in self._shared.shortages.items()
@@ -213,7 +209,7 @@ class Worker:
         """How far those dataflows are that read whole inputs at the moment."""
         with self._shared.changed:
             filling = {g: each for g, each in self._shared.apart.items() if each.fills}
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         return [
             Filling(
                 global_id,
@@ -228,7 +224,10 @@ class Worker:
         """For how long the oldest running tick has been reading files of parts; None: none runs."""
         with self._shared.changed:
             began_ms = min(self._shared.tick_began_ms.values(), default=None)
-        return None if began_ms is None else self._clock_ms() - began_ms
+        return None if began_ms is None else self._now_ms() - began_ms
+
+    def _now_ms(self) -> int:
+        return int(self._monotonic() * 1000)
 
     # The worker's threads
 
@@ -264,7 +263,7 @@ class Worker:
                 if retry_ms is None:
                     shared.changed.wait()
                     continue
-                pause_ms = retry_ms - self._clock_ms()
+                pause_ms = retry_ms - self._now_ms()
                 if pause_ms <= 0:
                     break
                 shared.changed.wait(pause_ms / 1000)
@@ -348,7 +347,7 @@ class Worker:
             for g, i in f.inputs.items()
         }
         uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
-        return schedule.plan_round(ordered, uppers, troubles, has_data, self._clock_ms())
+        return schedule.plan_round(ordered, uppers, troubles, has_data, self._now_ms())
 
     def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
         """See `RunningView.first_due`."""
@@ -387,7 +386,7 @@ class Worker:
                 name=f"slackwater-{self._name}-{global_id}",
                 daemon=True,
             )
-            apart = _Apart(thread, fills, view, removal, self._clock_ms())
+            apart = _Apart(thread, fills, view, removal, self._now_ms())
             self._shared.apart[global_id] = apart
             thread.start()
 
@@ -451,7 +450,7 @@ class Worker:
     def _timed_tick(self, view: RunningView, tick: Tick, most_ms: int | None = None) -> bool:
         global_id = view.flow.global_id
         with self._shared.changed:
-            self._shared.tick_began_ms[global_id] = self._clock_ms()
+            self._shared.tick_began_ms[global_id] = self._now_ms()
         try:
             return self._tick(view, tick, most_ms)
         finally:
@@ -462,14 +461,14 @@ class Worker:
         """Whether the dataflow moved, or may be tried again at once."""
         flow = view.flow
         try:
-            began = time.perf_counter_ns()
+            began_s = self._monotonic()
             append, errors = view.appends(tick, most_ms)
             with self._shared.changed:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
-            computed = time.perf_counter_ns()
+            computed_s = self._monotonic()
             self._shards.commit([append, errors])
-            self._record(view, append, (computed - began) // 1000, computed)
+            self._record(view, append, began_s, computed_s)
             view.committed(append.upper)
         except UpperMismatch:
             return True
@@ -500,12 +499,13 @@ class Worker:
             if error is None:
                 shortages.pop(global_id, None)
             elif is_new and global_id in self._shared.flows:
-                shortages[global_id] = (error, self._clock_ms())
+                shortages[global_id] = (error, self._now_ms())
         if error is not None and is_new:
             self._on_short(global_id, error)
 
-    def _record(self, view: RunningView, append: Append, before_us: int, computed: int) -> None:
-        """`before_us`: what was done before the commit, which began at `computed`."""
+    def _record(self, view: RunningView, append: Append, began_s: float, computed_s: float) -> None:
+        """The tick began at `began_s`, and its commit at `computed_s`."""
+        before_us = int((computed_s - began_s) * 1_000_000)
         self._records.add(
             TickRecord(
                 global_id=view.flow.global_id,
@@ -520,7 +520,7 @@ class Worker:
                     view.load_us,
                     before_us - view.plan_us - view.load_us - view.encode_us,
                     view.encode_us,
-                    (time.perf_counter_ns() - computed) // 1000,
+                    int((self._monotonic() - computed_s) * 1_000_000),
                 ),
                 steps=view.steps,
             )
@@ -532,7 +532,7 @@ class Worker:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            known = RunningView(flow, self._shards, engine, self._limits)
+            known = RunningView(flow, self._shards, engine, self._limits, self._monotonic)
             self._running[flow.global_id] = known
         return known
 
@@ -552,7 +552,7 @@ class Worker:
             if self._shared.flows.get(flow.global_id) is not flow:
                 return False
             earlier = self._shared.troubles.get(flow.global_id)
-            trouble = schedule.after_failure(error, earlier, self._clock_ms())
+            trouble = schedule.after_failure(error, earlier, self._now_ms())
             self._shared.troubles[flow.global_id] = trouble
             self._shared.changed.notify_all()
         _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
@@ -561,7 +561,7 @@ class Worker:
         return False
 
     def _pause_all(self, flows: Mapping[GlobalId, Dataflow], error: SlackwaterError) -> None:
-        now_ms = self._clock_ms()
+        now_ms = self._now_ms()
         with self._shared.changed:
             for flow in flows.values():
                 earlier = self._shared.troubles.get(flow.global_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -39,14 +40,19 @@ class Bench:
         limits: Limits | None = None,
         shards_of: Callable[[PersistClient], Shards] = lambda client: client,
         engine: Engine | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`shards_of` gives each worker its shards; `engine`: None: one of its own."""
+        """`shards_of` gives each worker its shards; `engine`: None: one of its own.
+
+        `monotonic` is the workers' clock.
+        """
         self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
         self.client: PersistClient = self.environment.lead()
         self.declared = declared
         self.engine: Engine = engine or declared.engine(str(directory))
         self._limits = limits
         self._shards_of = shards_of
+        self._monotonic = monotonic
         self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}
         self.flows: dict[str, Dataflow] = {}
         self.fatal: list[BaseException] = []
@@ -61,6 +67,7 @@ class Bench:
             on_fatal=self.fatal.append,
             name=name,
             limits=self._limits,
+            monotonic=self._monotonic,
         )
         worker.start()
         return worker
@@ -214,14 +221,14 @@ class Recomputation:
         """`creates`: for each table its columns as DuckDB declares them, in parentheses."""
         self._duck = duckdb.connect()
         self._times = range(last + 1)
-        for time in self._times:
-            self._duck.execute(f"CREATE SCHEMA t{time}")
+        for at in self._times:
+            self._duck.execute(f"CREATE SCHEMA t{at}")
             for name, columns in creates.items():
-                self._duck.execute(f"CREATE TABLE t{time}.{name} {columns}")
-                rows = contents_of(histories[name], time)
+                self._duck.execute(f"CREATE TABLE t{at}.{name} {columns}")
+                rows = contents_of(histories[name], at)
                 if rows:
                     marks = ", ".join("?" * len(rows[0]))
-                    self._duck.executemany(f"INSERT INTO t{time}.{name} VALUES ({marks})", rows)
+                    self._duck.executemany(f"INSERT INTO t{at}.{name} VALUES ({marks})", rows)
 
     def close(self) -> None:
         self._duck.close()

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 from tests.support.adapter.coordination import Place
+from tests.support.clock import MovableClock
 from tests.support.persist.persistence import new_environment
 from tests.support.planner.planned import Answers
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.catalog.definitions.views import ATTEMPTS
-from slackwater.adapter.time.watch import Cancellation, FrontierWatch
+from slackwater.adapter.time.watch import LONGEST_S, Cancellation, FrontierWatch
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 
 FAR = 2**60
+HOUR_S = 3600.0
 
 
 @pytest.fixture
-def place(tmp_path):
+def clock():
+    return MovableClock()
+
+
+@pytest.fixture
+def place(tmp_path, clock):
     environment = new_environment(f"sqlite:///{tmp_path}/metastore.db", tmp_path / "environment")
-    made = Place(environment)
+    made = Place(environment, monotonic=clock)
     made.table("t", k="integer")
     yield made
     made.close()
@@ -49,6 +55,28 @@ def refusal(future):
 
 def shard(place):
     return place.item("t").shard_id
+
+
+def comes_too_late(place, clock, action, *arguments, pool):
+    """The future of a statement that had an hour, when more has passed since it began."""
+    place.sql("SET statement_timeout = '1h'")
+    running = place.env.sessions.find("app/1").running
+    future = pool.submit(action, place, *arguments)
+    place.wait(lambda: len(running) == 1)
+    clock.passes(HOUR_S + 1)
+    return future
+
+
+def is_cancelled(place, action, *arguments, pool):
+    """The future of a statement that may take for ever, when it was cancelled after it began."""
+    place.sql("SET statement_timeout = '0'")
+    running = place.env.sessions.find("app/1").running
+    future = pool.submit(action, place, *arguments)
+    place.wait(lambda: len(running) == 1)
+    call(place, "/v1/cancel", session="app/1", execution="another")
+    assert len(running) == 1
+    call(place, "/v1/cancel", session="app/1", execution="e")
+    return future
 
 
 # What a statement can wait for, as a call that waits.
@@ -97,46 +125,45 @@ def crowded(place):
 
 
 @pytest.mark.parametrize("wait", LATE, ids=lambda each: each.__name__)
-def test_every_wait_ends_at_the_deadline(crowded, pool, wait):
-    crowded.sql("SET statement_timeout = '150ms'")
-    assert refusal(pool.submit(wait, crowded)) == LATE[wait]
+def test_every_wait_ends_at_the_deadline(crowded, clock, pool, wait):
+    assert refusal(comes_too_late(crowded, clock, wait, pool=pool)) == LATE[wait]
     crowded.env.committer.release("other")
-    crowded.sql("SET statement_timeout = '60s'")
     crowded.write("t", {"k": 2})
     crowded.wait(lambda: crowded.rows("t") == [{"k": 2}])
 
 
 @pytest.mark.parametrize("wait", LATE, ids=lambda each: each.__name__)
 def test_every_wait_ends_when_it_is_cancelled(crowded, pool, wait):
-    crowded.sql("SET statement_timeout = '0'")
-    running = crowded.env.sessions.find("app/1").running
-    future = pool.submit(wait, crowded)
-    crowded.wait(lambda: len(running) == 1)
-    call(crowded, "/v1/cancel", session="app/1", execution="another")
-    assert len(running) == 1
-    call(crowded, "/v1/cancel", session="app/1", execution="e")
+    future = is_cancelled(crowded, wait, pool=pool)
     assert refusal(future) == ("SLACKWATER_CANCELED", "57014")
-    assert running == {}
+    assert crowded.env.sessions.find("app/1").running == {}
     crowded.env.committer.release("other")
     crowded.write("t", {"k": 2})
     crowded.wait(lambda: crowded.rows("t") == [{"k": 2}])
 
 
-def test_a_timeout_of_its_own_answers_without_rows(crowded):
-    crowded.sql("SET statement_timeout = '1ms'")
-    assert crowded.sql("FETCH ALL c WITH (timeout = '20ms')") == []
+def test_a_timeout_of_its_own_answers_without_rows(crowded, clock, pool):
+    crowded.sql("SET statement_timeout = '1h'")
+    fetched = pool.submit(crowded.sql, "FETCH ALL c WITH (timeout = '2h')")
+
+    def ended():
+        clock.passes(HOUR_S)
+        return fetched.done()
+
+    crowded.wait(ended)
+    assert fetched.result() == []
 
 
 def test_a_timeout_of_its_own_comes_on_top_of_the_deadline():
-    cancellation = Cancellation(10_000)
+    cancellation = Cancellation(10_000, lambda: 7.0)
     cancellation.extend(3_600_000)
-    assert cancellation.left_s() > 3_600
-    without = Cancellation()
+    assert cancellation.left_s() == 3_610
+    without = Cancellation(0, lambda: 7.0)
     without.extend(1)
-    assert without.left_s() > 3_600
+    assert without.left_s() == LONGEST_S
 
 
-def test_a_write_that_is_being_committed_is_not_cancelled(place, pool, monkeypatch):
+def test_a_write_that_is_being_committed_is_not_cancelled(place, clock, pool, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
     commit = place.env.committer._log.append
 
@@ -147,12 +174,13 @@ def test_a_write_that_is_being_committed_is_not_cancelled(place, pool, monkeypat
         return commit(*arguments)
 
     monkeypatch.setattr(place.env.committer._log, "append", slow)
-    place.sql("SET statement_timeout = '100ms'")
+    place.sql("SET statement_timeout = '1h'")
     write = pool.submit(place.write, "t", {"k": 1}, execution="e")
     assert begun.wait(PATIENCE)
     (running,) = place.env.sessions.find("app/1").running.values()
     call(place, "/v1/cancel", session="app/1", execution="e")
-    place.wait(lambda: running.cancellation.left_s() == 0)
+    clock.passes(HOUR_S + 1)
+    assert running.cancellation.left_s() == 0
     assert not write.done()
     go_on.set()
     assert write.result(PATIENCE) > 0
@@ -224,14 +252,15 @@ def define(place, definition, folder):
 
 @pytest.mark.parametrize("late", [True, False])
 @pytest.mark.parametrize("definition", [*BY_SPARK, *BY_US])
-def test_no_definition_waits_for_another_for_ever(changing, pool, tmp_path, definition, late):
-    changing.sql(f"SET statement_timeout = '{'50ms' if late else '0'}'")
+def test_no_definition_waits_for_another_for_ever(
+    changing, clock, pool, tmp_path, definition, late
+):
     before = changing.env.state
-    running = changing.env.sessions.find("app/1").running
-    future = pool.submit(define, changing, definition, tmp_path / "out")
-    if not late:
-        changing.wait(lambda: len(running) == 1)
-        call(changing, "/v1/cancel", session="app/1", execution="e")
+    arguments = (define, definition, tmp_path / "out")
+    if late:
+        future = comes_too_late(changing, clock, *arguments, pool=pool)
+    else:
+        future = is_cancelled(changing, *arguments, pool=pool)
     condition = "SLACKWATER_STATEMENT_TIMEOUT" if late else "SLACKWATER_CANCELED"
     assert refusal(future) == (condition, "57014")
     assert changing.env.state == before
@@ -260,14 +289,16 @@ class Busy:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_spark_is_told_to_end(place, pool, late):
+def test_spark_is_told_to_end(place, clock, pool, late):
     place.env.engine = Busy()
-    place.sql(f"SET statement_timeout = '{'50ms' if late else '0'}'")
+    place.sql(f"SET statement_timeout = '{'1h' if late else '0'}'")
     text = "CREATE MATERIALIZED VIEW v AS SELECT * FROM t"
     body = {"session": "app/1", "text": text, "execution": "e"}
     future = pool.submit(call, place, "/v1/execute", **body)
-    if not late:
-        assert place.env.engine.asked.wait(PATIENCE)
+    assert place.env.engine.asked.wait(PATIENCE)
+    if late:
+        clock.passes(HOUR_S + 1)
+    else:
         call(place, "/v1/cancel", session="app/1", execution="e")
     condition = "SLACKWATER_STATEMENT_TIMEOUT" if late else "SLACKWATER_CANCELED"
     assert refusal(future) == (condition, "57014")
@@ -284,13 +315,20 @@ def test_what_is_cancelled_is_so_for_ever_and_at_once():
     assert told == [1, 2]
     with pytest.raises(SlackwaterError, match="57014"):
         FrontierWatch().wait_until(lambda: False, 60.0, cancellation)
-    ended = threading.Event()
-    with Cancellation(10).ending(ended.set):
-        assert ended.wait(PATIENCE)
-    began = time.monotonic()
-    with Cancellation(60_000).ending(ended.set):
+
+
+def test_what_has_an_end_is_told_to_end_at_the_deadline_and_not_after_it(clock):
+    cancellation, ended = Cancellation(36_000_000, clock), threading.Event()
+    with cancellation.ending(ended.set):
         pass
-    assert time.monotonic() - began < PATIENCE
+    wait_until(lambda: "deadline" not in {each.name for each in threading.enumerate()})
+    with cancellation.ending(ended.set):
+        clock.passes(9 * HOUR_S)
+        cancellation.extend(0)
+        clock.passes(9 * HOUR_S)
+        assert not ended.is_set()
+        clock.passes(2 * HOUR_S)
+        assert ended.wait(PATIENCE)
 
 
 VIEW = "SELECT k FROM t"

@@ -329,7 +329,7 @@ def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
     filled(1, 2, 3)
     first = leader.files(table)
     filled(4, 5, 6)
-    monkeypatch.setattr(leader.env.worker, "_clock_ms", leader.clock)
+    monkeypatch.setattr(leader.env.worker, "_monotonic", lambda: leader.clock() / 1000)
     began_ms = leader.env.worker._shared.tick_began_ms
     began_ms[GlobalId("u9")] = leader.clock.now_ms - 60_000
     leader.pass_time(10 * garbage.LEASE_MS)

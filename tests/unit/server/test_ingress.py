@@ -268,9 +268,8 @@ def test_nobody_leads_is_503(place):
     assert at.webhooks.posted == []
 
 
-def test_the_next_leader_gets_the_port_when_the_one_before_gives_it_up():
-    with socket.create_server(("127.0.0.1", 0)) as before:
-        port = before.getsockname()[1]
+def test_the_next_leader_gets_the_port_when_the_one_before_gives_it_up(port):
+    with socket.create_server(("127.0.0.1", port)):
         webhooks, gate = FakeWebhooks(), Gate()
         gate.open(behind(webhooks))
         ingress = Ingress(read({"address": f"127.0.0.1:{port}"}), gate)

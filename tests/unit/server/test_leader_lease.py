@@ -255,7 +255,7 @@ def test_the_leader_goes_on_with_a_lease_that_nobody_took(env):
     held = tenure(env, clock, lease_ms=300)
     clock.now_ms = 10_000
     held.start()
-    held.confirm(10_000)
+    held.confirm(int(PATIENCE * 1000))
     renewed = current_leader(env.engine).lease.renewals
     wait_until(lambda: current_leader(env.engine).lease.renewals > renewed, what="a renewal")
     held.stop()

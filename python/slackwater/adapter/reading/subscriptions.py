@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -105,12 +104,12 @@ class Subscription:
 
     def wait(self, timeout_s: float, cancellation: Cancellation) -> bool:
         """Waits until there are rows or the end is reached; False after `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
+        deadline = self.env.monotonic() + timeout_s
         while True:
             self.advance()
             if self.ready or self.position >= self.up_to:
                 return True
-            left = deadline - time.monotonic()
+            left = deadline - self.env.monotonic()
             if left <= 0 or not self.env.watch.wait_until(self._moved, left, cancellation):
                 return False
 

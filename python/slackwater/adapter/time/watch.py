@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from slackwater.repr.ending import Ending
 from slackwater.repr.errors import user_error
 
+_LOOK_S = 0.5
+"""So often who waits looks at the clock."""
 LONGEST_S = 10.0**9
 """How long who has no deadline waits: for ever, in a form that locks take."""
 
@@ -22,12 +24,15 @@ class Cancellation:
     """The end of one statement before its time: because somebody wished so, or at its deadline.
 
     Every wait of the statement observes the same one. Thread-safe. `timeout_ms` counts from now;
-    0 means no deadline.
+    0 means no deadline. `monotonic` gives seconds.
     """
 
-    def __init__(self, timeout_ms: int = 0) -> None:
+    def __init__(
+        self, timeout_ms: int = 0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.timeout_ms = timeout_ms
-        self._until = time.monotonic() + timeout_ms / 1000 if timeout_ms else None
+        self._monotonic = monotonic
+        self._until = monotonic() + timeout_ms / 1000 if timeout_ms else None
         self._ending = Ending()
 
     def cancel(self) -> None:
@@ -41,11 +46,11 @@ class Cancellation:
     def extend(self, wait_ms: int) -> None:
         """Counts the deadline from after `wait_ms`, which the statement itself says it waits."""
         if self._until is not None:
-            self._until = time.monotonic() + (wait_ms + self.timeout_ms) / 1000
+            self._until = self._monotonic() + (wait_ms + self.timeout_ms) / 1000
 
     def left_s(self) -> float:
         """Seconds until the deadline; none are left after it."""
-        return LONGEST_S if self._until is None else max(0.0, self._until - time.monotonic())
+        return LONGEST_S if self._until is None else max(0.0, self._until - self._monotonic())
 
     def left_ms(self) -> int:
         return int(self.left_s() * 1000)
@@ -81,19 +86,29 @@ class Cancellation:
             if self._until is None:
                 yield
                 return
-            timer = threading.Timer(self.left_s(), action)
-            timer.daemon = True
-            timer.start()
+            left = threading.Event()
+            threading.Thread(
+                target=self._at_the_deadline, args=(action, left), name="deadline", daemon=True
+            ).start()
             try:
                 yield
             finally:
-                timer.cancel()
+                left.set()
+
+    def _at_the_deadline(self, action: Callable[[], None], left: threading.Event) -> None:
+        """Calls `action` at the deadline, unless the block is `left` before."""
+        while (left_s := self.left_s()) > 0:
+            if left.wait(min(left_s, _LOOK_S)):
+                return
+        if not left.is_set():
+            action()
 
 
 class FrontierWatch:
-    """Wakes waiting threads when a frontier has moved."""
+    """Wakes waiting threads when a frontier has moved. `monotonic` gives seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._moved = threading.Condition()
 
     def signal(self) -> None:
@@ -109,12 +124,12 @@ class FrontierWatch:
         `reached` is called with the condition's lock held and must be quick; what it raises is
         passed on. Raises SLACKWATER_CANCELED.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = self._monotonic() + timeout_s
         with cancellation.waking(self.signal), self._moved:
             while not reached():
                 cancellation.check()
-                left = deadline - time.monotonic()
+                left = deadline - self._monotonic()
                 if left <= 0:
                     return False
-                self._moved.wait(min(left, 0.5))
+                self._moved.wait(min(left, _LOOK_S))
         return True

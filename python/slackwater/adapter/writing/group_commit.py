@@ -157,10 +157,6 @@ def concatenated(pieces: Sequence[pa.Table]) -> list[pa.Table]:
     return [pa.concat_tables(group) for group in groups]
 
 
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
 def _nothing(_: object) -> None:
     return None
 
@@ -186,7 +182,8 @@ class GroupCommitter:
     `on_committed` runs in the committing thread after each commit and each tick, before the
     clients are answered; it must not block. `on_fatal` is called once, when the application has
     been fenced or an invariant is broken; by then all pending writes have failed. `location`
-    names the environment in messages. `clock_ms` is wall time.
+    names the environment in messages. `clock_ms` is wall time, `monotonic` gives the seconds by
+    which writes wait.
     """
 
     def __init__(
@@ -196,6 +193,7 @@ class GroupCommitter:
         *,
         location: str,
         clock_ms: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
         on_committed: Callable[[Committed], None] = _nothing,
         on_fatal: Callable[[Exception], None] = _nothing,
         settings: CommitSettings | None = None,
@@ -204,6 +202,7 @@ class GroupCommitter:
         self._oracle = oracle
         self._location = location
         self._clock_ms = clock_ms
+        self._monotonic = monotonic
         self._on_committed = on_committed
         self._on_fatal = on_fatal
         self._settings = settings or CommitSettings()
@@ -247,7 +246,7 @@ class GroupCommitter:
                 return future
             wait = self._settings.wait_ms if wait_ms is None else wait_ms
             token = shared.queue.offer_write(
-                frozenset(write.appends), write.owner, _monotonic_ms() + wait
+                frozenset(write.appends), write.owner, self._now_ms() + wait
             )
             shared.writes[token] = entry
             shared.waiting_bytes += entry.size_bytes
@@ -296,16 +295,14 @@ class GroupCommitter:
         owner has a lock already.
         """
         granted: Future[None] = Future()
-        ends = cancellation or Cancellation(wait_ms or self._settings.wait_ms)
+        ends = cancellation or Cancellation(wait_ms or self._settings.wait_ms, self._monotonic)
         ends.check()
         with self._changed:
             if (ended := self._ended()) is not None:
                 raise ended
             if (full := self._full(0)) is not None:
                 raise full
-            token = self._shared.queue.offer_lock(
-                shard_ids, owner, _monotonic_ms() + ends.left_ms()
-            )
+            token = self._shared.queue.offer_lock(shard_ids, owner, self._now_ms() + ends.left_ms())
             self._shared.locks[token] = granted
             self._grant()
             self._changed.notify_all()
@@ -377,10 +374,10 @@ class GroupCommitter:
 
     def _await_work(self) -> bool:
         """Waits for a write that may go, a flush or the next tick; false when stopping."""
-        tick_at = _monotonic_ms() + self._settings.tick_ms
+        tick_at = self._now_ms() + self._settings.tick_ms
         with self._changed:
             while not self._shared.stopping:
-                now = _monotonic_ms()
+                now = self._now_ms()
                 self._expire(now)
                 self._grant()
                 due = self._shared.flushes or self._shared.queue.has_ready_writes()
@@ -452,6 +449,9 @@ class GroupCommitter:
             self._on_committed(committed)
         except Exception as error:
             raise FatalError("the listener of commits failed") from error
+
+    def _now_ms(self) -> int:
+        return int(self._monotonic() * 1000)
 
     # Under the condition variable.
 

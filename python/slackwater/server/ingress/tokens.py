@@ -43,7 +43,7 @@ class Tokens:
         self,
         keys: str,
         revoked: str | None,
-        now_s: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`keys` is a file of public keys in PEM, `revoked` one with an id in each line.
 
@@ -51,10 +51,10 @@ class Tokens:
         """
         self._keys_path = keys
         self._revoked_path = revoked
-        self._now_s = now_s
+        self._monotonic = monotonic
         self._keys = self._read_keys()
         self._revoked = self._read_revoked()
-        self._read_s = now_s()
+        self._read_s = monotonic()
 
     def allows(self, authorization: str | None, schema: Sequence[str]) -> bool:
         """Whether a header ``Authorization`` has a token that counts for a schema."""
@@ -85,9 +85,9 @@ class Tokens:
         return None
 
     def _reload(self) -> None:
-        if self._now_s() - self._read_s < RELOAD_S:
+        if self._monotonic() - self._read_s < RELOAD_S:
             return
-        self._read_s = self._now_s()
+        self._read_s = self._monotonic()
         try:
             self._keys, self._revoked = self._read_keys(), self._read_revoked()
         except Exception as error:
