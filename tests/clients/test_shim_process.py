@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.support.applications.shim import (
     canned_spark,
     configure,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 __all__ = ["canned_base", "canned_env", "canned_ours", "canned_spark"]
 
@@ -79,6 +80,27 @@ def test_a_killed_coordinator_is_started_again(ours: SparkSession, env: Environm
     assert ours.table("slackwater.default.t").columns == ["a"]
     assert ours.sql("SHOW SOURCES").count() == 3
     assert len(env.starts()) == 2
+
+
+def test_a_cancel_that_comes_before_the_coordinator_knows_the_statement_is_repeated(
+    spark: SparkSession, env: Environment
+) -> None:
+    spark.sql("SHOW SOURCES")
+
+    def run() -> str | None:
+        spark.sparkContext.setJobGroup("deaf", "test")
+        with pytest.raises(AnalysisException) as caught:
+            spark.sql("CREATE SOURCE deaf")
+        return caught.value.getCondition()
+
+    with ThreadPoolExecutor(1) as pool:
+        statement = pool.submit(run)
+        wait_until(
+            lambda: "CREATE SOURCE deaf" in [b.get("text") for b in env.calls("/v1/execute")]
+        )
+        spark.sparkContext.cancelJobGroup("deaf")
+        assert statement.result(PATIENCE) == "SLACKWATER_CANCELED"
+    assert len(env.calls("/v1/cancel")) == 2
 
 
 def test_a_statement_whose_coordinator_dies_is_not_repeated(

@@ -218,7 +218,9 @@ final class CoordinatorHandle private (
   private def refuseSilent(at: Endpoint): Unit =
     if (!lives(at) && !leads(at)) throw new IOException("another application leads now")
 
-  /** The end of a call that is cancelled. What may have an effect tells whether it had it. */
+  /** The end of a call that is cancelled. What may have an effect tells whether it had it; until it
+    * does, it is cancelled again and again, as the coordinator may not have begun with it before.
+    */
   private def outcome(
       at: Endpoint,
       path: String,
@@ -231,9 +233,13 @@ final class CoordinatorHandle private (
       answer.cancel(true)
       throw Errors.user("SLACKWATER_CANCELED")
     }
-    try Some(answer.get(outcomeLimit.toMillis, TimeUnit.MILLISECONDS))
+    val until = System.nanoTime + outcomeLimit.toNanos
+    try
+      new Wait(None, Set.empty).until(answer, cancelPause) {
+        if (System.nanoTime > until) throw new TimeoutException
+        cancel(at, body)
+      }
     catch {
-      case failure: ExecutionException                   => throw failure.getCause
       case _: TimeoutException | _: InterruptedException =>
         answer.cancel(true)
         throw Errors.user("SLACKWATER_STATEMENT_INTERRUPTED")
@@ -414,6 +420,9 @@ object CoordinatorHandle extends Logging {
 
   /** So long the coordinator may take to say what became of a call that is cancelled. */
   private val outcomeLimit = Duration.ofSeconds(60)
+
+  /** So long after one cancel the next one is sent. */
+  private val cancelPause = Duration.ofMillis(500)
 
   /** So long it may take to end a bind that is cancelled. */
   private val bindLimit = Duration.ofSeconds(5)
