@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.persist.postgres import postgres
 from tests.support.persist.s3 import s3
 from tests.support.server.ingress import port
 
-pytest_plugins = ["tests.support.reruns"]
+pytest_plugins = ["tests.support.order", "tests.support.reruns"]
 
 __all__ = [
     "checkpoint_store",
@@ -38,6 +39,11 @@ settings.register_profile("search", deadline=None)
 settings.load_profile("search" if "EXAMPLES" in os.environ else "repeatable")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", options())
+
+# A tenth of what an application takes to start would be to compile Python where nothing is kept of
+# it: its processes are new ones for each test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

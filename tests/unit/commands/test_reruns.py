@@ -46,6 +46,8 @@ def run(tmp_path):
                 "PYTHONPATH": str(ROOT),
                 # Those that the tests of the product need take seconds to load.
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                # Those are of the run that this test belongs to.
+                "PYTEST_ADDOPTS": "",
             },
             capture_output=True,
             text=True,
