@@ -13,7 +13,7 @@ from tests.support.applications.application import (
     kill,
     only_coordinator,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -167,6 +167,7 @@ def test_functions_of_python_are_kept_with_the_view(location):
             " FROM t WHERE v <> 0 GROUP BY v"
         )
         first.sql("INSERT INTO t VALUES (4, 0), (5, 61)")
+        first.sql(f"SET statement_timeout = '{int(PATIENCE)} seconds'")
         for name, row in (("inverted", "(k = 4, v = 0)"), ("twice", "(k = 5, v = 61)")):
             with pytest.raises(SqlError) as failed:
                 first.rows(f"SELECT * FROM {name}")
