@@ -100,7 +100,7 @@ def test_each_kind_is_made_again_from_elsewhere(workplace):
     fill()
     before, rows = shown(), answers()
     assert rows["v"] == [[1, 0, 7], [2, None, None]]
-    assert "`id` BIGINT" in before["files"]
+    assert "`id` INT" in before["files"]
     for kind, name, _ in reversed(objects(folder)):
         cascade = " CASCADE" if kind == "SOURCE" else ""
         workplace.sql(f"DROP {kind} slackwater.{home}.{name}{cascade}")
