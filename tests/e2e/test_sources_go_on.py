@@ -19,14 +19,15 @@ pytestmark = pytest.mark.spark
 )
 def test_a_source_goes_on_while_a_statement_reads_it(workplace, gate, tmp_path, statement):
     at = tmp_path / "at"
-    workplace.application.python(gate.block(at))
-    workplace.use("other")
+    for session in ("stopping", "other"):
+        workplace.use(session)
+    workplace.application.python(gate.block(at), session="stopping")
     workplace.sql("CREATE TABLE t (k BIGINT, n BIGINT)")
     workplace.sql("INSERT INTO t VALUES (1, 0)")
     workplace.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100ms')")
     workplace.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s")
     wait_until(lambda: count(workplace) > 2, what="the source runs")
-    running = workplace.application.start(statement)
+    running = workplace.application.start(statement, session="stopping")
     wait_until(at.exists, what="the statement has read")
     before, upper = count(workplace), upper_of(workplace)
     wait_until(lambda: count(workplace) > before + 5, what="the source goes on")
