@@ -72,7 +72,7 @@ property: tools ## Run the property tests alone; EXAMPLES=100000: that many hist
 	$(VENV_PYTHON) -m pytest tests/property $(if $(EXAMPLES),--timeout 0 --numprocesses auto --dist worksteal)
 
 chaos: tools ## Run the crash tests alone, and the one with two networks
-	SLACKWATER_NETWORKS=1 $(VENV_PYTHON) -m pytest tests/chaos \
+	SLACKWATER_NETWORKS=1 SLACKWATER_CHAOS_SECONDS=$${SLACKWATER_CHAOS_SECONDS:-60} $(VENV_PYTHON) -m pytest tests/chaos \
 	  tests/clients/test_join_takeover.py::test_a_leader_in_another_network_is_not_fenced
 
 simulation: tools ## Simulate faults and restarts: SEED=1234 or KILL=17 repeats a run, SEEDS=500 runs many
