@@ -38,6 +38,13 @@ CSV = {
 }
 
 
+def source(place, name, folder, options):
+    place.sql(
+        f"CREATE SOURCE {name} FROM FILES (PATH '{folder}', FORMAT {options})"
+        " WITH (TIMESTAMP INTERVAL '50ms')"
+    )
+
+
 def columns(place, query):
     answer = place.rows(f"DESCRIBE QUERY {query}")
     return [(name, kind) for name, kind, _ in answer]
@@ -71,10 +78,7 @@ def test_csv(workplace, case):
     folder = workplace.folder / "in"
     folder.mkdir()
     (folder / "one.csv").write_bytes(CSV[case].encode())
-    workplace.sql(
-        f"CREATE SOURCE {case} FROM FILES (PATH '{folder}', FORMAT CSV, HEADER true, NULL 'NA')"
-        " WITH (TIMESTAMP INTERVAL '50ms')"
-    )
+    source(workplace, case, folder, "CSV, HEADER true, NULL 'NA'")
     options = {"header": "true", "inferSchema": "true", "nullValue": "NA", "multiLine": "true"}
     same_as_spark(workplace, case, folder, "csv", {**options, "escape": '"'})
 
@@ -99,10 +103,7 @@ def test_json(workplace):
         {"n": 2.5, "c": True, "x": {"a": "t"}, "none": None, "empty": {}},
     ]
     (folder / "one.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    workplace.sql(
-        f"CREATE SOURCE j FROM FILES (PATH '{folder}', FORMAT JSON)"
-        " WITH (TIMESTAMP INTERVAL '50ms')"
-    )
+    source(workplace, "j", folder, "JSON")
     same_as_spark(workplace, "j", folder, "json", {"mode": "DROPMALFORMED"})
 
 
@@ -114,10 +115,7 @@ def test_parquet(workplace):
         " array(named_struct('a', map('k', 1))) AS n, 'q' COLLATE UTF8_LCASE AS l\")"
         f".coalesce(1).write.parquet({str(folder)!r})\nresult = None"
     )
-    workplace.sql(
-        f"CREATE SOURCE p FROM FILES (PATH '{folder}', FORMAT PARQUET, PATTERN '*.parquet')"
-        " WITH (TIMESTAMP INTERVAL '50ms')"
-    )
+    source(workplace, "p", folder, "PARQUET, PATTERN '*.parquet'")
     same_as_spark(workplace, "p", folder, "parquet", {"mergeSchema": "false"})
 
 
@@ -127,10 +125,7 @@ def test_files_with_other_headers_agree_by_names(workplace):
     (folder / "a.csv").write_text("x,y,z\n1,a,2020-01-01\n")
     os.utime(folder / "a.csv", (1, 1))
     (folder / "b.csv").write_text('y,x,more,z\n"b",2.5,1,2020-01-01T10:00:00\n')
-    workplace.sql(
-        f"CREATE SOURCE s FROM FILES (PATH '{folder}', FORMAT CSV, HEADER true)"
-        " WITH (TIMESTAMP INTERVAL '50ms')"
-    )
+    source(workplace, "s", folder, "CSV, HEADER true")
     expected = [("x", "double"), ("y", "string"), ("z", "timestamp")]
     assert columns(workplace, "SELECT * FROM s") == expected
     rows = [["1.0", "a"], ["2.5", "b"]]

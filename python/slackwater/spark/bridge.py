@@ -196,10 +196,7 @@ class SparkBridge:
     ) -> Analysis:
         """As the seam says."""
         analyze, kept = self._bridge().analyze, json.dumps(list(functions))
-        answer = json.loads(self._run(analyze, text, catalog, self._names(namespace), kept))
-        if "error" in answer:
-            self._refuse_late()
-            raise error_from_json(answer["error"])
+        answer = self._described(self._run(analyze, text, catalog, self._names(namespace), kept))
         return Analysis(
             desc=RelationDesc.from_json(_as_text(answer["schema"])),
             relations=tuple(answer["relations"]),
@@ -220,11 +217,7 @@ class SparkBridge:
         plan, kept = self._bridge().plan, json.dumps(list(functions))
         owner = (self._driver.environment, self._driver.origin)
         answer = self._run(plan, text, catalog, self._names(namespace), kept, *owner)
-        described = json.loads(answer)
-        if "error" in described:
-            self._refuse_late()
-            raise error_from_json(described["error"])
-        return KeptPlan(described["plan"], analyzed_plan(answer))
+        return KeptPlan(self._described(answer)["plan"], analyzed_plan(answer))
 
     def infer(self, files: InferredFiles) -> RelationDesc:
         """As the seam says."""
@@ -233,11 +226,17 @@ class SparkBridge:
             "options": dict(files.options),
             "groups": [list(group) for group in files.groups],
         }
-        answer = json.loads(self._run(self._bridge().infer, json.dumps(request)))
-        if "error" in answer:
+        answer = self._run(self._bridge().infer, json.dumps(request))
+        self._described(answer)
+        return RelationDesc.from_json(answer)
+
+    def _described(self, answer: str) -> dict[str, Any]:
+        """What the driver says of a query or of files. Raises the error that it says instead."""
+        described: dict[str, Any] = json.loads(answer)
+        if "error" in described:
             self._refuse_late()
-            raise error_from_json(answer["error"])
-        return RelationDesc.from_json(json.dumps(answer))
+            raise error_from_json(described["error"])
+        return described
 
     def forget_plan(self, plan_id: str) -> None:
         _call(self._bridge().forgetPlan, plan_id)

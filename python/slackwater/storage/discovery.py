@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -68,6 +68,11 @@ def find_files(path: str, pattern: str | None) -> list[FoundFile]:
                 continue
             found[entry.path] = FoundFile(entry.path, seen.st_size, seen.st_mtime_ns)
     return list(found.values())
+
+
+def in_order(files: Iterable[FoundFile]) -> list[FoundFile]:
+    """The files in the order in which a source takes them."""
+    return sorted(files, key=lambda file: (file.modified_ns, file.path))
 
 
 def _stat(path: str) -> FoundFile | None:

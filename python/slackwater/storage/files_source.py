@@ -31,7 +31,7 @@ import pyarrow as pa
 from slackwater.repr.dataflow_error import DataflowError, DecodeError, error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
-from slackwater.storage.discovery import FoundFile, find_files
+from slackwater.storage.discovery import FoundFile, find_files, in_order
 from slackwater.storage.file_formats import BadRow, Format, Rows, UnreadableFileError, read_rows
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
 from slackwater.storage.source_time import SourceFrontier
@@ -89,14 +89,7 @@ class FilesIngestion:
         self._pending: dict[str, ReadFile] = {}
 
     def poll(self, now_ms: int) -> IngestionStep | None:
-        try:
-            found = find_files(self._config.path, self._config.pattern)
-        except OSError as error:
-            raise user_error(
-                "SLACKWATER_SOURCE_FILE_UNREADABLE",
-                file=error.filename or self._config.path,
-                reason=error.strerror or str(error),
-            ) from None
+        found = found_files(self._config)
         fresh = [file for file in found if file.path not in self._read]
         settled = self._settled(fresh, now_ms)
         batch = self._take(settled)
@@ -143,7 +136,7 @@ class FilesIngestion:
             if now_ms - quiet_since_ms >= SETTLE_MS:
                 settled.append(file)
         self._seen = seen
-        return sorted(settled, key=lambda file: (file.modified_ns, file.path))
+        return in_order(settled)
 
     def _take(self, settled: Sequence[FoundFile]) -> _Batch:
         batch = _Batch()
@@ -229,6 +222,20 @@ def bad_row(path: str, row: BadRow) -> SlackwaterError:
     return user_error("SLACKWATER_SOURCE_BAD_ROW", file=path, line=str(row.line), reason=row.reason)
 
 
+def found_files(config: FilesConfig) -> list[FoundFile]:
+    """The files that the source's path names now. Raises SLACKWATER_SOURCE_FILE_UNREADABLE."""
+    try:
+        return find_files(config.path, config.pattern)
+    except OSError as error:
+        raise unreadable(error.filename or config.path, error) from None
+
+
+def unreadable(path: str, error: Exception) -> SlackwaterError:
+    """The error for a file or a folder that cannot be read, for that reason."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return user_error("SLACKWATER_SOURCE_FILE_UNREADABLE", file=path, reason=reason)
+
+
 def read_file(file: FoundFile, form: Format, desc: RelationDesc) -> Rows | None:
     """The rows of `file`, or None when it is not any more the file that was found.
 
@@ -240,9 +247,7 @@ def read_file(file: FoundFile, form: Format, desc: RelationDesc) -> Rows | None:
     try:
         return read_rows(data, form, desc, packed=file.path.endswith(".gz"))
     except UnreadableFileError as error:
-        raise user_error(
-            "SLACKWATER_SOURCE_FILE_UNREADABLE", file=file.path, reason=str(error)
-        ) from None
+        raise unreadable(file.path, error) from None
 
 
 def read_bytes(file: FoundFile) -> bytes | None:
@@ -257,11 +262,7 @@ def read_bytes(file: FoundFile) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise user_error(
-            "SLACKWATER_SOURCE_FILE_UNREADABLE",
-            file=file.path,
-            reason=error.strerror or str(error),
-        ) from None
+        raise unreadable(file.path, error) from None
     same = (after.st_size, after.st_mtime_ns) == (file.size_bytes, file.modified_ns)
     return data if same and len(data) == file.size_bytes else None
 

@@ -9,10 +9,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.discovery import FoundFile, find_files
-from slackwater.storage.files_source import FilesConfig, bad_row, read_file
+from slackwater.storage.discovery import FoundFile, in_order
+from slackwater.storage.files_source import (
+    FilesConfig,
+    bad_row,
+    found_files,
+    read_file,
+    unreadable,
+)
 
 SAMPLE_BYTES = 64 * 1024 * 1024
 """Files up to this size together are looked at, and at least one."""
@@ -31,7 +36,7 @@ def sample(config: FilesConfig) -> tuple[tuple[FoundFile, ...], ...]:
         try:
             first = _first_line(file, config)
         except (OSError, EOFError, pa.ArrowInvalid) as error:
-            raise _unreadable(file, error) from None
+            raise unreadable(file.path, error) from None
         if first is not None:
             groups.setdefault(first, []).append(file)
         if groups and config.format.kind == "PARQUET":
@@ -51,9 +56,8 @@ def verify(files: tuple[FoundFile, ...], config: FilesConfig, desc: RelationDesc
 
 
 def _oldest(config: FilesConfig) -> Iterator[FoundFile]:
-    found = find_files(config.path, config.pattern)
     size_bytes = 0
-    for file in sorted(found, key=lambda file: (file.modified_ns, file.path)):
+    for file in in_order(found_files(config)):
         yield file
         size_bytes += file.size_bytes
         if size_bytes > SAMPLE_BYTES:
@@ -72,7 +76,3 @@ def _first_line(file: FoundFile, config: FilesConfig) -> bytes | None:
     if not start:
         return None
     return re.split(rb"[\r\n]", start, maxsplit=1)[0] if config.format.header else b""
-
-
-def _unreadable(file: FoundFile, error: Exception) -> SlackwaterError:
-    return user_error("SLACKWATER_SOURCE_FILE_UNREADABLE", file=file.path, reason=str(error))

@@ -246,6 +246,15 @@ def test_the_oldest_parquet_file_says_what_the_columns_are(tmp_path):
     assert refused.value.parameters["file"] == str(tmp_path / "bad")
 
 
+def test_a_path_that_cannot_be_looked_at_is_told_by_sources_and_samples(tmp_path):
+    wrong = FilesConfig(str(tmp_path / ("x" * 300)), Format("CSV"))
+    for look in (sample, lambda it: FilesIngestion(it, "s", DESC, None).poll(NOW)):
+        with pytest.raises(SlackwaterError, match="File name too long") as refused:
+            look(wrong)
+        assert refused.value.condition == "SLACKWATER_SOURCE_FILE_UNREADABLE"
+        assert refused.value.parameters["file"] == wrong.path
+
+
 def test_columns_by_which_files_cannot_be_read_are_refused(tmp_path):
     put(tmp_path / "a.csv", "1,a", "x,b")
     found = sample(config(tmp_path))[0]

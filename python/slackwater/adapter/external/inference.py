@@ -28,7 +28,6 @@ def inferred_columns(engine: Engine, config: FilesConfig, object_name: str) -> R
         raise user_error(
             "SLACKWATER_SOURCE_FILES_NOT_FOUND", objectName=object_name, path=config.path
         )
-    desc.arrow_schema()
     verify(tuple(file for group in groups for file in group), config, desc)
     return desc
 
