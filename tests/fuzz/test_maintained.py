@@ -94,6 +94,23 @@ def test_what_lacks_memory_is_exact_whether_it_goes_on_or_waits(declared):
     assert (outcome.programs, outcome.short) == (2, 2)
 
 
+@pytest.mark.spark
+def test_a_table_has_columns_of_char_and_varchar(declared):
+    query = "SELECT c1, max(c2) AS m, count(*) AS n FROM t0 WHERE c1 <> 'ab ' GROUP BY c1"
+    settings = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+    rows = [(1, "a  ", "ab "), (2, "a  ", "aé"), (3, "ab ", ""), (4, None, None)]
+    case = Case(
+        tables={"t0": {"c0": "integer", "c1": "char", "c2": "varchar"}},
+        histories={"t0": [*((row, 2, 1) for row in rows), (rows[1], 5, -1)]},
+        views={"v0": View(query, query, settings)},
+        as_of=0,
+        runs=[Run((3, LAST + 1))],
+    )
+    outcome = outcome_of(declared, case)
+    assert outcome.failure is None
+    assert outcome.programs == 1
+
+
 def test_cases_have_all_that_is_maintained():
     found = Counter()
     for made in map(draft, range(DRAFTS)):

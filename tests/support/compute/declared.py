@@ -50,6 +50,8 @@ class Declared:
         self._declaring = self.new_session()
         # Tables may have structs as views have them, with names that differ in case.
         self._declaring.conf.set("spark.sql.caseSensitive", "true")
+        # A frame has columns of CHAR only where Spark keeps their type.
+        self._declaring.conf.set("spark.sql.preserveCharVarcharTypeInfo", "true")
         self._known: dict[str, tuple[RelationDesc, GlobalId]] = {}
         self.memory = ArrangementMemory(self.session._jvm)
 
