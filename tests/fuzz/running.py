@@ -20,7 +20,7 @@ from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_c
 from tests.fuzz.names import in_duck
 from tests.fuzz.temporal import NOW
 from tests.support.compute.declared import Declared
-from tests.support.compute.incremental import Bench
+from tests.support.compute.incremental import Bench, end
 from tests.support.waiting import PATIENCE
 
 from slackwater.compute.engine import Engine, Function, KeptPlan, TickProgram, ViewPlan
@@ -190,7 +190,7 @@ class _Maintained:
     def close(self) -> None:
         self._shortage.close()
         for worker in self._others:
-            worker.stop()
+            end(worker)
         self.bench.close()
         for give_back in self._kept:
             give_back()
@@ -344,7 +344,7 @@ class _Maintained:
         bench = self.bench
         self._steps.begin_anew()
         for worker in (bench.worker, *self._others):
-            worker.stop()
+            end(worker)
         bench.engine = self._engine()
         bench.worker = bench.new_worker("w")
         self._race()

@@ -14,6 +14,7 @@ import py4j.java_gateway
 import py4j.protocol
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from tests.support.applications.class_archive import SHORT_LIVED
 from tests.support.compute import arrangement_memory
 from tests.support.compute.arrangement_memory import ArrangementMemory
 
@@ -26,7 +27,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     # What is compiled well does not run long enough to be worth it.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.sql.shuffle.partitions": "1",
     "spark.pyspark.python": sys.executable,
     **arrangement_memory.SETTINGS,

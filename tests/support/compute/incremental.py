@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 from tests.support.compute.declared import Declared
 from tests.support.persist.persistence import new_environment
+from tests.support.waiting import PATIENCE
 
 from slackwater.compute.dataflow import Dataflow, Input, Shards
 from slackwater.compute.engine import Engine, Function, ViewPlan
@@ -28,6 +29,11 @@ from slackwater.repr.relation import RelationDesc
 
 Row = tuple
 Update = tuple[Row, int, int]
+
+
+def end(worker: Worker) -> None:
+    """Ends the worker, and returns when no thread of it has anything of the driver any more."""
+    worker.stop(int(PATIENCE * 1000))
 
 
 class Bench:
@@ -73,7 +79,7 @@ class Bench:
         return worker
 
     def close(self) -> None:
-        self.worker.stop()
+        end(self.worker)
         self.environment.engine.dispose()
 
     def table(self, name: str, desc: RelationDesc) -> None:
