@@ -16,14 +16,14 @@ import structlog
 from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.catalog.collections import Collections, recovered
-from slackwater.adapter.catalog.definitions.dispatch import Definitions, object_json
-from slackwater.adapter.catalog.definitions.staged import StagedTables, TableDefinition
 from slackwater.adapter.catalog.durable import DurableCatalog
-from slackwater.adapter.catalog.implications import Implications
 from slackwater.adapter.catalog.leader_shards import LeaderShards
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.upgrade import upgrade
-from slackwater.adapter.catalog.views import Views
+from slackwater.adapter.ddl.dispatch import Definitions, object_json
+from slackwater.adapter.ddl.implications import Implications
+from slackwater.adapter.ddl.planned_views import Views
+from slackwater.adapter.ddl.staged import StagedTables, TableDefinition
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.changefeed_sources import metrics_text
 from slackwater.adapter.external.changefeeds import Changefeeds

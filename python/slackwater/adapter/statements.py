@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from slackwater.adapter.catalog.definitions.dispatch import Definitions
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
-from slackwater.adapter.catalog.views import Views
+from slackwater.adapter.ddl.dispatch import Definitions
+from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.cursors import Cursor, in_turn
 from slackwater.adapter.reading.reads import Reads

@@ -13,7 +13,7 @@ from tests.support.persist.persistence import new_environment
 from tests.support.planner.planned import Answers
 from tests.support.waiting import PATIENCE, wait_until
 
-from slackwater.adapter.catalog.definitions.views import ATTEMPTS
+from slackwater.adapter.ddl.views import ATTEMPTS
 from slackwater.adapter.time.watch import LONGEST_S, Cancellation, FrontierWatch
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem, CatalogOp, CreateItem
-from slackwater.adapter.external.drafts import free_name, progress_item
+from slackwater.adapter.ddl.planned_sources import free_name, progress_item
 from slackwater.adapter.external.sinks import PROGRESS as SINK_PROGRESS
 from slackwater.adapter.external.source_states import create_state
 from slackwater.persist.client import PersistClient

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.catalog.upgrade import frontier_of_state
+from slackwater.adapter.ddl.planned_sources import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.changefeed_sources import resumed
-from slackwater.adapter.external.drafts import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.contents import present_rows

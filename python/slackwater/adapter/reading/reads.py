@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.adapter.catalog.columns import refuse_older_plan
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
+from slackwater.adapter.ddl.columns import refuse_older_plan
 from slackwater.adapter.environment import READABLE, Environment
 from slackwater.adapter.reading.stalled import tell_of_stalled
 from slackwater.adapter.sessions import Session

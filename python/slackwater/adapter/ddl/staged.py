@@ -15,10 +15,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.definitions.changes import Changes
-from slackwater.adapter.catalog.definitions.tables import Tables
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions import Context, Session

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.definitions.changes import Changes
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -26,7 +25,8 @@ from slackwater.adapter.catalog.settings import (
     as_properties,
     context_of,
 )
-from slackwater.adapter.catalog.views import Draft, Views
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.planned_views import Draft, Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.implications import Implications
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -25,8 +24,9 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
     apply,
 )
+from slackwater.adapter.ddl.implications import Implications
+from slackwater.adapter.ddl.planned_sources import propagates_errors
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.drafts import propagates_errors
 from slackwater.adapter.external.source_states import create_state
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Session

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.definitions.changes import Changes
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -18,8 +17,9 @@ from slackwater.adapter.catalog.ops import (
     CatalogOp,
     CreateItem,
 )
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.planned_sources import Drafts
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.drafts import Drafts
 from slackwater.adapter.external.secrets import version_of
 from slackwater.adapter.external.sinks import PROGRESS
 from slackwater.adapter.external.sources import Sources

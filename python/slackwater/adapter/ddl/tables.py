@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from slackwater.adapter.catalog.columns import (
-    refuse_new_column,
-    refuse_nullability,
-    with_column,
-    with_comment,
-    with_nullability,
-)
-from slackwater.adapter.catalog.definitions.changes import Changes
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
 )
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.render import create_table_sql
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.columns import (
+    refuse_new_column,
+    refuse_nullability,
+    with_column,
+    with_comment,
+    with_nullability,
+)
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
@@ -124,7 +124,7 @@ class Tables:
         """Adds columns, drops NOT NULL, changes properties and the comment.
 
         Other changes are SLACKWATER_UNSUPPORTED. Raises what
-        `slackwater.adapter.catalog.columns` raises.
+        `slackwater.adapter.ddl.columns` raises.
         """
         with self._env.defining(cancellation):
             item = self._env.state.get(schema_name, name)

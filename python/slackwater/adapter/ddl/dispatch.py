@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from slackwater.adapter.catalog.definitions.changefeeds import ChangefeedDefinitions
-from slackwater.adapter.catalog.definitions.changes import Changes
-from slackwater.adapter.catalog.definitions.external import ExternalDefinitions
-from slackwater.adapter.catalog.definitions.objects import Objects
-from slackwater.adapter.catalog.definitions.tables import RETAIN_HISTORY, Tables
-from slackwater.adapter.catalog.definitions.views import ViewDefinitions
-from slackwater.adapter.catalog.implications import Implications
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
 )
-from slackwater.adapter.catalog.views import Views
+from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.external import ExternalDefinitions
+from slackwater.adapter.ddl.implications import Implications
+from slackwater.adapter.ddl.objects import Objects
+from slackwater.adapter.ddl.planned_views import Views
+from slackwater.adapter.ddl.tables import RETAIN_HISTORY, Tables
+from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Context, Session

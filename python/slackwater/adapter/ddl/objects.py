@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from slackwater.adapter.catalog.columns import with_comment
-from slackwater.adapter.catalog.definitions.changes import Changes
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     CatalogState,
@@ -22,6 +20,8 @@ from slackwater.adapter.catalog.ops import (
     DropSchema,
     RenameItem,
 )
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.columns import with_comment
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation

@@ -1,1 +1,0 @@
-"""Statements that change the catalog, by kind of object."""
