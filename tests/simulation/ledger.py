@@ -13,8 +13,8 @@ from typing import Any
 from tests.simulation.views import VIEWS, contents, wrong
 from tests.support.adapter.coordination import Place
 
-from slackwater.adapter.catalog.collections import retention
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
+from slackwater.adapter.controllers.collections import retention
 from slackwater.persist.blobs import local_path
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.controller.holds import Holder, HoldKind

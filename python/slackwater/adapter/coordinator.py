@@ -15,11 +15,12 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine as SqlEngine
 
-from slackwater.adapter.catalog.collections import Collections, recovered
 from slackwater.adapter.catalog.durable import DurableCatalog
-from slackwater.adapter.catalog.leader_shards import LeaderShards
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.upgrade import upgrade
+from slackwater.adapter.controllers.collections import Collections, recovered
+from slackwater.adapter.controllers.leader_shards import LeaderShards
+from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.ddl.dispatch import Definitions, object_json
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.planned_views import Views
@@ -50,7 +51,6 @@ from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
-from slackwater.adapter.writing.storage_log import StorageLog
 from slackwater.adapter.writing.writes import Writes
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Engine

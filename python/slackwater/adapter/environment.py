@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from slackwater.adapter.catalog.collections import Collections
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.controllers.collections import Collections
 from slackwater.adapter.external.changefeeds import Changefeeds
 from slackwater.adapter.external.metrics import Metrics
 from slackwater.adapter.external.secrets import Secrets

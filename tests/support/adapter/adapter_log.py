@@ -5,7 +5,7 @@ import threading
 
 import pyarrow as pa
 
-from slackwater.adapter.writing.table_log import LogFencedError, LogMovedError
+from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedError
 from slackwater.persist.parts import InlineBody, NewPart
 from slackwater.repr.errors import user_error
 

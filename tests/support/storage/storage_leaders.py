@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from tests.support.persist.persistence import DESC, Environment, updates
 
-from slackwater.adapter.catalog.collections import Collections, recovered
 from slackwater.adapter.catalog.durable import TABLES, DurableCatalog
-from slackwater.adapter.catalog.leader_shards import LeaderShards
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import CreateItem, DropItem
-from slackwater.adapter.writing.storage_log import Also
+from slackwater.adapter.controllers.collections import Collections, recovered
+from slackwater.adapter.controllers.leader_shards import LeaderShards
+from slackwater.adapter.controllers.storage_log import Also
 from slackwater.persist.client import Append as PersistAppend
 from slackwater.persist.leadership import current_leader
 from slackwater.persist.rows import WriteResult

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slackwater.adapter.catalog.leader_shards import LeaderShards
-from slackwater.adapter.writing.storage_log import StorageLog
+from slackwater.adapter.controllers.leader_shards import LeaderShards
+from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.persist.client import PersistClient
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.controller.core import StorageController

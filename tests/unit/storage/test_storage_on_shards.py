@@ -4,8 +4,8 @@ import pytest
 from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.persistence import contents, own_shard, table_shard, updates
 
-from slackwater.adapter.catalog.leader_shards import LeaderShards
-from slackwater.adapter.writing.storage_log import Also
+from slackwater.adapter.controllers.leader_shards import LeaderShards
+from slackwater.adapter.controllers.storage_log import Also
 from slackwater.persist.client import Append as PersistAppend
 from slackwater.persist.client import WriteResult
 from slackwater.repr.errors import SlackwaterError

@@ -26,7 +26,7 @@ from slackwater.adapter.catalog.model import (
     SchemaEntry,
 )
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
-from slackwater.adapter.writing.table_log import Step
+from slackwater.adapter.controllers.table_log import Step
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_user, user_id

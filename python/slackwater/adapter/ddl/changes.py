@@ -24,13 +24,13 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
     apply,
 )
+from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.planned_sources import propagates_errors
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.source_states import create_state
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Session
-from slackwater.adapter.writing.table_log import Step
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.dataflow_error import ERRORS

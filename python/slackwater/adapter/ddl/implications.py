@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import structlog
 
-from slackwater.adapter.catalog.collections import INSTANCE, REPLICA
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
+from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.external.replica import Replica

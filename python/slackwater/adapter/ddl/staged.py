@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
+from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.environment import Environment
@@ -25,7 +26,6 @@ from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block
 from slackwater.adapter.writing.group_commit import PartsAt, Write
-from slackwater.adapter.writing.table_log import Step
 from slackwater.adapter.writing.writes import Writes, answer
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from slackwater.adapter.catalog.collections import INSTANCE, REPLICA
+from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
 from slackwater.adapter.external.sinks import SinkRunner
 from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.external.told import Told

@@ -23,8 +23,8 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.writing.group_commit import GroupCommitter, Rows, Write
-from slackwater.adapter.writing.table_log import Step
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId

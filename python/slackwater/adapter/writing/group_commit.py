@@ -22,9 +22,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedError, Step, TableLog
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation
-from slackwater.adapter.writing.table_log import LogFencedError, LogMovedError, Step, TableLog
 from slackwater.adapter.writing.write_queue import WriteQueue
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult

@@ -9,7 +9,7 @@ from typing import cast
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from slackwater.adapter.writing.storage_log import Also
+from slackwater.adapter.controllers.storage_log import Also
 from slackwater.persist.client import Append, PersistClient, TablesAppend, UpperMismatch
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.contents import advanced

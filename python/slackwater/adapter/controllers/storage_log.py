@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from slackwater.adapter.writing.table_log import LogFencedError, LogMovedError, Step
+from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedError, Step
 from slackwater.persist.client import PersistClient, UnknownShard
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import NewPart
