@@ -26,22 +26,22 @@ from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.staged import StagedTables, TableDefinition
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.changefeed_sources import metrics_text
-from slackwater.adapter.external.changefeeds import Changefeeds
-from slackwater.adapter.external.checks import Checks
-from slackwater.adapter.external.metrics import Metrics
-from slackwater.adapter.external.replica import Replica
-from slackwater.adapter.external.secrets import Secrets
-from slackwater.adapter.external.sinks import SinkRunner
-from slackwater.adapter.external.source_states import SourceStates
-from slackwater.adapter.external.source_steps import SourceSteps
-from slackwater.adapter.external.sources import Sources
-from slackwater.adapter.external.told import Told
-from slackwater.adapter.external.webhooks import Webhooks
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions import Context, Running, Session, Sessions
+from slackwater.adapter.sources.changefeed_sources import metrics_text
+from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.checks import Checks
+from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.replica import Replica
+from slackwater.adapter.sources.secrets import Secrets
+from slackwater.adapter.sources.sinks import SinkRunner
+from slackwater.adapter.sources.source_states import SourceStates
+from slackwater.adapter.sources.source_steps import SourceSteps
+from slackwater.adapter.sources.sources import Sources
+from slackwater.adapter.sources.told import Told
+from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.notices import stalled, unindexed
 from slackwater.adapter.system.relations import system_items, system_schemas

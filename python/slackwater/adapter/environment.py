@@ -12,13 +12,13 @@ import pyarrow as pa
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.collections import Collections
-from slackwater.adapter.external.changefeeds import Changefeeds
-from slackwater.adapter.external.metrics import Metrics
-from slackwater.adapter.external.secrets import Secrets
-from slackwater.adapter.external.source_states import SourceStates
-from slackwater.adapter.external.told import Told
-from slackwater.adapter.external.webhooks import Webhooks
 from slackwater.adapter.sessions import Sessions
+from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.secrets import Secrets
+from slackwater.adapter.sources.source_states import SourceStates
+from slackwater.adapter.sources.told import Told
+from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writing.group_commit import GroupCommitter

@@ -14,9 +14,9 @@ from tests.support.adapter.coordination import NoSpark, Place
 from tests.support.storage.changefeeds import Faults, Message, Upstream, columns, feeds_of
 from tests.support.waiting import PATIENCE, wait_until
 
-from slackwater.adapter.external import source_steps
-from slackwater.adapter.external.changefeeds import Delivery
-from slackwater.adapter.external.webhooks import Verdict
+from slackwater.adapter.sources import source_steps
+from slackwater.adapter.sources.changefeeds import Delivery
+from slackwater.adapter.sources.webhooks import Verdict
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc

@@ -10,7 +10,7 @@ from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.coordinator import wall_clock_ms
-from slackwater.adapter.external import sinks
+from slackwater.adapter.sources import sinks
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from tests.support.adapter.coordination import Place
 
-from slackwater.adapter.external.source_states import (
+from slackwater.adapter.sources.source_states import (
     HISTORY_KEPT,
     source_states,
     source_status_history,
 )
-from slackwater.adapter.external.source_steps import SourceSteps
+from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
 from slackwater.repr.errors import SlackwaterError

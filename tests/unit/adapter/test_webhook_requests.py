@@ -8,8 +8,8 @@ from tests.support.adapter.adapter_log import MemoryLog, outage
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.catalog.model import WEBHOOK, CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.external.checks import CheckConfig, CheckedInput
-from slackwater.adapter.external.webhooks import Posted, Verdict, Webhooks, seen
+from slackwater.adapter.sources.checks import CheckConfig, CheckedInput
+from slackwater.adapter.sources.webhooks import Posted, Verdict, Webhooks, seen
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import CommitSettings, GroupCommitter
 from slackwater.persist.leadership import Fenced
@@ -89,11 +89,9 @@ def source(number, name, form="TEXT", check=None):
 class Place:
     def __init__(self, monkeypatch):
         monkeypatch.setattr(
-            "slackwater.adapter.external.webhooks.written_ahead", lambda _, __, rows: rows
+            "slackwater.adapter.sources.webhooks.written_ahead", lambda _, __, rows: rows
         )
-        monkeypatch.setattr(
-            "slackwater.adapter.external.webhooks.write_statistics", lambda *_: None
-        )
+        monkeypatch.setattr("slackwater.adapter.sources.webhooks.write_statistics", lambda *_: None)
         self.state = CatalogState.of(
             [], [source(10, "w"), source(11, "j", "JSON ARRAY"), source(12, "c", check=CHECK)]
         )

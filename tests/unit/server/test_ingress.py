@@ -12,7 +12,7 @@ from tests.support.server.ingress import Signer, certificate, held_port, request
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.external.webhooks import Verdict, Webhook
+from slackwater.adapter.sources.webhooks import Verdict, Webhook
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.server.ingress import listener as listening

@@ -9,7 +9,7 @@ from tests.support.persist.persistence import new_shard
 from tests.support.storage.tables import storage_of, tables_of
 from tests.support.waiting import PATIENCE
 
-from slackwater.adapter.external.source_states import SourceStates, create_state
+from slackwater.adapter.sources.source_states import SourceStates, create_state
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import CommitSettings, GroupCommitter
 from slackwater.repr.errors import SlackwaterError

@@ -21,8 +21,8 @@ from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem, CatalogOp, CreateItem
 from slackwater.adapter.ddl.planned_sources import free_name, progress_item
-from slackwater.adapter.external.sinks import PROGRESS as SINK_PROGRESS
-from slackwater.adapter.external.source_states import create_state
+from slackwater.adapter.sources.sinks import PROGRESS as SINK_PROGRESS
+from slackwater.adapter.sources.source_states import create_state
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.tokens import Kind, tokenize
 from slackwater.planner.parser.variables import CLUSTER

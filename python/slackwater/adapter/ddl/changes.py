@@ -28,9 +28,9 @@ from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.planned_sources import propagates_errors
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.source_states import create_state
-from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Session
+from slackwater.adapter.sources.source_states import create_state
+from slackwater.adapter.sources.sources import Sources
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.dataflow_error import ERRORS

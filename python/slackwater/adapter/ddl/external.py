@@ -20,10 +20,10 @@ from slackwater.adapter.catalog.ops import (
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import Drafts
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.secrets import version_of
-from slackwater.adapter.external.sinks import PROGRESS
-from slackwater.adapter.external.sources import Sources
 from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sources.secrets import version_of
+from slackwater.adapter.sources.sinks import PROGRESS
+from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql

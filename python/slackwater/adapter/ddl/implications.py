@@ -16,7 +16,7 @@ from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.replica import Replica
+from slackwater.adapter.sources.replica import Replica
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
 

@@ -20,10 +20,10 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.checks import CheckConfig, CheckedInput, verify
-from slackwater.adapter.external.inference import inferred_columns
-from slackwater.adapter.external.sinks import sink_config
 from slackwater.adapter.sessions import Context
+from slackwater.adapter.sources.checks import CheckConfig, CheckedInput, verify
+from slackwater.adapter.sources.inference import inferred_columns
+from slackwater.adapter.sources.sinks import sink_config
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql

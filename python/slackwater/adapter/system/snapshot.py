@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
-from slackwater.adapter.external.partitions import PartitionEntry
+from slackwater.adapter.sources.partitions import PartitionEntry
 from slackwater.compute.records import Filling, TickRecord
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.changefeed_sources import partitions
-from slackwater.adapter.external.sinks import SinkRunner
-from slackwater.adapter.external.sources import Sources
+from slackwater.adapter.sources.changefeed_sources import partitions
+from slackwater.adapter.sources.sinks import SinkRunner
+from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.system.notices import notices
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.system.snapshot import (

@@ -25,10 +25,10 @@ from urllib.parse import parse_qs, unquote_to_bytes
 import structlog
 
 from slackwater.adapter.catalog.model import CATALOG_NAME
-from slackwater.adapter.external import changefeeds
-from slackwater.adapter.external.changefeeds import Changefeed, Delivery
-from slackwater.adapter.external.metrics import CONTENT_TYPE
-from slackwater.adapter.external.webhooks import PATH, Done, Posted, Verdict, Webhook
+from slackwater.adapter.sources import changefeeds
+from slackwater.adapter.sources.changefeeds import Changefeed, Delivery
+from slackwater.adapter.sources.metrics import CONTENT_TYPE
+from slackwater.adapter.sources.webhooks import PATH, Done, Posted, Verdict, Webhook
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.server.ingress.gate import Behind, Gate

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slackwater.adapter.external.changefeeds import Changefeeds
-from slackwater.adapter.external.webhooks import Webhooks
+from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True)

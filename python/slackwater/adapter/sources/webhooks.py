@@ -22,8 +22,8 @@ import structlog
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.external.checks import CheckConfig, Checks
-from slackwater.adapter.external.source_states import SourceStates, write_statistics
+from slackwater.adapter.sources.checks import CheckConfig, Checks
+from slackwater.adapter.sources.source_states import SourceStates, write_statistics
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.client import PersistClient

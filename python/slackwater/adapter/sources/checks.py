@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
-from slackwater.adapter.external.secrets import Secrets
+from slackwater.adapter.sources.secrets import Secrets
 from slackwater.compute.engine import Check, Engine
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId

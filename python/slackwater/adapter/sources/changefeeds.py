@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.external.metrics import Metrics
-from slackwater.adapter.external.webhooks import Done, Listening, Verdict, seen
+from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.client import PersistClient

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.partitions import PartitionEntry
+from slackwater.adapter.sources.partitions import PartitionEntry
 from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
