@@ -29,7 +29,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions import Context, Running, Session, Sessions
+from slackwater.adapter.sessions.sessions import Context, Running, Session, Sessions
 from slackwater.adapter.sources.changefeed_sources import metrics_text
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks

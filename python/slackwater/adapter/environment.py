@@ -12,7 +12,7 @@ import pyarrow as pa
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.collections import Collections
-from slackwater.adapter.sessions import Sessions
+from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.secrets import Secrets

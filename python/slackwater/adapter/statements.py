@@ -13,11 +13,12 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.cursors import Cursor, in_turn
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.reading.results import Result, done, rows, strings
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions import Context, Ending, Session
+from slackwater.adapter.sessions.buffered import BufferedWrite
+from slackwater.adapter.sessions.cursors import Cursor, in_turn
+from slackwater.adapter.sessions.results import Result, done, rows, strings
+from slackwater.adapter.sessions.sessions import Context, Ending, Session
 from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.time.explain import (
     TimestampExplanation,
@@ -35,7 +36,6 @@ from slackwater.adapter.transactions import (
     commit,
     refuse_if_failed,
 )
-from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.writes import Writes
 from slackwater.compute.records import TickRecord
 from slackwater.planner.parser import statements as st

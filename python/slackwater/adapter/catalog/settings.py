@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem
-from slackwater.adapter.sessions import Context
+from slackwater.adapter.sessions.sessions import Context
 from slackwater.planner.parser.statements import DefinedUnder
 from slackwater.repr.errors import user_error
 

@@ -28,7 +28,7 @@ from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.planned_sources import propagates_errors
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions import Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.source_states import create_state
 from slackwater.adapter.sources.sources import Sources
 from slackwater.persist.parts import NewPart

@@ -18,7 +18,7 @@ from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY, Tables
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Context, Session
 from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st

@@ -20,7 +20,7 @@ from slackwater.adapter.catalog.ops import (
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import Drafts
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Context, Session
 from slackwater.adapter.sources.secrets import version_of
 from slackwater.adapter.sources.sinks import PROGRESS
 from slackwater.adapter.sources.sources import Sources

@@ -22,7 +22,7 @@ from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block
 from slackwater.adapter.writing.group_commit import PartsAt, Write

@@ -21,7 +21,7 @@ from slackwater.adapter.ddl.columns import (
     with_nullability,
 )
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.durations import parse_duration

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions import Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.repr.ids import GlobalId
 
 WARNING, CODE = "WARNING", "01000"

@@ -13,11 +13,11 @@ from sqlglot import exp
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.cursors import Cursor
 from slackwater.adapter.reading.feeds import CollectionFeed, Feed, FeedHold, QueryFeed
 from slackwater.adapter.reading.reads import Reads, refuse_past
-from slackwater.adapter.reading.results import Result, check_size
-from slackwater.adapter.sessions import Context, Session
+from slackwater.adapter.sessions.cursors import Cursor
+from slackwater.adapter.sessions.results import Result, check_size
+from slackwater.adapter.sessions.sessions import Context, Session
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
     AtTimestamp,

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions import Session
+from slackwater.adapter.sessions.buffered import BufferedWrite
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_write_outside_block
-from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.adapter.writing.group_commit import (
     PartsAt,
     Rows,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from slackwater.adapter.reading.results import Result
+from slackwater.adapter.sessions.results import Result
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from slackwater.adapter.reading.cursors import Cursor
+from slackwater.adapter.sessions.buffered import BufferedWrite
+from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import (
     Idle,
@@ -22,7 +23,6 @@ from slackwater.adapter.transactions import (
     isolation,
     statement_failed,
 )
-from slackwater.adapter.writing.buffered import BufferedWrite
 from slackwater.planner.parser import variables
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId

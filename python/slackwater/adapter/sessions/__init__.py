@@ -1,0 +1,1 @@
+"""Sessions: their blocks, what they have buffered, their cursors and their answers."""
