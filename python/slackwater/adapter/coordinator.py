@@ -15,9 +15,9 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine as SqlEngine
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.catalog.upgrade import upgrade
 from slackwater.adapter.controllers.collections import Collections, recovered
 from slackwater.adapter.controllers.leader_shards import LeaderShards
 from slackwater.adapter.controllers.storage_log import StorageLog
@@ -25,11 +25,12 @@ from slackwater.adapter.ddl.dispatch import Definitions, object_json
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.staged import StagedTables, TableDefinition
+from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions.sessions import Context, Running, Session, Sessions
+from slackwater.adapter.sessions.sessions import Running, Session, Sessions
 from slackwater.adapter.sources.changefeed_sources import metrics_text
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks

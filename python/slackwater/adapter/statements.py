@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.planned_views import Views
@@ -18,7 +19,7 @@ from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.cursors import Cursor, in_turn
 from slackwater.adapter.sessions.results import Result, done, rows, strings
-from slackwater.adapter.sessions.sessions import Context, Ending, Session
+from slackwater.adapter.sessions.sessions import Ending, Session
 from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.time.explain import (
     TimestampExplanation,

@@ -9,7 +9,7 @@ from tests.support.planner.planned import Answers
 from tests.unit.adapter.test_sinks import caught_up, row, written
 
 from slackwater.adapter.catalog.durable import TABLES
-from slackwater.adapter.catalog.upgrade import with_the_only_cluster
+from slackwater.adapter.ddl.upgrade import with_the_only_cluster
 from slackwater.adapter.sources.source_states import source_states
 from slackwater.repr.frontier import Timestamp
 

@@ -26,8 +26,8 @@ from slackwater.adapter.catalog.model import (
     SchemaEntry,
 )
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
-from slackwater.adapter.controllers.table_log import Step
 from slackwater.persist.metastore import metadata
+from slackwater.persist.transactions import Step
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_user, user_id
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.sessions.sessions import Context
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.repr.errors import user_error
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem
-from slackwater.adapter.sessions.sessions import Context
 from slackwater.planner.parser.statements import DefinedUnder
 from slackwater.repr.errors import user_error
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedError, Step
+from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedError
 from slackwater.persist.client import PersistClient, UnknownShard
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
+from slackwater.persist.transactions import Step
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId

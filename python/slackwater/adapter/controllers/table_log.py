@@ -6,18 +6,15 @@ metastore transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
-from sqlalchemy import Connection
 
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
+from slackwater.persist.transactions import Step
 from slackwater.repr.frontier import Timestamp
-
-Step = Callable[[Connection], None]
-"""Something that happens inside a metastore transaction. It may run again if that is retried."""
 
 
 class LogFencedError(Exception):

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import Drafts
 from slackwater.adapter.environment import LOOK_S, Environment
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve

@@ -24,7 +24,6 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
     apply,
 )
-from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.planned_sources import propagates_errors
 from slackwater.adapter.environment import Environment
@@ -33,6 +32,7 @@ from slackwater.adapter.sources.source_states import create_state
 from slackwater.adapter.sources.sources import Sources
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
+from slackwater.persist.transactions import Step
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc

@@ -1,14 +1,14 @@
-"""ALTER TABLE ... ADD COLUMN and DROP NOT NULL: the table's columns afterwards, and older plans."""
+"""ALTER TABLE ... ADD COLUMN and DROP NOT NULL: the table's columns afterwards."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import user_error
 from slackwater.repr.relation import Column, RelationDesc, arrow_type
 
 _SHAPED_BY_INPUTS = (ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
@@ -128,24 +128,6 @@ def refuse_nullability(item: CatalogItem, state: CatalogState) -> None:
         "drop NOT NULL in",
         lambda other: other.kind in _SHAPED_BY_INPUTS or promises(other),
     )
-
-
-def refuse_older_plan(item: CatalogItem, desc: RelationDesc, not_null: Collection[str]) -> None:
-    """Raises Spark's own error for a plan that was made when columns were NOT NULL which are not.
-
-    `not_null` are those of the plan, `desc` is what the item has. Spark would read a NULL as 0.
-    """
-    lost = [each.name for each in desc.columns if each.nullable and each.name in not_null]
-    if lost:
-        changes = "\n".join(f"- `{name}` is nullable now" for name in lost)
-        raise SlackwaterError(
-            "INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS.COLUMNS_MISMATCH",
-            "51024",
-            f"Detected incompatible changes to table {item.full_name} after DataFrame/Dataset has "
-            "been resolved and analyzed. Please, re-create DataFrame/Dataset before attempting to "
-            f"execute the query again. Data columns have changed:\n{changes}",
-            {"tableName": item.full_name, "errors": changes},
-        )
 
 
 def _refuse(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -18,7 +19,7 @@ from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY, Tables
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -20,7 +21,7 @@ from slackwater.adapter.catalog.ops import (
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import Drafts
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.secrets import version_of
 from slackwater.adapter.sources.sinks import PROGRESS
 from slackwater.adapter.sources.sources import Sources

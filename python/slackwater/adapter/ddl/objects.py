@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     CatalogState,
@@ -23,7 +24,7 @@ from slackwater.adapter.catalog.ops import (
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.columns import with_comment
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve, resolve_schema

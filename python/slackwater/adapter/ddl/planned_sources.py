@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
     CHANGEFEED,
     PROGRESS,
@@ -20,7 +21,6 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions.sessions import Context
 from slackwater.adapter.sources.checks import CheckConfig, CheckedInput, verify
 from slackwater.adapter.sources.inference import inferred_columns
 from slackwater.adapter.sources.sinks import sink_config

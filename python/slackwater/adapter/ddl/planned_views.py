@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions.sessions import Context
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import Analysis, Function, ViewPlan
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed

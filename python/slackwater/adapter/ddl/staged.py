@@ -15,20 +15,21 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
-from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block
 from slackwater.adapter.writing.group_commit import PartsAt, Write
 from slackwater.adapter.writing.writes import Writes, answer
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
+from slackwater.persist.transactions import Step
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId

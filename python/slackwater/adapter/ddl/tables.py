@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -21,7 +22,7 @@ from slackwater.adapter.ddl.columns import (
     with_nullability,
 )
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.durations import parse_duration

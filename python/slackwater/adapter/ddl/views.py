@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -28,7 +29,7 @@ from slackwater.adapter.catalog.settings import (
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import Draft, Views
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
-from slackwater.adapter.ddl.columns import refuse_older_plan
 from slackwater.adapter.environment import READABLE, Environment
+from slackwater.adapter.reading.older_plans import refuse_older_plan
 from slackwater.adapter.reading.stalled import tell_of_stalled
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.system.tables import SystemTables

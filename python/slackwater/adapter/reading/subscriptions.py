@@ -10,6 +10,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.environment import Environment
@@ -17,7 +18,7 @@ from slackwater.adapter.reading.feeds import CollectionFeed, Feed, FeedHold, Que
 from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
     AtTimestamp,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.cursors import Cursor
@@ -49,33 +48,6 @@ class Notice:
 
     def to_json(self) -> dict[str, str]:
         return {"severity": self.severity, "code": self.code, "message": self.message}
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """Where a statement runs: the Spark session's current catalog and namespace, and its user.
-
-    `settings` are those of Spark's that can change the result of a query, where the statement is
-    one that needs them; a definition keeps them. `functions` are temporary functions of the session
-    that the statement may call, as the shim describes them.
-    """
-
-    catalog: str
-    namespace: tuple[str, ...]
-    user: str
-    settings: Mapping[str, str] | None = None
-    functions: tuple[Mapping[str, Any], ...] = ()
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Context:
-        given = body.get("context") or {}
-        return Context(
-            catalog=given.get("catalog") or "slackwater",
-            namespace=tuple(given.get("namespace") or ("default",)),
-            user=given.get("user") or "anonymous",
-            settings=given.get("settings"),
-            functions=tuple(given.get("functions") or ()),
-        )
 
 
 @dataclass(frozen=True, slots=True)

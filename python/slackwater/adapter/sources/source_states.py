@@ -23,9 +23,9 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from slackwater.adapter.controllers.table_log import Step
 from slackwater.adapter.writing.group_commit import GroupCommitter, Rows, Write
 from slackwater.persist.metastore import metadata
+from slackwater.persist.transactions import Step
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.checkpoint import statements

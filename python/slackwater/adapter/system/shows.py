@@ -5,12 +5,13 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions.results import Result, rows, strings
-from slackwater.adapter.sessions.sessions import Context, Session
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.system import tables as system_tables
 from slackwater.adapter.system.objects import ON_CLUSTERS, source_type
 from slackwater.planner.parser import statements as st

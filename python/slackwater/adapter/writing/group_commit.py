@@ -22,12 +22,13 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedError, Step, TableLog
+from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedError, TableLog
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.write_queue import WriteQueue
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
+from slackwater.persist.transactions import Step
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
