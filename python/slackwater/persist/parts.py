@@ -11,7 +11,11 @@ touching its file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
 
 from slackwater.repr.frontier import Timestamp
 
@@ -76,3 +80,10 @@ class Part:
     min_time: Timestamp
     max_time: Timestamp
     has_retractions: bool
+
+
+PartsAt = Callable[[Timestamp], tuple[NewPart, ...]]
+"""Makes the parts of a write when its time is known, e.g. uniform parts over registered files."""
+
+Rows: TypeAlias = pa.Table | PartsAt
+"""What a write adds to one shard: a table whose last column is ``__diff``, or parts to come."""

@@ -22,6 +22,7 @@ from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sources.checks import CheckConfig, CheckedInput, verify
+from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.sources.inference import inferred_columns
 from slackwater.adapter.sources.sinks import sink_config
 from slackwater.compute.engine import Engine
@@ -36,8 +37,6 @@ from slackwater.storage.changefeed.files import FILES_FEED
 from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
 from slackwater.storage.checkpoint.names import canonical
 from slackwater.storage.discovery import local_path
-from slackwater.storage.file_formats import Format
-from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig, exports
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
@@ -45,7 +44,6 @@ from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 from slackwater.storage.webhook import WebhookConfig
 
-DEFAULT_INTERVAL_MS = 1000
 DEFAULT_SCALE_FACTOR = 0.01
 
 
@@ -545,25 +543,6 @@ def propagates_errors(item: CatalogItem) -> bool:
     """Whether what cannot be made a row of the item becomes an error in its contents."""
     config = item.details.get("config")
     return config is not None and config.get("on_error") == "PROPAGATE"
-
-
-def partitions(source: CatalogItem) -> int:
-    """The number of partitions of a source."""
-    return int(source.details["config"].get("partitions") or 1)
-
-
-def files_config(settings: Mapping[str, Any]) -> FilesConfig:
-    return FilesConfig(
-        path=settings["path"],
-        format=Format(
-            kind=settings["kind"],
-            header=settings["header"],
-            delimiter=settings["delimiter"],
-            null_text=settings["null_text"],
-        ),
-        pattern=settings["pattern"],
-        on_error=settings["on_error"],
-    )
 
 
 def _full(schema: str, name: str) -> QualifiedName:

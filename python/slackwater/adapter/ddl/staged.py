@@ -25,9 +25,9 @@ from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block
-from slackwater.adapter.writing.group_commit import PartsAt, Write
+from slackwater.adapter.writing.group_commit import Write
 from slackwater.adapter.writing.writes import Writes, answer
-from slackwater.persist.parts import NewPart
+from slackwater.persist.parts import NewPart, PartsAt
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import SlackwaterError, user_error

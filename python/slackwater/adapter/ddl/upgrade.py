@@ -11,7 +11,6 @@ Nobody else runs meanwhile.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,7 +28,6 @@ from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc, quote_identifier
-from slackwater.storage.source_time import SourceFrontier
 
 
 def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
@@ -57,12 +55,6 @@ def with_the_only_cluster(create_sql: str) -> str:
             shown = quote_identifier(CLUSTER)
             return f"{create_sql[: name.start]}{shown}{create_sql[name.end :]}"
     return create_sql
-
-
-def frontier_of_state(state: str) -> SourceFrontier:
-    """How far a source of the first version was, by the state of its last step."""
-    found = json.loads(state)
-    return SourceFrontier.at(found["tick"] if "tick" in found else len(found["files"]))
 
 
 def _upgrade_source(persist: PersistClient, catalog: DurableCatalog, source: CatalogItem) -> None:

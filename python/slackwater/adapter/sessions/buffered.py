@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from slackwater.adapter.writing.group_commit import Rows
+from slackwater.persist.parts import Rows
 from slackwater.repr.ids import GlobalId
 
 

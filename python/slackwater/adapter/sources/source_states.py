@@ -23,8 +23,9 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from slackwater.adapter.writing.group_commit import GroupCommitter, Rows, Write
+from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.persist.metastore import metadata
+from slackwater.persist.parts import Rows
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
@@ -37,6 +38,7 @@ from slackwater.storage.ingestion import (
     StatusChange,
     StepSuperseded,
 )
+from slackwater.storage.source_time import SourceFrontier
 
 T = TypeVar("T")
 
@@ -220,3 +222,9 @@ def _append_history(conn: Connection, changes: Sequence[StatusChange]) -> None:
     ]
     conn.execute(sa.insert(table), rows)
     conn.execute(sa.delete(table).where(own, table.c.number <= last + len(rows) - HISTORY_KEPT))
+
+
+def frontier_of_state(state: str) -> SourceFrontier:
+    """How far a source of the first version was, by the state of its last step."""
+    found = json.loads(state)
+    return SourceFrontier.at(found["tick"] if "tick" in found else len(found["files"]))

@@ -13,9 +13,9 @@ from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.source_states import SourceStates
-from slackwater.adapter.writing.group_commit import Rows
 from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.client import PersistClient
+from slackwater.persist.parts import Rows
 from slackwater.persist.transactions import Step
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId

@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem
-from slackwater.adapter.ddl.planned_sources import DEFAULT_INTERVAL_MS, files_config, partitions
-from slackwater.adapter.ddl.upgrade import frontier_of_state
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.changefeed_sources import resumed
+from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, files_config, partitions
+from slackwater.adapter.sources.source_states import frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,21 +25,15 @@ from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedErr
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.write_queue import WriteQueue
-from slackwater.persist.parts import NewPart
+from slackwater.persist.parts import NewPart, Rows
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
-PartsAt = Callable[[Timestamp], tuple[NewPart, ...]]
-"""Makes the parts of a write when its time is known, e.g. uniform parts over registered files."""
-
 StepAt = Callable[[Timestamp], Step]
 """Makes a step of a write's transaction; what it prepares is prepared outside of that."""
-
-Rows: TypeAlias = "pa.Table | PartsAt"
-"""What a write adds to one shard: a table whose last column is ``__diff``, or parts to come."""
 
 
 @dataclass(frozen=True, slots=True)

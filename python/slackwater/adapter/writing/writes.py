@@ -24,18 +24,11 @@ from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_write_outside_block
-from slackwater.adapter.writing.group_commit import (
-    PartsAt,
-    Rows,
-    Write,
-    at_time,
-    concatenated,
-    count_changes,
-)
+from slackwater.adapter.writing.group_commit import Write, at_time, concatenated, count_changes
 from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
-from slackwater.persist.parts import FileBody, NewPart, Uniform
+from slackwater.persist.parts import FileBody, NewPart, PartsAt, Rows, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId

@@ -12,10 +12,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.adapter.writing.group_commit import Rows
 from slackwater.persist.blobs import INLINE_LIMIT_BYTES, uniform_file
 from slackwater.persist.client import PersistClient
-from slackwater.persist.parts import FileBody, NewPart, Uniform
+from slackwater.persist.parts import FileBody, NewPart, Rows, Uniform
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN
 
