@@ -209,7 +209,7 @@ class Ledger:
         """Whenever they can be read they are what their queries answer then."""
         named = {each for view in VIEWS.values() for each in view.names}
         here = [i for i in place.env.state.items.values() if i.name in VIEWS or i.name in named]
-        upper = min((place.env.upper(item).value for item in here), default=0)
+        upper = min((place.env.relations.upper(item).value for item in here), default=0)
         if upper <= since:
             return
         times = {row["__time"] for item in here for row in place.updates(item.name)}

@@ -249,7 +249,7 @@ class World:
             if item.shard_id is None or item.kind is ItemKind.SINK:
                 continue
             try:
-                found = server.place.env.frontiers(item)
+                found = server.place.env.relations.frontiers(item)
             except SlackwaterError:
                 continue
             known = server.frontiers.get(item.id, found)

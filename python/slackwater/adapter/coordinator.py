@@ -20,6 +20,7 @@ from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.collections import Collections, recovered
 from slackwater.adapter.controllers.leader_shards import LeaderShards
+from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.ddl.dispatch import Definitions, object_json
 from slackwater.adapter.ddl.implications import Implications
@@ -249,6 +250,7 @@ class Coordinator:
             watch=watch,
             sessions=sessions,
             storage=storage,
+            relations=Relations(catalog, storage, persist),
             collections=collections,
             clock=clock,
             steady_ms=steady_ms,

@@ -322,7 +322,9 @@ class Statements:
         analysis = self._env.engine.under(context.settings).analyze(
             statement.query.text.text, context.catalog, context.namespace
         )
-        items: Sequence[CatalogItem] = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        items: Sequence[CatalogItem] = [
+            self._env.relations.item(GlobalId(i)) for i in analysis.relations
+        ]
         as_of = statement.query.as_of
         when = Immediately() if as_of is None else self._subscriptions.evaluate(context, as_of)
         self._env.persist.confirm_leadership()

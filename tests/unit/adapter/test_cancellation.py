@@ -374,7 +374,9 @@ def test_definitions_go_on_while_a_view_is_analysed(defining, pool):
     place.env.engine.answer.release()
     assert future.exception(PATIENCE) is None
     assert place.env.engine.calls == 1
-    place.wait(lambda: place.env.upper(place.item("v")).value > place.item("v").details["as_of"])
+    place.wait(
+        lambda: place.env.relations.upper(place.item("v")).value > place.item("v").details["as_of"]
+    )
 
 
 def test_a_view_is_analysed_again_when_what_it_reads_has_changed(defining, pool):

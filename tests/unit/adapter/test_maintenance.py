@@ -212,7 +212,7 @@ def test_parts_are_merged_and_the_since_moves_only_then(leader):
     leader.pass_time(HOUR_MS)
     maintenance.turn()
     assert len(leader.env.persist.parts(table.shard_id)) == 1
-    assert leader.since(table) == leader.env.upper(table).value - 1 - 1000
+    assert leader.since(table) == leader.env.relations.upper(table).value - 1 - 1000
     assert leader.since(idle) < leader.since(table)
     assert leader.keys(table) == [1, 2, 3]
 
@@ -230,7 +230,7 @@ def test_i17_the_durable_since_is_not_beyond_what_is_held_and_kept(leader):
         leader.insert(kept, key)
     leader.pass_time(HOUR_MS // 2)
     for item in (table, kept):
-        assert leader.since(item) <= leader.env.since(item).value
+        assert leader.since(item) <= leader.env.relations.since(item).value
     maintenance.turn()
     assert leader.since(table) <= bound["timestamp"]
     assert leader.keys(table, bound["timestamp"]) == [0, 1, 2]
@@ -243,7 +243,7 @@ def test_i17_the_durable_since_is_not_beyond_what_is_held_and_kept(leader):
     leader.pass_time(HOUR_MS)
     maintenance.turn()
     assert leader.since(table) > bound["timestamp"]
-    assert leader.since(table) <= leader.env.since(table).value
+    assert leader.since(table) <= leader.env.relations.since(table).value
     with pytest.raises(SlackwaterError) as caught:
         leader.bind(table, bound["timestamp"])
     assert caught.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
@@ -259,7 +259,7 @@ def test_i34_a_read_waits_for_its_time_and_fails_before_the_since(leader):
     with pytest.raises(SlackwaterError) as caught:
         leader.bind(table, leader.since(table) - 1)
     assert caught.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
-    later = leader.env.upper(table).value + 50
+    later = leader.env.relations.upper(table).value + 50
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(leader.bind, table, later)
         assert not wait([reading], 0.2).done
@@ -281,7 +281,7 @@ def test_a_sink_that_is_behind_holds_its_input(leader):
     leader.pass_time(HOUR_MS)
     maintenance.turn()
     assert leader.since(table) <= before
-    assert leader.env.since(table).value == before
+    assert leader.env.relations.since(table).value == before
 
 
 def test_files_are_deleted_when_lease_and_holds_have_passed(leader):

@@ -186,15 +186,15 @@ def test_a_sink_that_stands_still_keeps_its_input_readable_after_a_restart_too(e
         clock.ahead_ms += 3_600_000
         place.env.committer.flush()
         needed = place.env.persist.upper(place.item("s").progress_shard) - 1
-        assert place.env.since(place.item("t")).value <= needed
-        assert needed < place.env.upper(place.item("t")).value - 1_000_000
+        assert place.env.relations.since(place.item("t")).value <= needed
+        assert needed < place.env.relations.upper(place.item("t")).value - 1_000_000
         place.restart()
-        assert place.env.since(place.item("t")).value <= needed
+        assert place.env.relations.since(place.item("t")).value <= needed
     out.unlink()
     hidden.rename(out)
     caught_up(place, out, place.write("t", row(4, "a")))
     assert written(out) == {(k, "a", 1): 1 for k in range(1, 5)}
-    place.wait(lambda: place.env.since(place.item("t")).value > needed)
+    place.wait(lambda: place.env.relations.since(place.item("t")).value > needed)
     progress = place.item("s").progress_shard
     place.sql("DROP SINK s")
     assert progress not in place.env.persist.shard_ids()

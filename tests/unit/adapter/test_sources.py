@@ -57,8 +57,8 @@ def test_i52_the_remap_can_be_read_behind_the_upper_of_its_exports(place):
     place.wait(lambda: len(counted(place)) > 3)
     for _ in range(3):
         # The exports' upper first: it only moves on.
-        upper = place.env.upper(place.item("ticks"))
-        assert place.env.since(place.item("ticks_progress")) < upper
+        upper = place.env.relations.upper(place.item("ticks"))
+        assert place.env.relations.since(place.item("ticks_progress")) < upper
         place.env.committer.flush()
 
 

@@ -115,7 +115,7 @@ def test_a_new_table_begins_with_its_contents(place):
     item = place.item("t")
     assert place.read("t") == [{"k": 1}, {"k": 2}]
     assert [update["__time"] for update in place.updates("t")] == [time, time]
-    assert place.env.since(item).value == time
+    assert place.env.relations.since(item).value == time
     refused("SLACKWATER_NO_VALID_TIMESTAMP", place.read, "t", time - 1)
     assert (item.comment, item.details["properties"], item.owner) == ("two", {"p": "q"}, "me")
     place.write("t", {"k": 3})
@@ -194,7 +194,7 @@ def test_other_columns_are_another_object(place):
     assert old.id not in place.env.state.items
     assert new.details == {"properties": {}}
     assert place.read("t") == [{"k": 1, "v": "one"}]
-    assert place.env.since(new).value >= time
+    assert place.env.relations.since(new).value >= time
     assert place.env.persist.unfinalized() == (old.shard_id,)
     write(place, stage(place, desc=K))
     assert place.read("t") == []

@@ -297,12 +297,15 @@ def is_what_there_is(place):
     stored = [item for item in items if item.shard_id is not None]
     shown = {r["id"]: r["name"] for r in place.system("mz_objects") if r["id"].startswith("u")}
     assert shown == {item.id: item.name for item in stored}
-    before = {item.id: (place.env.since(item), place.env.upper(item)) for item in stored}
+    before = {
+        item.id: (place.env.relations.since(item), place.env.relations.upper(item))
+        for item in stored
+    }
     frontiers = {row["object_id"]: row for row in place.system("mz_frontiers")}
     for item in stored:
         row, (since, upper) = frontiers[item.id], before[item.id]
-        assert since.value <= row["read_frontier"] <= place.env.since(item).value
-        assert upper.value <= row["write_frontier"] <= place.env.upper(item).value
+        assert since.value <= row["read_frontier"] <= place.env.relations.since(item).value
+        assert upper.value <= row["write_frontier"] <= place.env.relations.upper(item).value
 
 
 def test_the_history_of_changes_is_read_beside_those_who_write(env):

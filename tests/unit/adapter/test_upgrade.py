@@ -87,7 +87,9 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     place = Place(env, spark=Answers())
     place.table("t", k="integer")
     place.sql("CREATE MATERIALIZED VIEW v AS SELECT k FROM t")
-    place.wait(lambda: place.env.upper(place.item("v")).value > place.item("v").details["as_of"])
+    place.wait(
+        lambda: place.env.relations.upper(place.item("v")).value > place.item("v").details["as_of"]
+    )
     persist, view = place.env.persist, place.item("v")
     made = []
     persist.transact(
@@ -106,8 +108,8 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     assert "states" not in place.item("v").details
     assert place.item("v").errors_shard in place.env.persist.shard_ids()
     assert not set(made) & set(place.env.persist.shard_ids())
-    before = place.env.upper(place.item("v")).value
-    place.wait(lambda: place.env.upper(place.item("v")).value > before)
+    before = place.env.relations.upper(place.item("v")).value
+    place.wait(lambda: place.env.relations.upper(place.item("v")).value > before)
     place.close()
 
 

@@ -165,7 +165,7 @@ class ExternalDefinitions:
         self._drafts.redirect_sink(sink, written)
         time = self._env.oracle.read_ts()
         # Held before the sink gets there, so that it can be read where the sink is then.
-        hold = self._env.hold([written], Holder(HoldKind.DEFINITION, sink.id))
+        hold = self._env.relations.hold([written], Holder(HoldKind.DEFINITION, sink.id))
         try:
             self._check_readable(sink, written, hold, time)
             self._wait_until_out(sink, time, cancellation)

@@ -139,7 +139,7 @@ class Drafts:
         check_config(sink_config(sink), desc, sink.full_name)
         before = {
             column.name: column
-            for column in _stored_columns(self._env.item(sink.depends_on[0])).columns
+            for column in _stored_columns(self._env.relations.item(sink.depends_on[0])).columns
         }
         for column in desc.columns:
             known = before.get(column.name)

@@ -126,8 +126,8 @@ class Views:
             "program": _made_by(plan),
         }
         # Held before the time is chosen, so that the view can be filled at that time.
-        hold = self._env.hold(
-            [self._env.item(each) for each in _collections(plan)],
+        hold = self._env.relations.hold(
+            [self._env.relations.item(each) for each in _collections(plan)],
             Holder(HoldKind.DEFINITION, item_id),
         )
         as_of = self._env.oracle.read_ts()
@@ -311,13 +311,13 @@ class Views:
         self, full: str, settings: Mapping[str, str] | None, analysis: Analysis
     ) -> None:
         for below in analysis.views:
-            refuse_other_settings(full, settings, self._env.item(GlobalId(below)))
+            refuse_other_settings(full, settings, self._env.relations.item(GlobalId(below)))
 
     def _inputs(self, plan: ViewPlan) -> dict[GlobalId, Input]:
         """Where the collections are that the plan reads."""
         inputs = {}
         for global_id in _collections(plan):
-            item = self._env.item(global_id)
+            item = self._env.relations.item(global_id)
             if item.shard_id is None or item.desc is None:
                 raise AssertionError(f"{global_id} is read and has no shard")
             inputs[global_id] = Input(item.shard_id, item.desc, item.errors_shard, item.full_name)
@@ -328,7 +328,7 @@ class Views:
     ) -> list[tuple[object, ...]]:
         self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
         analyzed = plan.kept.plan
-        names = {str(each): self._env.item(each).full_name for each in _collections(plan)}
+        names = {str(each): self._env.relations.item(each).full_name for each in _collections(plan)}
         if plan.program is None:
             rows = explain_recomputed(analyzed, names, plan.reason)
         else:

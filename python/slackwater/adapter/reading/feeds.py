@@ -62,7 +62,7 @@ class FeedHold:
         self._env = env
         self._hold: ReadHold | None = None
         if any(item.shard_id is not None for item in items):
-            self._hold = env.hold(items, holder, at)
+            self._hold = env.relations.hold(items, holder, at)
 
     def release(self, time: Timestamp | None) -> None:
         """Moves the hold to `time`, or ends it; afterwards nothing has an effect."""
@@ -96,14 +96,14 @@ class CollectionFeed:
         return self._desc
 
     def frontier(self) -> Frontier:
-        return self._env.upper(self._env.item(self._item.id))
+        return self._env.relations.upper(self._env.relations.item(self._item.id))
 
     def snapshot(self, time: Timestamp) -> pa.Table:
-        self._env.refuse_errors(self._item, time, Timestamp(time + 1))
-        return self._env.snapshot(self._item, time)
+        self._env.relations.refuse_errors(self._item, time, Timestamp(time + 1))
+        return self._env.relations.snapshot(self._item, time)
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        self._env.refuse_errors(self._item, lower, upper)
+        self._env.relations.refuse_errors(self._item, lower, upper)
         parts = self._env.persist.parts_between(self._shard_id, lower, upper)
         table = self._env.persist.read(parts, self._desc, lower=lower, upper=upper)
         return consolidate(table).sort_by(TIME_COLUMN)
@@ -142,7 +142,7 @@ class QueryFeed:
         return self._desc
 
     def frontier(self) -> Frontier:
-        return min(self._env.upper(self._env.item(i)) for i in self._inputs)
+        return min(self._env.relations.upper(self._env.relations.item(i)) for i in self._inputs)
 
     def snapshot(self, time: Timestamp) -> pa.Table:
         answer = self._engine.collect(
@@ -178,7 +178,7 @@ class QueryFeed:
 
     def _times(self, lower: Timestamp, upper: Timestamp) -> list[Timestamp]:
         times: set[Timestamp] = set()
-        for item in map(self._env.item, self._inputs):
+        for item in map(self._env.relations.item, self._inputs):
             if item.shard_id is not None and item.desc is not None:
                 times |= self._times_of(item.shard_id, item.desc, lower, upper)
             # When an error begins or ends its rows need not change: then the query is asked too.

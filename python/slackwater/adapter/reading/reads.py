@@ -122,7 +122,7 @@ class Reads:
         """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time that is named."""
         for relation in relations:
             when = _when(relation.get("as_of")) or _when(as_of)
-            refuse_past(self._env.item(GlobalId(relation["id"])), when)
+            refuse_past(self._env.relations.item(GlobalId(relation["id"])), when)
 
     def _bind(
         self,
@@ -307,7 +307,7 @@ class Reads:
             InputFrontiers(
                 item.id,
                 item.full_name,
-                *self._env.frontiers(item),
+                *self._env.relations.frontiers(item),
                 InputKind.COMPUTE if item.kind is ItemKind.MATERIALIZED_VIEW else InputKind.STORAGE,
             )
             for item in items
@@ -322,7 +322,7 @@ class Reads:
         def reached() -> bool:
             if item.id not in self._env.state.items:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
-            return not self._env.upper(item).allows(time)
+            return not self._env.relations.upper(item).allows(time)
 
         if not self._env.watch.wait_until(reached, cancellation.left_s(), cancellation):
             raise user_error(
@@ -330,7 +330,7 @@ class Reads:
                 objectName=item.full_name,
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
-                complete=str(self._env.upper(item).last_complete()),
+                complete=str(self._env.relations.upper(item).last_complete()),
                 reason=self._failing_below(item),
             )
 
@@ -344,7 +344,7 @@ class Reads:
         return next(filter(None, found), "")
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
-        item = self._env.item(global_id)
+        item = self._env.relations.item(global_id)
         if item.kind not in READABLE or (
             item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
         ):
@@ -365,7 +365,7 @@ class Reads:
         cancellation: Cancellation,
     ) -> OpenHold:
         if write_targets:
-            ids = self._env.tables_below([*(item.id for item in items), *write_targets])
+            ids = self._env.relations.tables_below([*(item.id for item in items), *write_targets])
             self._env.committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, bool(write_targets))
         with self._lock:
@@ -392,9 +392,9 @@ class Reads:
             if when is None:
                 together.append(item)
             elif item.id not in opened.own:
-                opened.own[item.id] = self._env.hold([item], holder)
+                opened.own[item.id] = self._env.relations.hold([item], holder)
         if together:
-            opened.shared = self._env.hold(together, holder)
+            opened.shared = self._env.relations.hold(together, holder)
 
     def _downgrade(
         self,
@@ -447,7 +447,7 @@ class Reads:
 
         That is everything in the schemas that its first read names (spec coordinator 2.9).
         """
-        schemas = {fold(self._env.item(each.id).schema_name) for each in inputs}
+        schemas = {fold(self._env.relations.item(each.id).schema_name) for each in inputs}
         holder = Holder(HoldKind.TRANSACTION, session.session_id)
         while session.block_hold is None:
             readable = [
@@ -469,7 +469,7 @@ class Reads:
 
     def _is_readable(self, item: CatalogItem, time: Timestamp) -> bool:
         try:
-            return self._env.since(item).value <= time
+            return self._env.relations.since(item).value <= time
         except SlackwaterError:
             return False
 
@@ -523,7 +523,7 @@ class Reads:
             raise AssertionError("a bound relation has a time")
         if item.shard_id is None:
             raise AssertionError(f"{item.id} has no shard")
-        self._env.refuse_errors(item, time, Timestamp(time + 1))
+        self._env.relations.refuse_errors(item, time, Timestamp(time + 1))
         parts = self._env.persist.parts_at(item.shard_id, time)
         state = self._env.persist.state(item.shard_id)
         refuse_older_plan(item, state.desc, not_null)

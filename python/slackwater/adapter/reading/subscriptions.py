@@ -233,7 +233,7 @@ class Subscriptions:
                 feature=f"A cursor over {', '.join(analysis.foreign)}",
                 advice="Cursors read relations of slackwater. Run the query itself.",
             )
-        items = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        items = [self._env.relations.item(GlobalId(i)) for i in analysis.relations]
         when = self._when(context, statement.as_of)
         for item in items:
             refuse_past(item, when)
@@ -354,7 +354,7 @@ class Subscriptions:
                 advice="Use only tables, sources and views of slackwater, and deterministic "
                 "functions.",
             )
-        items = [self._env.item(GlobalId(i)) for i in analysis.relations]
+        items = [self._env.relations.item(GlobalId(i)) for i in analysis.relations]
         for item in items:
             _refuse_system(item)
         # What it reads can lose NOT NULL while it runs.

@@ -74,9 +74,9 @@ def resumed(env: Environment, item: CatalogItem, reached: Reached) -> Changefeed
 
 def _rows(env: Environment, source: CatalogItem, which: str) -> tuple[pa.Table, Timestamp]:
     """All rows of the source's landing or dead letters, and the upper that they were read at."""
-    item = env.item(GlobalId(source.details["exports"][source.details[which]]))
-    upper = Timestamp(env.upper(item).value)
-    rows = present_rows(env.snapshot(item, Timestamp(upper - 1)))
+    item = env.relations.item(GlobalId(source.details["exports"][source.details[which]]))
+    upper = Timestamp(env.relations.upper(item).value)
+    rows = present_rows(env.relations.snapshot(item, Timestamp(upper - 1)))
     if rows is None:
         raise FatalError(f"{item.full_name} has a negative multiplicity at {upper - 1}")
     return rows, upper
@@ -86,7 +86,7 @@ def _config(env: Environment, item: CatalogItem) -> ChangefeedConfig:
     config: dict[str, Any] = item.details["config"]
     tables = {}
     for each in config["tables"]:
-        table = env.item(GlobalId(item.details["exports"][each["name"]]))
+        table = env.relations.item(GlobalId(item.details["exports"][each["name"]]))
         if table.desc is None:
             raise AssertionError(f"the table {table.id} has no columns")
         tables[each["name"]] = FeedTable(table.desc, tuple(each["key"]), each["extras"])

@@ -74,7 +74,7 @@ class SinkRunner:
     def run(self, global_id: GlobalId) -> None:
         """Runs the sink as the catalog describes it, in place of how it ran before."""
         self.remove(global_id)
-        item = self._env.item(global_id)
+        item = self._env.relations.item(global_id)
         running = RunningSink(item, changed_ms=self._env.now())
         thread = threading.Thread(
             target=self._run, args=(running,), name=f"sink-{item.id}", daemon=True
@@ -162,7 +162,7 @@ class SinkRunner:
 
     def _follow(self, running: RunningSink) -> None:
         item = running.item
-        source = self._env.item(item.depends_on[0])
+        source = self._env.relations.item(item.depends_on[0])
         as_of = Timestamp(int(item.details["as_of"]))
         if source.desc is None:
             raise FatalError(f"the sink {item.id} reads {source.id}, which has no columns")

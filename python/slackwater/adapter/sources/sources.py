@@ -48,13 +48,13 @@ class Sources:
         """
         if ingestion in self._running:
             return
-        source_id = self._env.item(ingestion).parent
+        source_id = self._env.relations.item(ingestion).parent
         if source_id is None:
             raise AssertionError(f"{ingestion} is no progress relation")
-        source = self._env.item(source_id)
+        source = self._env.relations.item(source_id)
         interval = int(source.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
         self._env.ingestion.add(
-            source_id, lambda: self._resume(self._env.item(source_id)), interval
+            source_id, lambda: self._resume(self._env.relations.item(source_id)), interval
         )
         self._running[ingestion] = source_id
 
@@ -108,9 +108,9 @@ class Sources:
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
         """How far the source was read for what its exports hold; None: nothing is bound yet."""
-        progress = self._env.item(GlobalId(item.details["progress"]))
-        upper = Timestamp(self._env.upper(progress).value)
-        rows = present_rows(self._env.snapshot(progress, Timestamp(upper - 1)))
+        progress = self._env.relations.item(GlobalId(item.details["progress"]))
+        upper = Timestamp(self._env.relations.upper(progress).value)
+        rows = present_rows(self._env.relations.snapshot(progress, Timestamp(upper - 1)))
         if rows is None:
             raise FatalError(f"the remap {progress.id} has a negative multiplicity at {upper - 1}")
         remap = remap_at(rows, upper, SourceFrontier.minimum(partitions(item)))

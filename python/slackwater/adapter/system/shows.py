@@ -166,16 +166,16 @@ class Shows:
 
     def _fault(self, item: CatalogItem) -> SlackwaterError | None:
         """Why the view does not go on, or has no rows at the last time that is complete."""
-        last = self._env.upper(item).last_complete()
+        last = self._env.relations.upper(item).last_complete()
         try:
-            self._env.refuse_errors(item, last, Timestamp(last + 1))
+            self._env.relations.refuse_errors(item, last, Timestamp(last + 1))
         except SlackwaterError as error:
             return error
         return self._env.worker.trouble(item.id)
 
     def _state(self, item: CatalogItem) -> str:
         floor = self._env.persist.state(item.shard_id).since if item.shard_id is not None else 0
-        return "hydrated" if self._env.upper(item).value > floor else "hydrating"
+        return "hydrated" if self._env.relations.upper(item).value > floor else "hydrating"
 
 
 def _like(name: str, pattern: str | None) -> bool:

@@ -138,10 +138,10 @@ class SystemTables:
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
         if item.kind is ItemKind.SINK:
             return ObjectFrontiers(None, self._sinks.frontier(item.id))
-        return ObjectFrontiers(self._env.since(item), self._env.upper(item))
+        return ObjectFrontiers(self._env.relations.since(item), self._env.relations.upper(item))
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
-        return self._env.upper(item).value > int(item.details["as_of"])
+        return self._env.relations.upper(item).value > int(item.details["as_of"])
 
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
         found = {}

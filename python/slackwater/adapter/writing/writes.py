@@ -164,7 +164,7 @@ class Writes:
 
         The caller has the table's write lock, so what is there stays until the commit.
         """
-        held = self._env.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
+        held = self._env.relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
             changes = [_uniform(body, diff, n, TIMESTAMP_MIN) for body, diff, n in received.files]
             if received.rows.num_rows:
@@ -184,7 +184,7 @@ class Writes:
 
         The caller has the table's write lock. What there is is found out when the block begins.
         """
-        held = self._env.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
+        held = self._env.relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
             shard_id = self._shard(item)
             yield self._env.persist.negation(shard_id, self._env.persist.upper(shard_id)).at
@@ -251,7 +251,7 @@ class Writes:
         return answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
-        item = self._env.item(global_id)
+        item = self._env.relations.item(global_id)
         if item.kind is not ItemKind.TABLE:
             raise user_error(
                 "SLACKWATER_READ_ONLY_RELATION",
