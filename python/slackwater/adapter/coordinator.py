@@ -32,7 +32,7 @@ from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.sessions import Running, Session, Sessions
-from slackwater.adapter.sources.changefeed_sources import metrics_text
+from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.metrics import Metrics
@@ -101,7 +101,7 @@ class Coordinator:
         self._lease = lease or LockLease()
         self._on_fatal = on_fatal
         self._closing = threading.Event()
-        self._sinks = SinkRunner(env, on_fatal)
+        self._sinks = SinkRunner(env.relations, env.watch, env.awaited_sinks, env.clock, on_fatal)
         self._maintenance = Maintenance(
             env,
             EngineRewriter(env.engine),
@@ -110,11 +110,20 @@ class Coordinator:
             on_fatal=on_fatal,
             settings=maintenance,
         )
-        self._sources = Sources(env)
+        self._changefeed_sources = ChangefeedSources(
+            env.relations, env.changefeeds, env.committer, env.checkpoints, env.metrics
+        )
+        self._sources = Sources(
+            env.relations,
+            env.ingestion,
+            env.source_states,
+            env.committer,
+            self._changefeed_sources,
+        )
         self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
-        self._system = SystemTables(env, self._sinks, self._sources)
+        self._system = SystemTables(env, self._sinks, self._sources, self._changefeed_sources)
         self._reads = Reads(env, self._system, self._lease)
-        self._writes = Writes(env, self._reads)
+        self._writes = Writes(env.relations, env.committer, self._reads)
         self._views = Views(env)
         self._implications = Implications(env, self._views, self._replica)
         self._definitions = Definitions(env, self._views, self._sources, self._implications)
@@ -297,7 +306,7 @@ class Coordinator:
 
     def metrics(self) -> bytes:
         """The metrics now, as Prometheus reads them."""
-        return metrics_text(self._env)
+        return self._changefeed_sources.metrics_text(self._env.clock())
 
     def calls(self) -> Mapping[str, Call]:
         """The paths of protocol section 2."""

@@ -5,7 +5,8 @@ import re
 import pytest
 from tests.support.adapter.coordination import NoSpark, Place
 
-from slackwater.adapter.reading.feeds import FeedHold, QueryFeed
+from slackwater.adapter.controllers.feeds import FeedHold
+from slackwater.adapter.reading.feeds import QueryFeed
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.controller.holds import Holder, HoldKind
 

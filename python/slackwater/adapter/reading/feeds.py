@@ -1,116 +1,19 @@
-"""Feeds: the updates of a collection, or of a query, in order of time."""
+"""The feed of a query."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.controllers.feeds import FeedHold
 from slackwater.adapter.environment import Environment
 from slackwater.persist.consolidate import consolidate
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
-from slackwater.storage.controller.holds import Holder, ReadHold
-
-
-class Feed(Protocol):
-    """The contents of a relation over time.
-
-    For every t below the frontier: snapshot(t0) plus updates(t0 + 1, u) with times <= t sum up to
-    the contents at t.
-    """
-
-    @property
-    def desc(self) -> RelationDesc: ...
-
-    def frontier(self) -> Frontier:
-        """Times below are complete."""
-        ...
-
-    def snapshot(self, time: Timestamp) -> pa.Table:
-        """The contents at `time` as consolidated updates at `time`."""
-        ...
-
-    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        """The consolidated updates with ``lower <= time < upper``, ordered by time."""
-        ...
-
-    def release(self, time: Timestamp | None) -> None:
-        """Times below `time` are not needed any more; None: nothing is."""
-        ...
-
-
-class FeedHold:
-    """The hold of a feed on what it reads, which moves forward with it.
-
-    It begins at the first time at which all can be read, or `at` a time. Raises
-    SLACKWATER_NO_VALID_TIMESTAMP when it cannot be read then any more.
-    """
-
-    def __init__(
-        self,
-        env: Environment,
-        items: Sequence[CatalogItem],
-        holder: Holder,
-        at: Timestamp | None = None,
-    ) -> None:
-        self._env = env
-        self._hold: ReadHold | None = None
-        if any(item.shard_id is not None for item in items):
-            self._hold = env.relations.hold(items, holder, at)
-
-    def release(self, time: Timestamp | None) -> None:
-        """Moves the hold to `time`, or ends it; afterwards nothing has an effect."""
-        if self._hold is None:
-            return
-        if time is None:
-            self._env.storage.release(self._hold)
-            self._hold = None
-        else:
-            self._hold = self._env.storage.downgrade(self._hold, time)
-
-
-class CollectionFeed:
-    """The feed of a stored collection, read from its parts.
-
-    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR. Without a hold, somebody
-    else holds what it reads.
-    """
-
-    def __init__(self, env: Environment, item: CatalogItem, hold: FeedHold | None) -> None:
-        if item.shard_id is None or item.desc is None:
-            raise AssertionError(f"{item.id} is not stored")
-        self._env = env
-        self._item = item
-        self._shard_id = item.shard_id
-        self._desc = item.desc
-        self._hold = hold
-
-    @property
-    def desc(self) -> RelationDesc:
-        return self._desc
-
-    def frontier(self) -> Frontier:
-        return self._env.relations.upper(self._env.relations.item(self._item.id))
-
-    def snapshot(self, time: Timestamp) -> pa.Table:
-        self._env.relations.refuse_errors(self._item, time, Timestamp(time + 1))
-        return self._env.relations.snapshot(self._item, time)
-
-    def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
-        self._env.relations.refuse_errors(self._item, lower, upper)
-        parts = self._env.persist.parts_between(self._shard_id, lower, upper)
-        table = self._env.persist.read(parts, self._desc, lower=lower, upper=upper)
-        return consolidate(table).sort_by(TIME_COLUMN)
-
-    def release(self, time: Timestamp | None) -> None:
-        if self._hold is not None:
-            self._hold.release(time)
 
 
 class QueryFeed:
@@ -127,7 +30,7 @@ class QueryFeed:
         hold: FeedHold,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._env = env
+        self._relations = env.relations
         self._engine = env.engine.under(settings)
         self._text = text
         self._catalog = catalog
@@ -142,7 +45,7 @@ class QueryFeed:
         return self._desc
 
     def frontier(self) -> Frontier:
-        return min(self._env.relations.upper(self._env.relations.item(i)) for i in self._inputs)
+        return min(self._relations.upper(self._relations.item(i)) for i in self._inputs)
 
     def snapshot(self, time: Timestamp) -> pa.Table:
         answer = self._engine.collect(
@@ -178,7 +81,7 @@ class QueryFeed:
 
     def _times(self, lower: Timestamp, upper: Timestamp) -> list[Timestamp]:
         times: set[Timestamp] = set()
-        for item in map(self._env.relations.item, self._inputs):
+        for item in map(self._relations.item, self._inputs):
             if item.shard_id is not None and item.desc is not None:
                 times |= self._times_of(item.shard_id, item.desc, lower, upper)
             # When an error begins or ends its rows need not change: then the query is asked too.
@@ -189,9 +92,9 @@ class QueryFeed:
     def _times_of(
         self, shard_id: int, desc: RelationDesc, lower: Timestamp, upper: Timestamp
     ) -> set[Timestamp]:
-        parts = self._env.persist.parts_between(shard_id, lower, upper)
+        parts = self._relations.persist.parts_between(shard_id, lower, upper)
         # No columns but the time and the diff, which are always read.
-        table = self._env.persist.read(parts, desc, lower=lower, upper=upper, columns=())
+        table = self._relations.persist.read(parts, desc, lower=lower, upper=upper, columns=())
         return {Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist()}
 
 

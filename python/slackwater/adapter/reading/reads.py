@@ -11,14 +11,13 @@ import time as clocks
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.environment import READABLE, Environment
 from slackwater.adapter.reading.older_plans import refuse_older_plan
 from slackwater.adapter.reading.stalled import tell_of_stalled
 from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
     AtTimestamp,
@@ -79,10 +78,21 @@ class OpenHold:
     own: dict[GlobalId, ReadHold] = field(default_factory=dict)
 
 
+class SystemRows(Protocol):
+    """What the system says of itself."""
+
+    def rows(self, times: Mapping[GlobalId, Timestamp]) -> Mapping[GlobalId, bytes]:
+        """The rows of some system relations at one moment, now.
+
+        Each is an Arrow IPC stream of updates at the relation's time in `times`.
+        """
+        ...
+
+
 class Reads:
     """Binds queries. Thread-safe; waits in the caller's thread."""
 
-    def __init__(self, env: Environment, system: SystemTables, lease: LockLease) -> None:
+    def __init__(self, env: Environment, system: SystemRows, lease: LockLease) -> None:
         self._env = env
         self._system = system
         self._lease = lease

@@ -13,8 +13,9 @@ from sqlglot import exp
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
+from slackwater.adapter.controllers.feeds import CollectionFeed, Feed, FeedHold
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.feeds import CollectionFeed, Feed, FeedHold, QueryFeed
+from slackwater.adapter.reading.feeds import QueryFeed
 from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
@@ -255,7 +256,9 @@ class Subscriptions:
     ) -> tuple[FeedHold, Timestamp]:
         """A time at which `items` are read, and a hold there."""
         # Before the time is chosen: what it is chosen from must not move away.
-        hold = FeedHold(self._env, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
+        hold = FeedHold(
+            self._env.relations, items, Holder(HoldKind.SUBSCRIPTION, session.session_id)
+        )
         try:
             self._env.persist.confirm_leadership()
             time = self._reads.choose(session, items, when)
@@ -310,7 +313,7 @@ class Subscriptions:
         hold: FeedHold,
     ) -> Feed:
         if text is None:
-            return CollectionFeed(self._env, items[0], hold)
+            return CollectionFeed(self._env.relations, items[0], hold)
         inputs = [item.id for item in items]
         return QueryFeed(
             self._env,

@@ -6,13 +6,17 @@ Source: spec checkpoint 5.4, 5.5.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.partitions import PartitionEntry
+from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
@@ -24,117 +28,129 @@ from slackwater.storage.changefeed.files import FolderReader
 from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion, Counted
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
+from slackwater.storage.checkpoint import Store
 from slackwater.storage.checkpoint.store import FIRST, GroupState
 from slackwater.storage.ingestion import Reached
 
 
-def resumed(env: Environment, item: CatalogItem, reached: Reached) -> ChangefeedIngestion:
-    """The ingestion of a source, from its landing and with what lands from now on."""
-    inbox = env.changefeeds.inbox(item.id)
-    inbox.begin()
-    # A write whose answer was lost has happened before this, or never.
-    env.committer.flush()
-    rows, upper = _rows(env, item, "landing")
-    inbox.read_before(upper)
-    waiting, images = contents(rows)
-    config = item.details["config"]
-    store = env.checkpoints
-    if config["feeds"]:
-        store.ensure(item.id, config["feeds"])
+@dataclass(frozen=True, slots=True)
+class ChangefeedSources:
+    """The changefeeds of one environment, as sources. Thread-safe, as its parts are."""
 
-    def state(lookahead: int | None) -> GroupState:
-        with env.metrics.timed("refresh", item.full_name):
-            return store.state(item.id, lookahead)
+    relations: Relations
+    changefeeds: Changefeeds
+    committer: GroupCommitter
+    checkpoints: Store
+    metrics: Metrics
 
-    path = config["path"]
-    reader = None
-    if path is not None:
-        keys = {each["name"]: each["key"] for each in config["tables"]}
-        reader = FolderReader(
-            path,
-            keys,
-            lambda time, feed: store.advance(item.id, feed, time),
-            config["lookahead"],
-        )
-    ingestion = ChangefeedIngestion(
-        item.id,
-        _config(env, item),
-        state,
-        inbox,
-        waiting,
-        images,
-        reached.frontier,
-        reached.state,
-        reader,
-        lambda: letters(_rows(env, item, "dead_letters")[0]),
-    )
-    inbox.standing = lambda: ingestion.standing
-    return ingestion
+    def resumed(self, item: CatalogItem, reached: Reached) -> ChangefeedIngestion:
+        """The ingestion of a source, from its landing and with what lands from now on."""
+        inbox = self.changefeeds.inbox(item.id)
+        inbox.begin()
+        # A write whose answer was lost has happened before this, or never.
+        self.committer.flush()
+        rows, upper = self._rows(item, "landing")
+        inbox.read_before(upper)
+        waiting, images = contents(rows)
+        config = item.details["config"]
+        store = self.checkpoints
+        if config["feeds"]:
+            store.ensure(item.id, config["feeds"])
 
+        def state(lookahead: int | None) -> GroupState:
+            with self.metrics.timed("refresh", item.full_name):
+                return store.state(item.id, lookahead)
 
-def _rows(env: Environment, source: CatalogItem, which: str) -> tuple[pa.Table, Timestamp]:
-    """All rows of the source's landing or dead letters, and the upper that they were read at."""
-    item = env.relations.item(GlobalId(source.details["exports"][source.details[which]]))
-    upper = Timestamp(env.relations.upper(item).value)
-    rows = present_rows(env.relations.snapshot(item, Timestamp(upper - 1)))
-    if rows is None:
-        raise FatalError(f"{item.full_name} has a negative multiplicity at {upper - 1}")
-    return rows, upper
-
-
-def _config(env: Environment, item: CatalogItem) -> ChangefeedConfig:
-    config: dict[str, Any] = item.details["config"]
-    tables = {}
-    for each in config["tables"]:
-        table = env.relations.item(GlobalId(item.details["exports"][each["name"]]))
-        if table.desc is None:
-            raise AssertionError(f"the table {table.id} has no columns")
-        tables[each["name"]] = FeedTable(table.desc, tuple(each["key"]), each["extras"])
-    return ChangefeedConfig(
-        name=item.full_name,
-        tables=tables,
-        landing=item.details["landing"],
-        dead_letters=item.details["dead_letters"],
-        feeds=tuple(config["feeds"]),
-        lookahead=config["lookahead"],
-        is_strict=config["on_late"] == "FAIL",
-    )
-
-
-def metrics_text(env: Environment) -> bytes:
-    """The metrics now, as Prometheus reads them."""
-    places = {}
-    for source_id, standing in env.changefeeds.standings().items():
-        item = env.state.items.get(source_id)
-        if item is not None and standing.lower > MINIMUM:
-            committed, proposed = time_at(standing.lower), time_at(standing.proposed)
-            places[item.full_name] = (committed.before, proposed)
-    env.metrics.reached(places, env.clock())
-    return env.metrics.text()
-
-
-def partitions(env: Environment) -> Iterator[PartitionEntry]:
-    """The partitions of all sources that run. Raises SLACKWATER_METASTORE_UNAVAILABLE."""
-    for source_id, standing in env.changefeeds.standings().items():
-        item = env.state.items.get(source_id)
-        if item is None:
-            continue
-        tops = {
-            each.partition: each.top for each in env.checkpoints.state(item.id, None).partitions
-        }
-        known = {*tops, *standing.admitted, *standing.waiting, *item.details["config"]["feeds"]}
-        for name in sorted(known):
-            top = tops.get(name, FIRST)
-            yield PartitionEntry(
-                source_id=source_id,
-                partition=name,
-                status="admitted" if name in standing.admitted else "pending",
-                resolved=top if top > FIRST else None,
-                committed=_moment(standing.lower),
-                proposed=_moment(standing.proposed),
-                waiting=standing.waiting.get(name, 0),
-                counted=standing.admitted.get(name, Counted()),
+        path = config["path"]
+        reader = None
+        if path is not None:
+            keys = {each["name"]: each["key"] for each in config["tables"]}
+            reader = FolderReader(
+                path,
+                keys,
+                lambda time, feed: store.advance(item.id, feed, time),
+                config["lookahead"],
             )
+        ingestion = ChangefeedIngestion(
+            item.id,
+            self._config(item),
+            state,
+            inbox,
+            waiting,
+            images,
+            reached.frontier,
+            reached.state,
+            reader,
+            lambda: letters(self._rows(item, "dead_letters")[0]),
+        )
+        inbox.standing = lambda: ingestion.standing
+        return ingestion
+
+    def _rows(self, source: CatalogItem, which: str) -> tuple[pa.Table, Timestamp]:
+        """All rows of the source's landing or dead letters, and the upper they were read at."""
+        item = self.relations.item(GlobalId(source.details["exports"][source.details[which]]))
+        upper = Timestamp(self.relations.upper(item).value)
+        rows = present_rows(self.relations.snapshot(item, Timestamp(upper - 1)))
+        if rows is None:
+            raise FatalError(f"{item.full_name} has a negative multiplicity at {upper - 1}")
+        return rows, upper
+
+    def _config(self, item: CatalogItem) -> ChangefeedConfig:
+        config: dict[str, Any] = item.details["config"]
+        tables = {}
+        for each in config["tables"]:
+            table = self.relations.item(GlobalId(item.details["exports"][each["name"]]))
+            if table.desc is None:
+                raise AssertionError(f"the table {table.id} has no columns")
+            tables[each["name"]] = FeedTable(table.desc, tuple(each["key"]), each["extras"])
+        return ChangefeedConfig(
+            name=item.full_name,
+            tables=tables,
+            landing=item.details["landing"],
+            dead_letters=item.details["dead_letters"],
+            feeds=tuple(config["feeds"]),
+            lookahead=config["lookahead"],
+            is_strict=config["on_late"] == "FAIL",
+        )
+
+    def metrics_text(self, now_ms: int) -> bytes:
+        """The metrics now, as Prometheus reads them."""
+        places = {}
+        for source_id, standing in self.changefeeds.standings().items():
+            item = self.relations.state.items.get(source_id)
+            if item is not None and standing.lower > MINIMUM:
+                committed, proposed = time_at(standing.lower), time_at(standing.proposed)
+                places[item.full_name] = (committed.before, proposed)
+        self.metrics.reached(places, now_ms)
+        return self.metrics.text()
+
+    def partitions(self) -> Iterator[PartitionEntry]:
+        """The partitions of all sources that run. Raises SLACKWATER_METASTORE_UNAVAILABLE."""
+        for source_id, standing in self.changefeeds.standings().items():
+            item = self.relations.state.items.get(source_id)
+            if item is None:
+                continue
+            tops = {
+                each.partition: each.top
+                for each in self.checkpoints.state(item.id, None).partitions
+            }
+            known = {*tops, *standing.admitted, *standing.waiting, *item.details["config"]["feeds"]}
+            for name in sorted(known):
+                top = tops.get(name, FIRST)
+                yield PartitionEntry(
+                    source_id=source_id,
+                    partition=name,
+                    status="admitted" if name in standing.admitted else "pending",
+                    resolved=top if top > FIRST else None,
+                    committed=_moment(standing.lower),
+                    proposed=_moment(standing.proposed),
+                    waiting=standing.waiting.get(name, 0),
+                    counted=standing.admitted.get(name, Counted()),
+                )
+
+    def forget(self, source_id: GlobalId) -> None:
+        """The source runs no more: nobody asks for what it has received."""
+        self.changefeeds.forget(source_id)
 
 
 def _moment(place: int) -> Time | None:

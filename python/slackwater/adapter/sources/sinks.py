@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
 
 from slackwater.adapter.catalog.model import CatalogItem
-from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.feeds import CollectionFeed
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.controllers.feeds import CollectionFeed
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.persist.client import UnknownShard
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError
@@ -62,10 +62,25 @@ def sink_config(item: CatalogItem) -> SinkConfig:
 
 
 class SinkRunner:
-    """Runs the sinks of the environment. A failing sink retries and holds up no other."""
+    """Runs the sinks of the environment. A failing sink retries and holds up no other.
 
-    def __init__(self, env: Environment, on_fatal: Callable[[str], None]) -> None:
-        self._env = env
+    `awaited` has the times that somebody waits for to be out; else a sink is in no hurry to say so.
+    `clock_ms` gives wall clock milliseconds.
+    """
+
+    def __init__(
+        self,
+        relations: Relations,
+        watch: FrontierWatch,
+        awaited: Mapping[GlobalId, Timestamp],
+        clock_ms: Callable[[], int],
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self._relations = relations
+        self._persist = relations.persist
+        self._watch = watch
+        self._awaited = awaited
+        self._clock_ms = clock_ms
         self._on_fatal = on_fatal
         self._lock = threading.Lock()
         self._running: dict[GlobalId, RunningSink] = {}
@@ -74,8 +89,8 @@ class SinkRunner:
     def run(self, global_id: GlobalId) -> None:
         """Runs the sink as the catalog describes it, in place of how it ran before."""
         self.remove(global_id)
-        item = self._env.relations.item(global_id)
-        running = RunningSink(item, changed_ms=self._env.now())
+        item = self._relations.item(global_id)
+        running = RunningSink(item, changed_ms=self._clock_ms())
         thread = threading.Thread(
             target=self._run, args=(running,), name=f"sink-{item.id}", daemon=True
         )
@@ -102,7 +117,7 @@ class SinkRunner:
         if running is None:
             return
         running.stop.cancel()
-        self._env.watch.signal()
+        self._watch.signal()
         thread = running.thread
         if thread is None:
             return
@@ -146,7 +161,7 @@ class SinkRunner:
                     _log.warning(
                         "status", object=running.item.id, status="stalled", error=str(error)
                     )
-                    running.changed_ms = self._env.now()
+                    running.changed_ms = self._clock_ms()
                 running.error = str(error)
                 running.stop.pause(RETRY_S)
             except (FatalError, Fenced) as error:
@@ -162,21 +177,21 @@ class SinkRunner:
 
     def _follow(self, running: RunningSink) -> None:
         item = running.item
-        source = self._env.relations.item(item.depends_on[0])
+        source = self._relations.item(item.depends_on[0])
         as_of = Timestamp(int(item.details["as_of"]))
         if source.desc is None:
             raise FatalError(f"the sink {item.id} reads {source.id}, which has no columns")
         running.sink = FilesSink.open(
             sink_config(item),
-            Claim(item.id, self._env.persist.epoch, self._env.persist.confirm_leadership),
+            Claim(item.id, self._persist.epoch, self._persist.confirm_leadership),
             source.desc,
             item.full_name,
-            clock=self._env.clock,
+            clock=self._clock_ms,
             progress=self._progress(item, as_of),
         )
         reached = running.sink.frontier
         # The export holds its input, also while it fails, one step behind what it has reported.
-        feed = CollectionFeed(self._env, source, None)
+        feed = CollectionFeed(self._relations, source, None)
         while not running.stop.is_cancelled:
             reached = self._step(running.sink, feed, as_of, reached, running.stop)
             if self._is_awaited(item, running.sink):
@@ -184,7 +199,7 @@ class SinkRunner:
             self._record(item, running.sink)
             if running.error is not None:
                 running.error = None
-                running.changed_ms = self._env.now()
+                running.changed_ms = self._clock_ms()
                 _log.info("status", object=item.id, status="running", error=None)
         running.sink.close()
 
@@ -192,7 +207,7 @@ class SinkRunner:
         """What the sink has reported; None as long as it has reported nothing."""
         if item.progress_shard is None:
             return None
-        upper = self._env.persist.upper(item.progress_shard)
+        upper = self._persist.upper(item.progress_shard)
         return Frontier(upper) if upper > as_of else None
 
     def _record(self, item: CatalogItem, sink: FilesSink) -> None:
@@ -203,15 +218,15 @@ class SinkRunner:
         shard_id = item.progress_shard
         if shard_id is None or sink.frontier is None:
             return
-        if sink.frontier.value <= self._env.persist.upper(shard_id):
+        if sink.frontier.value <= self._persist.upper(shard_id):
             return
         try:
-            self._env.persist.advance({shard_id: Timestamp(sink.frontier.value)})
+            self._persist.advance({shard_id: Timestamp(sink.frontier.value)})
         except UnknownShard:
             # The sink was dropped meanwhile, and is about to be told to stop.
             return
-        self._env.storage.report([(item.id, sink.frontier)])
-        self._env.watch.signal()
+        self._relations.storage.report([(item.id, sink.frontier)])
+        self._watch.signal()
 
     def _step(
         self,
@@ -223,7 +238,7 @@ class SinkRunner:
     ) -> Frontier | None:
         """Writes what has become complete; returns how far the sink is then."""
         seen = as_of if reached is None else reached.value
-        if not self._env.watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, stop):
+        if not self._watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, stop):
             sink.tell()
             return reached
         upper = feed.frontier()
@@ -239,5 +254,5 @@ class SinkRunner:
 
     def _is_awaited(self, item: CatalogItem, sink: FilesSink) -> bool:
         """Whether somebody waits for a time that is out, and not on record yet."""
-        awaited = self._env.awaited_sinks.get(item.id)
+        awaited = self._awaited.get(item.id)
         return awaited is not None and (sink.frontier is None or sink.frontier.value <= awaited)

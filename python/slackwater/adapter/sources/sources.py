@@ -12,19 +12,26 @@ from typing import Any
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.sources.changefeed_sources import resumed
+from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, files_config, partitions
-from slackwater.adapter.sources.source_states import frontier_of_state
+from slackwater.adapter.sources.source_states import SourceStates, frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
-from slackwater.storage.ingestion import Ingestion, Reached, Resumed, StatusChange
+from slackwater.storage.ingestion import (
+    Ingestion,
+    IngestionRunner,
+    Reached,
+    Resumed,
+    StatusChange,
+)
 from slackwater.storage.key_value import KeyValueConfig, KeyValueIngestion
 from slackwater.storage.progress import remap_at
 from slackwater.storage.source_time import SourceFrontier
@@ -35,9 +42,19 @@ DAY_MS = 24 * 3600 * 1000
 class Sources:
     """Runs the ingestions of the environment."""
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-        self._states = env.source_states
+    def __init__(
+        self,
+        relations: Relations,
+        ingestion: IngestionRunner,
+        states: SourceStates,
+        committer: GroupCommitter,
+        changefeeds: ChangefeedSources,
+    ) -> None:
+        self._relations = relations
+        self._ingestion = ingestion
+        self._states = states
+        self._committer = committer
+        self._changefeeds = changefeeds
         self._running: dict[GlobalId, GlobalId] = {}
 
     def run(self, ingestion: GlobalId) -> None:
@@ -48,13 +65,13 @@ class Sources:
         """
         if ingestion in self._running:
             return
-        source_id = self._env.relations.item(ingestion).parent
+        source_id = self._relations.item(ingestion).parent
         if source_id is None:
             raise AssertionError(f"{ingestion} is no progress relation")
-        source = self._env.relations.item(source_id)
+        source = self._relations.item(source_id)
         interval = int(source.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
-        self._env.ingestion.add(
-            source_id, lambda: self._resume(self._env.relations.item(source_id)), interval
+        self._ingestion.add(
+            source_id, lambda: self._resume(self._relations.item(source_id)), interval
         )
         self._running[ingestion] = source_id
 
@@ -62,8 +79,8 @@ class Sources:
         """Stops an ingestion and waits for the step that it is in. Others are ignored."""
         source_id = self._running.pop(ingestion, None)
         if source_id is not None:
-            self._env.ingestion.remove(source_id)
-            self._env.changefeeds.forget(source_id)
+            self._ingestion.remove(source_id)
+            self._changefeeds.forget(source_id)
 
     def wait_for_snapshot(
         self, session: Session, item: CatalogItem, cancellation: Cancellation
@@ -73,7 +90,7 @@ class Sources:
         A source exists from its definition on: at the deadline, or when the statement is
         cancelled, a notice says that it still reads.
         """
-        ingestion = self._env.ingestion
+        ingestion = self._ingestion
         with cancellation.waking(ingestion.signal):
             begun = ingestion.wait_for(
                 item.id,
@@ -98,28 +115,28 @@ class Sources:
         A commit goes first: it settles whether an earlier one of this source, whose answer was
         lost, has happened, so that the state and the remap are of the same step.
         """
-        self._env.committer.flush()
+        self._committer.flush()
         reached = replace(self._states.reached(item.id), frontier=self._source_upper(item))
         if reached.frontier is None and reached.state is not None:
             # Of the first version, which kept the frontier in the state; the next step binds it.
             begun = replace(reached, frontier=frontier_of_state(reached.state))
-            return Resumed(self._ingestion(item, begun), reached)
-        return Resumed(self._ingestion(item, reached), reached)
+            return Resumed(self._begun(item, begun), reached)
+        return Resumed(self._begun(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
         """How far the source was read for what its exports hold; None: nothing is bound yet."""
-        progress = self._env.relations.item(GlobalId(item.details["progress"]))
-        upper = Timestamp(self._env.relations.upper(progress).value)
-        rows = present_rows(self._env.relations.snapshot(progress, Timestamp(upper - 1)))
+        progress = self._relations.item(GlobalId(item.details["progress"]))
+        upper = Timestamp(self._relations.upper(progress).value)
+        rows = present_rows(self._relations.snapshot(progress, Timestamp(upper - 1)))
         if rows is None:
             raise FatalError(f"the remap {progress.id} has a negative multiplicity at {upper - 1}")
         remap = remap_at(rows, upper, SourceFrontier.minimum(partitions(item)))
         # All exports share the upper of the tables, and the remap does too.
         return remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None
 
-    def _ingestion(self, item: CatalogItem, reached: Reached) -> Ingestion:
+    def _begun(self, item: CatalogItem, reached: Reached) -> Ingestion:
         if item.is_changefeed:
-            return resumed(self._env, item, reached)
+            return self._changefeeds.resumed(item, reached)
         config: Mapping[str, Any] = item.details["config"]
         if config.get("kind") == "KEY VALUE":
             given = {key: value for key, value in config.items() if key != "kind"}

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.sources.changefeed_sources import partitions
+from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.system.notices import notices
@@ -46,10 +46,17 @@ _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 class SystemTables:
     """Serves the relations of `mz_catalog`, `mz_internal` and `mz_introspection`."""
 
-    def __init__(self, env: Environment, sinks: SinkRunner, sources: Sources) -> None:
+    def __init__(
+        self,
+        env: Environment,
+        sinks: SinkRunner,
+        sources: Sources,
+        changefeeds: ChangefeedSources,
+    ) -> None:
         self._env = env
         self._sinks = sinks
         self._sources = sources
+        self._changefeeds = changefeeds
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -132,7 +139,7 @@ class SystemTables:
             ticks=tuple(env.worker.records.all()),
             fillings=tuple(env.worker.fillings()) if with_progress else (),
             webhooks=env.webhooks.urls(),
-            partitions=tuple(partitions(env)) if with_partitions else (),
+            partitions=tuple(self._changefeeds.partitions()) if with_partitions else (),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:

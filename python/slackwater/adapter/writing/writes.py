@@ -11,20 +11,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_write_outside_block
-from slackwater.adapter.writing.group_commit import Write, at_time, concatenated, count_changes
+from slackwater.adapter.writing.group_commit import (
+    GroupCommitter,
+    Write,
+    at_time,
+    concatenated,
+    count_changes,
+)
 from slackwater.adapter.writing.written_ahead import written_ahead
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
@@ -55,19 +60,44 @@ class _Received:
     deleted: int
 
 
+class Locks(Protocol):
+    """The write locks of statements, each by the token of the hold that it belongs to."""
+
+    def claim(self, token: str) -> bool:
+        """Keeps a lock for the write that has come; false if it is not there any more."""
+        ...
+
+    def has_lock(self, token: str) -> bool:
+        """Whether the hold keeps others' writes away."""
+        ...
+
+    def lock_for_write(
+        self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
+    ) -> str:
+        """A hold that reads nothing and keeps other writes away from `tables`."""
+        ...
+
+    def release(self, token: str) -> None:
+        """Ends a hold and its write locks. Unknown holds are ignored."""
+        ...
+
+
 class Writes:
     """Commits writes to tables. Thread-safe."""
 
-    def __init__(self, env: Environment, reads: Reads) -> None:
-        self._env = env
-        self._reads = reads
+    def __init__(self, relations: Relations, committer: GroupCommitter, locks: Locks) -> None:
+        self._relations = relations
+        self._storage = relations.storage
+        self._persist = relations.persist
+        self._committer = committer
+        self._locks = locks
 
     def directory(self, body: Mapping[str, Any]) -> str:
         """Where executors put the files of a write: to a table, or to a reserved shard."""
         shard = body.get("shard")
         if shard is None:
             shard = self._shard(self._table(GlobalId(body["table"])))
-        return self._env.persist.staging_directory(int(shard), body["write_id"])
+        return self._persist.staging_directory(int(shard), body["write_id"])
 
     def write(
         self, session: Session, body: Mapping[str, Any], cancellation: Cancellation
@@ -85,7 +115,7 @@ class Writes:
         write_id: str = body["write_id"]
         hold: str | None = body.get("hold")
         try:
-            if hold is not None and not self._reads.claim(hold):
+            if hold is not None and not self._locks.claim(hold):
                 return self.without_lock(write_id)
             asked = self._asked(body)
             if hold is not None or any(each.mode != "append" for each in asked):
@@ -98,10 +128,10 @@ class Writes:
                 for each, rows in zip(asked, received, strict=True)
                 if each.mode == "overwrite" or rows.deleted
             ]
-            if takes and (hold is None or not self._reads.has_lock(hold)):
+            if takes and (hold is None or not self._locks.has_lock(hold)):
                 self._release(hold)
-                hold = self._reads.lock_for_write(session, takes, cancellation)
-            if takes and (earlier := self._env.committer.written(write_id)) is not None:
+                hold = self._locks.lock_for_write(session, takes, cancellation)
+            if takes and (earlier := self._committer.written(write_id)) is not None:
                 return answer(earlier)
             return self._commit_received(session, body, hold, (asked, received), cancellation)
         finally:
@@ -157,22 +187,22 @@ class Writes:
 
     def _release(self, hold: str | None) -> None:
         if hold is not None:
-            self._reads.release(hold)
+            self._locks.release(hold)
 
     def _refuse_unmatched(self, session: Session, item: CatalogItem, received: _Received) -> None:
         """Raises SLACKWATER_ROWS_NOT_PRESENT if a row would be there less than zero times.
 
         The caller has the table's write lock, so what is there stays until the commit.
         """
-        held = self._env.relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
+        held = self._relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
             changes = [_uniform(body, diff, n, TIMESTAMP_MIN) for body, diff, n in received.files]
             if received.rows.num_rows:
                 rows = at_time(received.rows, TIMESTAMP_MIN)
-                changes.append(self._env.persist.inline_part(rows))
-            count = self._env.persist.unmatched_retractions(self._shard(item), changes)
+                changes.append(self._persist.inline_part(rows))
+            count = self._persist.unmatched_retractions(self._shard(item), changes)
         finally:
-            self._env.storage.release(held)
+            self._storage.release(held)
         if count:
             raise user_error(
                 "SLACKWATER_ROWS_NOT_PRESENT", objectName=item.full_name, count=str(count)
@@ -184,12 +214,12 @@ class Writes:
 
         The caller has the table's write lock. What there is is found out when the block begins.
         """
-        held = self._env.relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
+        held = self._relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
             shard_id = self._shard(item)
-            yield self._env.persist.negation(shard_id, self._env.persist.upper(shard_id)).at
+            yield self._persist.negation(shard_id, self._persist.upper(shard_id)).at
         finally:
-            self._env.storage.release(held)
+            self._storage.release(held)
 
     def commit(
         self,
@@ -202,11 +232,11 @@ class Writes:
         cancellation.check()
         appends: dict[int, list[Rows]] = {}
         for write in writes:
-            item = self._env.state.items.get(write.table)
+            item = self._relations.state.items.get(write.table)
             if item is None or item.shard_id is None:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=write.name)
             appends.setdefault(item.shard_id, []).append(write.rows)
-        future = self._env.committer.submit(
+        future = self._committer.submit(
             Write(
                 write_id=write_id,
                 appends={shard: self._together(shard, each) for shard, each in appends.items()},
@@ -218,7 +248,7 @@ class Writes:
         )
 
         def withdraw() -> None:
-            self._env.committer.withdraw(write_id)
+            self._committer.withdraw(write_id)
 
         with cancellation.waking(withdraw):
             return future.result()
@@ -232,7 +262,7 @@ class Writes:
         others = [each for each in rows if not isinstance(each, pa.Table)]
         wholes = concatenated(tables)
         if len(wholes) == 1 and not others:
-            return written_ahead(self._env.persist, shard_id, wholes[0])
+            return written_ahead(self._persist, shard_id, wholes[0])
         others.extend(self._parts(shard_id, whole) for whole in wholes)
         return lambda time: tuple(part for parts_at in others for part in parts_at(time))
 
@@ -241,17 +271,17 @@ class Writes:
             return rows
         if not rows.num_rows:
             return lambda _: ()
-        return lambda time: self._env.persist.new_parts(shard_id, at_time(rows, time))
+        return lambda time: self._persist.new_parts(shard_id, at_time(rows, time))
 
     def without_lock(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
-        earlier = self._env.committer.written(write_id)
+        earlier = self._committer.written(write_id)
         if earlier is None:
             raise user_error("SLACKWATER_LOCK_LOST")
         return answer(earlier)
 
     def _table(self, global_id: GlobalId) -> CatalogItem:
-        item = self._env.relations.item(global_id)
+        item = self._relations.item(global_id)
         if item.kind is not ItemKind.TABLE:
             raise user_error(
                 "SLACKWATER_READ_ONLY_RELATION",
@@ -288,7 +318,7 @@ class Writes:
         )
         files: list[tuple[FileBody, int, int]] = []
         entries = self._own_files(item, body)
-        self._env.persist.blobs.settle(entry["uri"] for entry in entries)
+        self._persist.blobs.settle(entry["uri"] for entry in entries)
         for entry in entries:
             if mode == "diff":
                 files.extend(self._split(shard_id, entry))
@@ -327,12 +357,12 @@ class Writes:
             return user_error("SLACKWATER_FOREIGN_FILE", objectName=item.full_name, reason=reason)
 
         try:
-            directory = self._env.persist.staging_directory(self._shard(item), body["write_id"])
+            directory = self._persist.staging_directory(self._shard(item), body["write_id"])
         except ValueError:
             raise refuse("its id cannot be that of a write with files") from None
         own: dict[str, Mapping[str, Any]] = {}
         for number, entry in enumerate(entries, start=1):
-            uri = self._env.persist.blobs.own(str(entry["uri"]), directory)
+            uri = self._persist.blobs.own(str(entry["uri"]), directory)
             if uri is None:
                 raise refuse(f"file {number} is not in the directory of this write")
             if uri in own:
@@ -342,10 +372,10 @@ class Writes:
 
     def _split(self, shard_id: int, entry: Mapping[str, Any]) -> list[tuple[FileBody, int, int]]:
         """One file of mixed diffs as one file for each diff, so that each part is uniform."""
-        blobs = self._env.persist.blobs
+        blobs = self._persist.blobs
         with blobs.open(entry["uri"]) as source:
             table = pq.read_table(source)
-        directory = self._env.persist.shard_directory(shard_id)
+        directory = self._persist.shard_directory(shard_id)
         found = []
         for diff in (1, -1):
             chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
