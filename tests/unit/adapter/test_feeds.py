@@ -41,7 +41,7 @@ def test_a_query_feed_brings_the_changes_of_the_answer_at_their_times(place):
     place.env.engine = Keys(place)
     item = place.item("t")
     desc = RelationDesc.of(k="long")
-    hold = FeedHold(place.env, [item], READER, as_of)
+    hold = FeedHold(place.env.relations, [item], READER, as_of)
     feed = QueryFeed(
         place.env, "SELECT k FROM t", "slackwater", ("default",), desc, [item.id], hold
     )
