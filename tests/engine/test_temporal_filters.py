@@ -203,7 +203,7 @@ def test_a_row_fails_from_the_time_on_at_which_it_begins_to_be_valid(bench):
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(followed_rows=2, whole_ms=600_000)], ids=["two rows are many"]
+    "limits", [Limits(incremental_below_rows=2, whole_ms=600_000)], ids=["two rows are many"]
 )
 @pytest.mark.parametrize("monotonic", [StepClock(0.0)], ids=["to recompute costs nothing"])
 def test_it_is_exact_whether_changes_are_followed_or_not(bench, expected):

@@ -178,7 +178,7 @@ class Coordinator:
             if item is not None:
                 sessions.notify(stalled(item.full_name, error), "WARNING", error.sqlstate)
 
-        def view_is_short(global_id: GlobalId, error: SlackwaterError) -> None:
+        def view_is_out_of_memory(global_id: GlobalId, error: SlackwaterError) -> None:
             item = catalog.state.items.get(global_id)
             if item is not None:
                 sessions.notify(unindexed(item.full_name, error), "WARNING", error.sqlstate)
@@ -189,7 +189,7 @@ class Coordinator:
             on_progress=views_moved,
             on_fatal=lambda error: on_fatal(str(error)),
             on_stalled=view_stalled,
-            on_short=view_is_short,
+            on_out_of_memory=view_is_out_of_memory,
         )
 
         def committed(_: Committed) -> None:

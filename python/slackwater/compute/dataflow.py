@@ -44,7 +44,7 @@ class Dataflow:
     """A maintained view: its plan, where its inputs are, where its output goes.
 
     The view is exact at every time from `as_of` on; an output shard whose upper is not beyond
-    `as_of` is empty, and the first tick fills it. At each time there are either its rows, or in
+    `as_of` is empty, and the first tick hydrates it. At each time there are either its rows, or in
     `errors_shard` why there are none; the uppers of both shards move as one. `settings` are those
     of Spark's with which its query means what it meant when the view was created; see
     `Engine.under`. `output` has the view's columns, which are those of the query under the view's

@@ -19,12 +19,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from slackwater.compute.engine import (
     Analysis,
-    Collections,
     Contents,
     FailingColumn,
     FailingRow,
     Function,
     InferredFiles,
+    InputContents,
     Interruption,
     KeptPlan,
     NamedUpdates,
@@ -392,7 +392,7 @@ class SparkProgram:
         self._program_id = program_id
         self._plan_id = plan_id
 
-    def load(self, inputs: Collections) -> Timestamp:
+    def load(self, inputs: InputContents) -> Timestamp:
         """As the seam says."""
         bridge = self._bridge
         request = json.dumps(_collections_json(inputs))
@@ -405,7 +405,7 @@ class SparkProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None = None,
-        before: Collections | None = None,
+        before: InputContents | None = None,
     ) -> Ticked:
         """As the seam says."""
         request = self._request(lower, upper, deltas, most_ms, before)
@@ -443,7 +443,7 @@ class SparkProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None,
-        before: Collections | None,
+        before: InputContents | None,
     ) -> str:
         sources = {name: _updates_json(delta) for name, delta in deltas.items()}
         return json.dumps(
@@ -497,14 +497,14 @@ def _updates_json(view: NamedUpdates) -> dict[str, Any]:
 
 
 def _contents_request(view: ViewContents, *, few: bool) -> str:
-    inputs = _collections_json(Collections(view.as_of, view.inputs, few))
+    inputs = _collections_json(InputContents(view.as_of, view.inputs, few))
     request = {**inputs, "node": view.kept.plan.root}
     if view.recorded is not None:
         request["recorded"] = _contents_json(view.recorded)
     return json.dumps(request)
 
 
-def _collections_json(inputs: Collections) -> dict[str, Any]:
+def _collections_json(inputs: InputContents) -> dict[str, Any]:
     return {
         "few": inputs.few,
         "as_of": inputs.as_of,

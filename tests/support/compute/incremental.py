@@ -160,7 +160,7 @@ class Bench:
 
     def wait(self, name: str, time: int) -> None:
         assert self.worker.wait_for(self.flows[name].global_id, Timestamp(time), 60_000), (
-            self.worker.trouble(self.flows[name].global_id)
+            self.worker.failure(self.flows[name].global_id)
         )
 
     def refusal(self, name: str, time: int) -> SlackwaterError | None:

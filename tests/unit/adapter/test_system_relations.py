@@ -25,7 +25,7 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
-from slackwater.compute.records import Filling, StepRecord, TickRecord, TickTimes
+from slackwater.compute.records import HydrationProgress, StepRecord, TickRecord, TickTimes
 from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -112,7 +112,7 @@ def snapshot():
             ShardUsage(7, False, False, 1, 5, 50, 1),
             ShardUsage(8, False, False, 1, 1, 3, 2),
         ),
-        fillings=(Filling(user_id(13), 5, 10, 250),),
+        hydration_progress=(HydrationProgress(user_id(13), 5, 10, 250),),
         ticks=(
             TickRecord(
                 user_id(13),

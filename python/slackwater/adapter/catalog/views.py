@@ -222,7 +222,7 @@ class Views:
             return ViewPlan(kept, None, missing.reason)
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        resident = item.id not in self._env.worker.shortages()
+        resident = item.id not in self._env.worker.out_of_memory()
         settings = item.details.get("settings")
         return self._explained(self.plan(item), settings, resident=resident)
 

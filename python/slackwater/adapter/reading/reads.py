@@ -336,9 +336,9 @@ class Reads:
 
     def _failing_below(self, item: CatalogItem) -> str:
         """What keeps the item, or a view that it reads, from going on; "": nothing is known."""
-        trouble = self._env.worker.trouble(item.id)
-        if trouble is not None:
-            return f" The last attempt to maintain {item.full_name} failed: {trouble.message}"
+        failure = self._env.worker.failure(item.id)
+        if failure is not None:
+            return f" The last attempt to maintain {item.full_name} failed: {failure.message}"
         below = (self._env.state.items.get(each) for each in item.depends_on)
         found = (self._failing_below(each) for each in below if each is not None)
         return next(filter(None, found), "")

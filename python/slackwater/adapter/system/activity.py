@@ -1,6 +1,6 @@
 """Rows of the system relations that show what runs.
 
-Frontiers, lags, fillings, ticks, statuses, statistics, sessions, holds and storage.
+Frontiers, lags, hydration, ticks, statuses, statistics, sessions, holds and storage.
 Each function makes one relation's rows; `relations` names their columns.
 """
 
@@ -31,7 +31,7 @@ def hydration_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
 
 
 def hydration_progress(snapshot: SystemSnapshot) -> Iterator[Row]:
-    for each in snapshot.fillings:
+    for each in snapshot.hydration_progress:
         yield (
             each.global_id,
             _only_replica(snapshot),
