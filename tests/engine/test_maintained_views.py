@@ -297,7 +297,7 @@ def test_an_output_of_another_plan_is_compared_before_it_is_followed(bench, expe
     run(bench, (5,))
     bench.worker.stop()
     bench.worker = bench.new_worker("upgraded")
-    bench.worker.add(replace(bench.flows["m"], plan=bench.plan(new), is_remade=True))
+    bench.worker.add(replace(bench.flows["m"], plan=bench.plan(new), plan_changed=True))
     run(bench, (7, 11))
     for time in range(LAST + 1):
         assert bench.rows("m", time) == expected(old if time < 5 else new, time), time

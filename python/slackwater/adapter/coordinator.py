@@ -609,7 +609,7 @@ class Coordinator:
             self._definitions.objects.drop(context, item, cancellation)
             return True
 
-        return {"dropped": self._define(body, f"DROP {kind.spoken.upper()}", action)}
+        return {"dropped": self._define(body, f"DROP {kind.display_name.upper()}", action)}
 
     def _create_view(self, body: Mapping[str, Any]) -> dict[str, Any]:
         def action(context: Context, cancellation: Cancellation) -> CatalogItem:

@@ -48,8 +48,8 @@ class Dataflow:
     `errors_shard` why there are none; the uppers of both shards move as one. `settings` are those
     of Spark's with which its query means what it meant when the view was created; see
     `Engine.under`. `output` has the view's columns, which are those of the query under the view's
-    names. `is_remade`: the output may be of another plan than `plan`, so that it is computed as a
-    whole at its first change, before it is followed.
+    names. `plan_changed`: the output may be of another plan than `plan`, so that it is computed as
+    a whole at its first change, before it is followed.
     """
 
     global_id: GlobalId
@@ -61,7 +61,7 @@ class Dataflow:
     errors_shard: int
     as_of: Timestamp
     settings: Mapping[str, str] | None = None
-    is_remade: bool = False
+    plan_changed: bool = False
 
     @property
     def input_names(self) -> str:

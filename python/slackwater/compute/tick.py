@@ -149,7 +149,7 @@ class RunningView:
     _pause_ticks: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._compares = self.flow.is_remade
+        self._compares = self.flow.plan_changed
         self._cost_model = CostModel(self.limits.incremental_below_rows)
 
     def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:

@@ -49,13 +49,13 @@ DEFAULT_INTERVAL_MS = 1000
 DEFAULT_SCALE_FACTOR = 0.01
 
 
-class Drafts:
-    """Drafts catalog items of sources and sinks. None of them exists until it is committed."""
+class ConnectorPlanner:
+    """Plans the catalog items of sources and sinks. None of them exists until it is committed."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
 
-    def draft(
+    def plan_source(
         self, schema: str, name: str, context: Context, statement: st.CreateSource
     ) -> list[CatalogItem]:
         """The items of a new source in the order of their creation.
@@ -93,7 +93,7 @@ class Drafts:
         )
         return progress_item(self._env.catalog.allocate_ids()[0], source, schema, name)
 
-    def draft_sink(
+    def plan_sink(
         self,
         item_id: GlobalId,
         schema: str,
@@ -344,7 +344,7 @@ class Drafts:
             self._child(source, dead_letters, DEAD_LETTERS, None),
         ]
 
-    def feed_table(
+    def plan_feed_table(
         self, source: CatalogItem, table: st.ChangefeedTable, context: Context
     ) -> tuple[CatalogItem, AlterItem]:
         """The item of one more table of a changefeed, and the change of its source.
@@ -455,7 +455,7 @@ def _stored_columns(written: CatalogItem) -> RelationDesc:
         raise user_error(
             "SLACKWATER_WRONG_KIND",
             objectName=written.full_name,
-            actualKind=written.kind.spoken,
+            actualKind=written.kind.display_name,
             expectedKind="table, source or materialized view",
         )
     return written.desc

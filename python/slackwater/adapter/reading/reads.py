@@ -351,7 +351,7 @@ class Reads:
             raise user_error(
                 "SLACKWATER_WRONG_KIND",
                 objectName=item.full_name,
-                actualKind=item.kind.spoken,
+                actualKind=item.kind.display_name,
                 expectedKind="relation that can be read",
             )
         return item

@@ -10,7 +10,7 @@ from slackwater.adapter.catalog.definitions.changes import Changes
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
 from slackwater.adapter.environment import LOOK_S, Environment
-from slackwater.adapter.external.drafts import Drafts
+from slackwater.adapter.external.drafts import ConnectorPlanner
 from slackwater.adapter.sessions import Context, Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
@@ -24,7 +24,7 @@ class ChangefeedDefinitions:
     def __init__(self, env: Environment, changes: Changes) -> None:
         self._env = env
         self._changes = changes
-        self._drafts = Drafts(env)
+        self._planner = ConnectorPlanner(env)
 
     def add_table(
         self,
@@ -38,7 +38,7 @@ class ChangefeedDefinitions:
             return
         with self._env.defining(cancellation):
             source = self._source(context, statement.name)
-            table, altered = self._drafts.feed_table(source, statement.table, context)
+            table, altered = self._planner.plan_feed_table(source, statement.table, context)
 
             def make(conn: Connection) -> Sequence[CatalogOp]:
                 since = self._env.oracle.read_ts()

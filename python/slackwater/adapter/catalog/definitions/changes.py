@@ -102,7 +102,7 @@ class Changes:
         if existing is None or not if_not_exists:
             return False
         session.notify(
-            f"{existing.full_name} exists already, as a {existing.kind.spoken}.", code="42P07"
+            f"{existing.full_name} exists already, as a {existing.kind.display_name}.", code="42P07"
         )
         return True
 

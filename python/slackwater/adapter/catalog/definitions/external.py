@@ -19,7 +19,7 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
 )
 from slackwater.adapter.environment import Environment
-from slackwater.adapter.external.drafts import Drafts
+from slackwater.adapter.external.drafts import ConnectorPlanner
 from slackwater.adapter.external.secrets import version_of
 from slackwater.adapter.external.sinks import PROGRESS
 from slackwater.adapter.external.sources import Sources
@@ -40,7 +40,7 @@ class ExternalDefinitions:
         self._env = env
         self._changes = changes
         self._sources = sources
-        self._drafts = Drafts(env)
+        self._planner = ConnectorPlanner(env)
 
     def create_source(
         self,
@@ -52,7 +52,7 @@ class ExternalDefinitions:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
-        items = self._drafts.draft(schema, name, context, statement)
+        items = self._planner.plan_source(schema, name, context, statement)
         with self._env.defining(cancellation):
             self._changes.commit(self._changes.with_grouped_shards(items), context.user)
         source = next(item for item in items if item.parent is None)
@@ -128,7 +128,7 @@ class ExternalDefinitions:
             if written.shard_id is not None:
                 self._env.collections.prepare_export(item_id, written.id)
             try:
-                item = self._drafts.draft_sink(item_id, schema, name, context, statement, written)
+                item = self._planner.plan_sink(item_id, schema, name, context, statement, written)
 
                 def make(conn: Connection) -> Sequence[CatalogOp]:
                     as_of = Timestamp(int(item.details["as_of"]))
@@ -161,7 +161,7 @@ class ExternalDefinitions:
             return
         sink = self._env.state.get(schema, own, ItemKind.SINK)
         written = find_item(self._env.state, statement.from_name, context)
-        self._drafts.redirect_sink(sink, written)
+        self._planner.redirect_sink(sink, written)
         time = self._env.oracle.read_ts()
         # Held before the sink gets there, so that it can be read where the sink is then.
         hold = self._env.hold([written], Holder(HoldKind.DEFINITION, sink.id))
@@ -170,7 +170,7 @@ class ExternalDefinitions:
             self._wait_until_out(sink, time, cancellation)
             with self._env.defining(cancellation):
                 sink = self._env.state.item(sink.id)
-                change = self._drafts.redirect_sink(sink, self._env.state.item(written.id))
+                change = self._planner.redirect_sink(sink, self._env.state.item(written.id))
                 if change.depends_on != sink.depends_on:
                     self._changes.commit([change], context.user)
         finally:
