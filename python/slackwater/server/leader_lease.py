@@ -35,7 +35,7 @@ def running_ms() -> int:
     return time.clock_gettime_ns(clock) // 1_000_000
 
 
-class Tenure:
+class LeaderLease:
     """Renews the lease of `epoch` in a thread of its own, from `start` to `stop`. Thread-safe.
 
     `engine` should be its own: renewing must wait for no other user of the metastore.
