@@ -403,7 +403,7 @@ class Coordinator:
         block = session.blocks
         try:
             while not self._started.wait(START_POLL_S):
-                cancellation.refuse_late("the coordinator started")
+                cancellation.check_deadline("the coordinator started")
             with self._env.engine.ended_by(cancellation):
                 return action(session, cancellation)
         except Exception:
@@ -641,7 +641,7 @@ class Coordinator:
 
     def _watch_locks(self) -> None:
         while not self._closing.wait(self._lease.ms / LOOKS_PER_LEASE / 1000):
-            for session_id in self._reads.end_silent():
+            for session_id in self._reads.end_expired():
                 _log.warning("write lock lost", session=session_id)
 
     def _catalog_is_certain(self) -> bool:

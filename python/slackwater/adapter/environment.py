@@ -93,7 +93,7 @@ class Environment:
         Raises SLACKWATER_CANCELED and SLACKWATER_STATEMENT_TIMEOUT.
         """
         while not self.ddl.acquire(timeout=LOOK_S):
-            cancellation.refuse_late("another change of the catalog had ended")
+            cancellation.check_deadline("another change of the catalog had ended")
         try:
             yield
         finally:

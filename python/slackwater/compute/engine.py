@@ -176,10 +176,10 @@ class InferredFiles:
 class Interruption(Protocol):
     """What may end a statement before its time."""
 
-    def ending(self, action: Callable[[], None]) -> AbstractContextManager[None]:
+    def on_cancel_or_deadline(self, action: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `action`, in any thread, if the statement is to end while the block runs."""
 
-    def refuse_late(self, doing: str) -> None:
+    def check_deadline(self, doing: str) -> None:
         """Raises when the statement is to end; `doing` says before what."""
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from slackwater.compute import schedule
+from slackwater.compute.cancellation import DataflowCancellation
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
-from slackwater.compute.removal import Removal
 from slackwater.compute.schedule import Failure, Flow, Round, Tick
 from slackwater.compute.tick import Limits, RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
@@ -41,7 +41,7 @@ class _BackgroundWork:
     thread: threading.Thread
     hydrates: bool
     view: RunningView
-    removal: Removal
+    cancellation: DataflowCancellation
     began_ms: int
 
 
@@ -50,7 +50,7 @@ class _Shared:
     """What threads share, guarded by `changed`."""
 
     flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
-    removals: dict[GlobalId, Removal] = field(default_factory=dict)
+    cancellations: dict[GlobalId, DataflowCancellation] = field(default_factory=dict)
     failures: dict[GlobalId, Failure] = field(default_factory=dict)
     out_of_memory: dict[GlobalId, tuple[SlackwaterError, int]] = field(default_factory=dict)
     background: dict[GlobalId, _BackgroundWork] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Worker:
         """Maintains the dataflow from now on. Its shards exist."""
         with self._shared.changed:
             self._shared.flows[flow.global_id] = flow
-            self._shared.removals[flow.global_id] = Removal(flow.name)
+            self._shared.cancellations[flow.global_id] = DataflowCancellation(flow.name)
         self.wake()
 
     def remove(self, global_id: GlobalId) -> None:
@@ -152,10 +152,10 @@ class Worker:
             self._shared.flows.pop(global_id, None)
             self._shared.failures.pop(global_id, None)
             self._shared.out_of_memory.pop(global_id, None)
-            removal = self._shared.removals.pop(global_id, None)
+            cancellation = self._shared.cancellations.pop(global_id, None)
             self._shared.changed.notify_all()
-        if removal is not None:
-            removal.remove()
+        if cancellation is not None:
+            cancellation.cancel()
         self._records.forget(global_id)
 
     @property
@@ -213,7 +213,7 @@ class Worker:
         return [
             HydrationProgress(
                 global_id,
-                self._engine.rows_read(each.removal),
+                self._engine.rows_read(each.cancellation),
                 each.view.scanned,
                 now_ms - each.began_ms,
             )
@@ -377,16 +377,16 @@ class Worker:
         limit = BACKGROUND_HYDRATIONS if hydrates else BACKGROUND_TICKS
         with self._shared.changed:
             others = sum(each.hydrates == hydrates for each in self._shared.background.values())
-            removal = self._shared.removals.get(global_id)
-            if self._shared.stopping or removal is None or others >= limit:
+            cancellation = self._shared.cancellations.get(global_id)
+            if self._shared.stopping or cancellation is None or others >= limit:
                 return
             thread = threading.Thread(
                 target=self._run_background,
-                args=(view, tick, removal),
+                args=(view, tick, cancellation),
                 name=f"slackwater-{self._name}-{global_id}",
                 daemon=True,
             )
-            background = _BackgroundWork(thread, hydrates, view, removal, self._now_ms())
+            background = _BackgroundWork(thread, hydrates, view, cancellation, self._now_ms())
             self._shared.background[global_id] = background
             thread.start()
 
@@ -406,10 +406,12 @@ class Worker:
                 # It has been dropped, and is removed next.
                 continue
 
-    def _run_background(self, view: RunningView, tick: Tick | None, removal: Removal) -> None:
+    def _run_background(
+        self, view: RunningView, tick: Tick | None, cancellation: DataflowCancellation
+    ) -> None:
         flow = view.flow
         try:
-            with self._engine.ended_by(removal):
+            with self._engine.ended_by(cancellation):
                 if tick is None:
                     self._hydrating_ahead(view)
                 else:
@@ -441,10 +443,10 @@ class Worker:
     def _quick_tick(self, view: RunningView, tick: Tick) -> bool:
         """Raises `TickEnded` when it takes longer than others may wait."""
         with self._shared.changed:
-            removal = self._shared.removals.get(view.flow.global_id)
-        if removal is None:
+            cancellation = self._shared.cancellations.get(view.flow.global_id)
+        if cancellation is None:
             return True
-        with self._engine.ended_by(removal):
+        with self._engine.ended_by(cancellation):
             return self._timed_tick(view, tick, self._limits.quick_ms)
 
     def _timed_tick(self, view: RunningView, tick: Tick, most_ms: int | None = None) -> bool:

@@ -26,7 +26,7 @@ from slackwater.persist.appends import (
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.commits import Commits
 from slackwater.persist.definitions import Definitions
-from slackwater.persist.metastore import PATIENCE, Patience
+from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy
 from slackwater.persist.negation import Negation
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState, WriteResult
@@ -68,11 +68,11 @@ class PersistClient:
         epoch: int,
         *,
         clock: Callable[[], int] = wall_clock_ms,
-        patience: Patience = PATIENCE,
+        retry_policy: RetryPolicy = RETRY_POLICY,
     ) -> None:
         """`blobs` holds the files of parts; `clock` gives wall clock milliseconds."""
         self.blobs = blobs
-        self._transactions = Transactions(engine, epoch, patience)
+        self._transactions = Transactions(engine, epoch, retry_policy)
         self._reads = ShardReads(self._transactions, blobs)
         self._definitions = Definitions(self._transactions, self._reads)
         self._commits = Commits(self._transactions, self._reads, clock)

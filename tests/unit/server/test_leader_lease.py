@@ -26,7 +26,7 @@ from slackwater.persist.leadership import (
     give_up,
     renew,
 )
-from slackwater.persist.metastore import Patience, connect, environment, query, transaction
+from slackwater.persist.metastore import RetryPolicy, connect, environment, query, transaction
 from slackwater.repr.errors import SlackwaterError
 from slackwater.server.election import OPENING_MS, Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
@@ -298,7 +298,7 @@ def test_a_server_process_that_hangs_counts_as_away(postgres, tmp_path):
     backend = query(patient, lambda conn: conn.scalar(text("SELECT pg_backend_pid()")))
     with stopped([backend]):
         with pytest.raises(SlackwaterError) as refused:
-            query(patient, lambda conn: conn.scalar(text("SELECT 1")), patience=Patience(0))
+            query(patient, lambda conn: conn.scalar(text("SELECT 1")), retry_policy=RetryPolicy(0))
         assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
         assert "silent for 1 s" in refused.value.message
         # Another connection has another process of the server.
@@ -312,7 +312,7 @@ def test_a_server_that_hangs_as_a_whole_counts_as_away(tmp_path):
     with running_server() as server:
         engine = connect(server.new_database(), silence_ms=1_000)
         with stopped(server.processes), pytest.raises(SlackwaterError) as refused:
-            query(engine, lambda conn: conn.scalar(text("SELECT 1")), patience=Patience(0))
+            query(engine, lambda conn: conn.scalar(text("SELECT 1")), retry_policy=RetryPolicy(0))
         assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
         assert query(engine, lambda conn: conn.scalar(text("SELECT 2"))) == 2
         engine.dispose()
@@ -331,7 +331,7 @@ def test_a_leader_that_hangs_within_a_transaction_keeps_no_locks(postgres, tmp_p
         conn.execute(select(environment))
 
     with pytest.raises(SlackwaterError) as refused:
-        transaction(hung, oversleeps, patience=Patience(0))
+        transaction(hung, oversleeps, retry_policy=RetryPolicy(0))
     assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
     assert current_leader(env.engine).epoch == 1
     hung.dispose()

@@ -47,7 +47,7 @@ class World:
 
     def __init__(self, env):
         self.outage = Outage(env.engine)
-        self.client = env.lead(patience=self.outage.patience())
+        self.client = env.lead(retry_policy=self.outage.retry_policy())
         self.shard = new_shard(self.client, COUNTER, None, grouped=True)
         self.remap = new_shard(self.client, ONE_PARTITION, None, grouped=True)
         clock = Ticks()

@@ -38,7 +38,7 @@ class World:
         self.open()
 
     def open(self):
-        self.client = self.env.lead(self.epoch, patience=self.outage.patience())
+        self.client = self.env.lead(self.epoch, retry_policy=self.outage.retry_policy())
         self.epoch = 1 if self.epoch is None else self.epoch + 1
         if not self.shards:
             tables = [table_shard(self.client) for _ in range(2)]

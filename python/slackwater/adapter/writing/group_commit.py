@@ -306,7 +306,7 @@ class GroupCommitter:
             self._shared.locks[token] = granted
             self._grant()
             self._changed.notify_all()
-        with ends.waking(lambda: self._give_up(token)):
+        with ends.on_cancel(lambda: self._give_up(token)):
             granted.result()
 
     def _give_up(self, token: int) -> None:

@@ -227,7 +227,7 @@ class Writes:
         def withdraw() -> None:
             self._env.committer.withdraw(write_id)
 
-        with cancellation.waking(withdraw):
+        with cancellation.on_cancel(withdraw):
             return future.result()
 
     def _together(self, shard_id: int, rows: Sequence[Rows]) -> Rows:

@@ -63,7 +63,7 @@ class ChangefeedDefinitions:
         replay = self._env.changefeeds.inbox(source.id).replay()
         self._env.ingestion.wake(source.id)
         while not replay.done.wait(LOOK_S):
-            cancellation.refuse_late("the dead letters had been tried again")
+            cancellation.check_deadline("the dead letters had been tried again")
         session.notify(f"{replay.tried} dead letters were tried again, {replay.left} are left.")
 
     def _is_missing(

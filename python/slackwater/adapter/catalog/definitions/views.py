@@ -183,7 +183,7 @@ class ViewDefinitions:
             with self._env.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
                 planned = self._views.plan_new(item_id, schema, name, context, statement)
                 try:
-                    cancellation.refuse_late("the view was defined")
+                    cancellation.check_deadline("the view was defined")
                     if self._created(
                         planned, context, cancellation, replace_existing=statement.or_replace
                     ):
