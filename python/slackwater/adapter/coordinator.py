@@ -35,7 +35,7 @@ from slackwater.adapter.external.sinks import SinkRunner
 from slackwater.adapter.external.source_states import SourceStates
 from slackwater.adapter.external.source_steps import SourceSteps
 from slackwater.adapter.external.sources import Sources
-from slackwater.adapter.external.told import Told
+from slackwater.adapter.external.told import ReplicaInbox
 from slackwater.adapter.external.webhooks import Webhooks
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.reads import LockLease, Reads
@@ -109,7 +109,7 @@ class Coordinator:
             settings=maintenance,
         )
         self._sources = Sources(env)
-        self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
+        self._replica = Replica(env.replica_inbox, self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources)
         self._reads = Reads(env, self._system, self._lease)
         self._writes = Writes(env, self._reads)
@@ -161,9 +161,9 @@ class Coordinator:
         upgrade(persist, catalog)
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
         watch = FrontierWatch(monotonic)
-        told = Told()
+        replica_inbox = ReplicaInbox()
         storage = Storage(
-            recovered(persist, catalog.state), LeaderShards(persist), steady_ms, told.obey
+            recovered(persist, catalog.state), LeaderShards(persist), steady_ms, replica_inbox.push
         )
         collections = Collections(storage, persist, lambda: catalog.state)
 
@@ -243,7 +243,7 @@ class Coordinator:
             ),
             checkpoints=checkpoints,
             metrics=metrics,
-            told=told,
+            replica_inbox=replica_inbox,
             engine=spark,
             watch=watch,
             sessions=sessions,

@@ -16,7 +16,7 @@ from slackwater.adapter.external.changefeeds import Changefeeds
 from slackwater.adapter.external.metrics import Metrics
 from slackwater.adapter.external.secrets import Secrets
 from slackwater.adapter.external.source_states import SourceStates
-from slackwater.adapter.external.told import Told
+from slackwater.adapter.external.told import ReplicaInbox
 from slackwater.adapter.external.webhooks import Webhooks
 from slackwater.adapter.sessions import Sessions
 from slackwater.adapter.time.oracle import TimestampOracle
@@ -68,7 +68,7 @@ class Environment:
     changefeeds: Changefeeds
     checkpoints: Store
     metrics: Metrics
-    told: Told
+    replica_inbox: ReplicaInbox
     engine: Engine
     watch: FrontierWatch
     sessions: Sessions
