@@ -20,7 +20,7 @@ from slackwater.adapter.catalog.definitions.dispatch import Definitions, object_
 from slackwater.adapter.catalog.definitions.staged import StagedTables, TableDefinition
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.implications import Implications
-from slackwater.adapter.catalog.leader_shards import LeaderShards
+from slackwater.adapter.catalog.leader_shards import PersistShardStore
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.upgrade import upgrade
 from slackwater.adapter.catalog.views import Views
@@ -163,7 +163,10 @@ class Coordinator:
         watch = FrontierWatch(monotonic)
         replica_inbox = ReplicaInbox()
         storage = Storage(
-            recovered(persist, catalog.state), LeaderShards(persist), steady_ms, replica_inbox.push
+            recovered(persist, catalog.state),
+            PersistShardStore(persist),
+            steady_ms,
+            replica_inbox.push,
         )
         collections = Collections(storage, persist, lambda: catalog.state)
 

@@ -108,7 +108,7 @@ class Shards(Protocol):
 def upper_of(shards: Shards, shard_id: int) -> Timestamp:
     """The shard's upper; that of the tables if it shares it."""
     state = shards.state(shard_id)
-    return shards.tables_upper() if state.grouped else state.upper
+    return shards.tables_upper() if state.shares_tables_upper else state.upper
 
 
 def readable_from(flow: Dataflow, shards: Shards, lower: Timestamp) -> Timestamp:

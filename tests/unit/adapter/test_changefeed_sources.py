@@ -501,7 +501,7 @@ def test_feeds_do_not_wait_for_a_commit_that_is_slow(place, monkeypatch, what):
         inbox = place.env.changefeeds.inbox(place.item("bank").id)
         monkeypatch.setattr(inbox, "take", slowly(inbox.take))
     else:
-        monkeypatch.setattr(source_steps, "written_ahead", slowly(source_steps.written_ahead))
+        monkeypatch.setattr(source_steps, "staged_files", slowly(source_steps.staged_files))
     send(place, payload(row(1, 9, 5)))
     send(place, resolved(5))
     assert begun.wait(PATIENCE)

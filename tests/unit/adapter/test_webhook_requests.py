@@ -89,7 +89,7 @@ def source(number, name, form="TEXT", check=None):
 class Place:
     def __init__(self, monkeypatch):
         monkeypatch.setattr(
-            "slackwater.adapter.external.webhooks.written_ahead", lambda _, __, rows: rows
+            "slackwater.adapter.external.webhooks.staged_files", lambda _, __, rows: rows
         )
         monkeypatch.setattr(
             "slackwater.adapter.external.webhooks.write_statistics", lambda *_: None

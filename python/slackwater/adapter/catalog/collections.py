@@ -182,8 +182,8 @@ class Collections:
             shard_id=item.shard_id,
             since=Frontier(found.since),
             upper=Frontier(found.upper),
-            shares_tables_upper=found.grouped,
-            beside=() if item.errors_shard is None else (item.errors_shard,),
+            shares_tables_upper=found.shares_tables_upper,
+            error_shards=() if item.errors_shard is None else (item.errors_shard,),
         )
         return item.id, CollectionDescription(_data_source(item, state)), metadata
 

@@ -171,7 +171,7 @@ class Views:
             raise AssertionError("a view has columns")
         as_of, create = planned.as_of, self._env.persist.create_shard
         rows, errors = (
-            create(conn, desc, since=as_of, upper=as_of, grouped=False)
+            create(conn, desc, since=as_of, upper=as_of, shares_tables_upper=False)
             for desc in (planned.item.desc, ERRORS)
         )
         details = {**planned.item.details, "as_of": int(as_of), "errors": errors}

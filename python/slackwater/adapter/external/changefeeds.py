@@ -21,7 +21,7 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.external.metrics import Metrics
 from slackwater.adapter.external.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
-from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.adapter.writing.written_ahead import staged_files
 from slackwater.persist.client import PersistClient
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.frontier import Timestamp
@@ -306,7 +306,7 @@ class Changefeeds:
             shard_id = source.landing_shard
             write = Write(
                 write_id=f"changefeed-{uuid.uuid4().hex}",
-                appends={shard_id: written_ahead(self._persist, shard_id, rows)},
+                appends={shard_id: staged_files(self._persist, shard_id, rows)},
                 inserted=rows.num_rows,
             )
             return _Sent(source, together, self._committer.submit(write))

@@ -23,7 +23,7 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from slackwater.adapter.writing.group_commit import GroupCommitter, Rows, Write
+from slackwater.adapter.writing.group_commit import GroupCommitter, RowsOrParts, Write
 from slackwater.adapter.writing.table_log import Step
 from slackwater.persist.metastore import metadata
 from slackwater.repr.errors import user_error
@@ -118,7 +118,7 @@ class SourceStates:
         source_id: GlobalId,
         reached: Reached,
         step: IngestionStep,
-        appends: Mapping[int, Rows],
+        appends: Mapping[int, RowsOrParts],
         more: Sequence[Step] = (),
     ) -> None:
         """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.

@@ -25,7 +25,7 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.external.checks import CheckConfig, Checks
 from slackwater.adapter.external.source_states import SourceStates, write_statistics
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
-from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.adapter.writing.written_ahead import staged_files
 from slackwater.persist.client import PersistClient
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.errors import SlackwaterError
@@ -284,7 +284,7 @@ class Webhooks:
 
             write = Write(
                 write_id=f"webhook-{uuid.uuid4().hex}",
-                appends={webhook.shard_id: written_ahead(self._persist, webhook.shard_id, rows)},
+                appends={webhook.shard_id: staged_files(self._persist, webhook.shard_id, rows)},
                 inserted=rows.num_rows,
                 steps=(record,),
             )

@@ -38,7 +38,7 @@ PartsAt = Callable[[Timestamp], tuple[NewPart, ...]]
 StepAt = Callable[[Timestamp], Step]
 """Makes a step of a write's transaction; what it prepares is prepared outside of that."""
 
-Rows: TypeAlias = "pa.Table | PartsAt"
+RowsOrParts: TypeAlias = "pa.Table | PartsAt"
 """What a write adds to one shard: a table whose last column is ``__diff``, or parts to come."""
 
 
@@ -53,7 +53,7 @@ class Write:
     """
 
     write_id: str
-    appends: Mapping[int, Rows]
+    appends: Mapping[int, RowsOrParts]
     inserted: int = 0
     deleted: int = 0
     steps: tuple[Step, ...] = ()

@@ -19,7 +19,7 @@ from slackwater.storage.controller.descriptions import (
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.placement import Placement
-from slackwater.storage.controller.shards import Shards
+from slackwater.storage.controller.shards import ShardMappings
 
 
 def unknown(
@@ -47,7 +47,7 @@ class Creation:
     metadata: Mapping[GlobalId, CollectionMetadata]
     capabilities: Capabilities
 
-    def check(self, shards: Shards, placement: Placement) -> None:
+    def check(self, shards: ShardMappings, placement: Placement) -> None:
         """Raises what `StorageController.create_collections` does, but COLLECTION_ID_REUSED."""
         for global_id in self.new:
             self._check_description(global_id, placement)
@@ -86,7 +86,7 @@ class Creation:
         for each in self.dependencies(global_id):
             self._description(each)
 
-    def _check_shards(self, shards: Shards) -> None:
+    def _check_shards(self, shards: ShardMappings) -> None:
         missing = [each for each in self.new if each not in self.metadata]
         if missing:
             raise StorageError(Variant.IDENTIFIER_MISSING, missing, "no shard is mapped to it")

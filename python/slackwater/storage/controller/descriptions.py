@@ -69,19 +69,19 @@ class CollectionMetadata:
     """Where a collection is stored, as its durable state says.
 
     `shares_tables_upper`: its upper is the one that all tables and sources share, and `upper` is
-    ignored. The shards `beside` live and die with it, and are read at the same times.
+    ignored. The shards `error_shards` live and die with it, and are read at the same times.
     """
 
     shard_id: int
     since: Frontier
     upper: Frontier
     shares_tables_upper: bool = False
-    beside: tuple[int, ...] = ()
+    error_shards: tuple[int, ...] = ()
 
     @property
     def shards(self) -> tuple[int, ...]:
         """All shards of the collection."""
-        return (self.shard_id, *self.beside)
+        return (self.shard_id, *self.error_shards)
 
 
 @dataclass(frozen=True, slots=True)

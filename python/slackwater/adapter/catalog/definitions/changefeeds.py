@@ -42,7 +42,7 @@ class ChangefeedDefinitions:
 
             def make(conn: Connection) -> Sequence[CatalogOp]:
                 since = self._env.oracle.read_ts()
-                stored = self._changes.with_grouped_shard(conn, table, since)
+                stored = self._changes.with_tables_shard(conn, table, since)
                 return [CreateItem(stored), altered]
 
             self._changes.commit(make, context.user)

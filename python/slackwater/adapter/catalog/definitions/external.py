@@ -54,7 +54,7 @@ class ExternalDefinitions:
             return
         items = self._planner.plan_source(schema, name, context, statement)
         with self._env.defining(cancellation):
-            self._changes.commit(self._changes.with_grouped_shards(items), context.user)
+            self._changes.commit(self._changes.with_tables_shards(items), context.user)
         source = next(item for item in items if item.parent is None)
         if source.is_webhook:
             session.notify(self._env.webhooks.invitation(source))
@@ -133,7 +133,7 @@ class ExternalDefinitions:
                 def make(conn: Connection) -> Sequence[CatalogOp]:
                     as_of = Timestamp(int(item.details["as_of"]))
                     shard_id = self._env.persist.create_shard(
-                        conn, PROGRESS, since=as_of, upper=as_of, grouped=False
+                        conn, PROGRESS, since=as_of, upper=as_of, shares_tables_upper=False
                     )
                     details = {**item.details, "progress_shard": shard_id}
                     return [CreateItem(replace(item, details=details))]

@@ -159,7 +159,7 @@ class StagedTables:
                 write = Write(write_id, {}, inserted, owner=hold)
                 if existing is None or not _is_kept(existing, definition, target, rows is not None):
                     return answer(self._make(context, existing, planned, target, parts, write))
-                with self._writes.emptying(session, existing) as removed:
+                with self._writes.retract_all(session, existing) as removed:
                     both = (removed, parts)
                     return answer(self._refill(context, existing, planned, both, write))
         finally:

@@ -55,7 +55,7 @@ class Tables:
         """
         item = self.plan_table(context, schema_name, name, desc, properties, comment)
         with self._env.defining(cancellation):
-            self._changes.commit(self._changes.with_grouped_shards([item]), context.user)
+            self._changes.commit(self._changes.with_tables_shards([item]), context.user)
             return self._env.state.item(item.id)
 
     def plan_table(
