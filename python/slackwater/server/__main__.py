@@ -45,7 +45,7 @@ from slackwater.repr.errors import LOG_FILE, SlackwaterError, user_error
 from slackwater.server.election import Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
-from slackwater.server.ingress.gate import Behind, Gate
+from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.listener import Ingress
 from slackwater.server.leader_lease import LeaderLease, running_ms
 
@@ -363,7 +363,7 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
 
     leader_lease = _leader_lease(settings, leadership, stop)
     bridge = SparkBridge(Driver(settings.shown))
-    gate = Gate()
+    gate = BackendGate()
     ingress: Ingress | None = None
     try:
         ingress = _ingress(settings, leadership, gate)
@@ -401,7 +401,7 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     threading.Thread(target=_outlive, args=(serving, stop), name="watch-http", daemon=True).start()
     coordinator.start()
     gate.open(
-        Behind(
+        IngressBackend(
             coordinator.webhooks,
             coordinator.changefeeds,
             lambda: leader_lease.confirm(wait_ms=0),
@@ -424,7 +424,7 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     os._exit(0)
 
 
-def _ingress(settings: Settings, leadership: Leadership, gate: Gate) -> Ingress | None:
+def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> Ingress | None:
     """The ingress, which has begun; None: the environment has none.
 
     Until the gate is open it asks senders to come again. Settings that this application was given

@@ -15,7 +15,7 @@ from tests.support.storage.changefeeds import Faults, Message, Upstream, columns
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.external import source_steps
-from slackwater.adapter.external.changefeeds import Delivery
+from slackwater.adapter.external.changefeeds import FeedRequest
 from slackwater.adapter.external.webhooks import Verdict
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -63,8 +63,8 @@ def send(place, message, name="bank", path=()):
         done.set()
 
     source = place.coordinator.changefeeds.find("default", name)
-    delivery = Delivery(source, target_of(path), message.feed, message.body, take)
-    place.coordinator.changefeeds.post(delivery)
+    request = FeedRequest(source, target_of(path), message.feed, message.body, take)
+    place.coordinator.changefeeds.post(request)
     assert done.wait(PATIENCE)
     return told[0]
 

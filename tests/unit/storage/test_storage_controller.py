@@ -18,7 +18,7 @@ from slackwater.storage.controller.descriptions import (
     CollectionMetadata,
     DurableState,
     ExportDescription,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
     Other,
     SinkAsOf,
@@ -110,9 +110,9 @@ def test_what_create_collections_refuses(room):
     refused(Variant.COLLECTION_ID_REUSED, create, double, {"u8": stored})
     assert refused(Variant.IDENTIFIER_MISSING, create, [("u8", other)], {}) == ("u8",)
     refused(Variant.SHARD_ALREADY_IN_USE, create, [("u8", other)], {"u8": stored})
-    lost = CollectionDescription(Ingestion("nowhere", "c"))
+    lost = CollectionDescription(IngestionDescription("nowhere", "c"))
     refused(Variant.INGESTION_INSTANCE_MISSING, create, [("u8", lost)], {"u8": stored})
-    lost = CollectionDescription(Ingestion(INSTANCE, "c", "u9"))
+    lost = CollectionDescription(IngestionDescription(INSTANCE, "c", "u9"))
     assert refused(Variant.IDENTIFIER_MISSING, create, [("u8", lost)], {"u8": stored}) == ("u9",)
     lost = CollectionDescription(IngestionExport(table, "c"))
     assert refused(Variant.IDENTIFIER_INVALID, create, [("u8", lost)], {"u8": stored}) == (table,)
@@ -133,7 +133,7 @@ def test_a_dependency_that_is_compacted_beyond_the_writer_is_refused():
     controller = StorageController(DurableState({1: "u1", 2: "u2"}), at(0))
     controller.create_instance(INSTANCE)
     descriptions = [
-        ("u2", CollectionDescription(Ingestion(INSTANCE, "c", "u1"))),
+        ("u2", CollectionDescription(IngestionDescription(INSTANCE, "c", "u1"))),
         ("u1", CollectionDescription(Other())),
     ]
     stored = {

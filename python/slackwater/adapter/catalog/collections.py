@@ -22,7 +22,7 @@ from slackwater.storage.controller.descriptions import (
     DataSource,
     DurableState,
     ExportDescription,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
     Other,
     SinkAsOf,
@@ -210,7 +210,7 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
         case ItemKind.SOURCE if item.is_webhook:
             return Table()
         case ItemKind.SOURCE if item.is_progress:
-            return Ingestion(INSTANCE, str(item.parent), item.id)
+            return IngestionDescription(INSTANCE, str(item.parent), item.id)
         case ItemKind.SOURCE:
             source = item if item.parent is None else state.item(item.parent)
             name = item.details.get("export", item.name)

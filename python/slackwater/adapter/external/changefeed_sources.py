@@ -21,7 +21,11 @@ from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM
 from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.files import FolderReader
-from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion, Counted
+from slackwater.storage.changefeed.ingestion import (
+    ChangefeedConfig,
+    ChangefeedIngestion,
+    FeedCounters,
+)
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.checkpoint.store import FIRST, GroupState
@@ -68,7 +72,7 @@ def resumed(env: Environment, item: CatalogItem, reached: Reached) -> Changefeed
         reader,
         lambda: letters(_rows(env, item, "dead_letters")[0]),
     )
-    inbox.standing = lambda: ingestion.standing
+    inbox.progress = lambda: ingestion.progress
     return ingestion
 
 
@@ -104,10 +108,10 @@ def _config(env: Environment, item: CatalogItem) -> ChangefeedConfig:
 def metrics_text(env: Environment) -> bytes:
     """The metrics now, as Prometheus reads them."""
     places = {}
-    for source_id, standing in env.changefeeds.standings().items():
+    for source_id, progress in env.changefeeds.changefeed_progress().items():
         item = env.state.items.get(source_id)
-        if item is not None and standing.lower > MINIMUM:
-            committed, proposed = time_at(standing.lower), time_at(standing.proposed)
+        if item is not None and progress.lower > MINIMUM:
+            committed, proposed = time_at(progress.lower), time_at(progress.proposed)
             places[item.full_name] = (committed.before, proposed)
     env.metrics.reached(places, env.clock())
     return env.metrics.text()
@@ -115,25 +119,25 @@ def metrics_text(env: Environment) -> bytes:
 
 def partitions(env: Environment) -> Iterator[PartitionEntry]:
     """The partitions of all sources that run. Raises SLACKWATER_METASTORE_UNAVAILABLE."""
-    for source_id, standing in env.changefeeds.standings().items():
+    for source_id, progress in env.changefeeds.changefeed_progress().items():
         item = env.state.items.get(source_id)
         if item is None:
             continue
         tops = {
             each.partition: each.top for each in env.checkpoints.state(item.id, None).partitions
         }
-        known = {*tops, *standing.admitted, *standing.waiting, *item.details["config"]["feeds"]}
+        known = {*tops, *progress.admitted, *progress.waiting, *item.details["config"]["feeds"]}
         for name in sorted(known):
             top = tops.get(name, FIRST)
             yield PartitionEntry(
                 source_id=source_id,
                 partition=name,
-                status="admitted" if name in standing.admitted else "pending",
+                status="admitted" if name in progress.admitted else "pending",
                 resolved=top if top > FIRST else None,
-                committed=_moment(standing.lower),
-                proposed=_moment(standing.proposed),
-                waiting=standing.waiting.get(name, 0),
-                counted=standing.admitted.get(name, Counted()),
+                committed=_moment(progress.lower),
+                proposed=_moment(progress.proposed),
+                waiting=progress.waiting.get(name, 0),
+                counters=progress.admitted.get(name, FeedCounters()),
             )
 
 

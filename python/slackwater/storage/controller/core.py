@@ -24,7 +24,7 @@ from slackwater.storage.controller.descriptions import (
     CollectionMetadata,
     DurableState,
     ExportDescription,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
 )
 from slackwater.storage.controller.effects import (
@@ -198,7 +198,7 @@ class StorageController:
             self._shards.opened(found.shards)
             self._sinces.opened(global_id, found)
             match description.data_source:
-                case Ingestion():
+                case IngestionDescription():
                     runs[global_id] = None
                 case IngestionExport(ingestion):
                     runs[ingestion] = None
@@ -233,7 +233,7 @@ class StorageController:
             self._capabilities.drop(state)
             if isinstance(source, IngestionExport):
                 changed[source.ingestion] = None
-            if isinstance(source, Ingestion):
+            if isinstance(source, IngestionDescription):
                 self._effects += self._placement.stop(global_id, source.instance)
             self._effects += self._statuses.report(global_id, "dropped")
         known = self._capabilities.collections

@@ -14,7 +14,7 @@ from slackwater.storage.controller.capabilities import Capabilities, first_since
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
@@ -60,7 +60,7 @@ class Creation:
         source = self._description(global_id).data_source
         if isinstance(source, IngestionExport):
             source = self._description(source.ingestion).data_source
-        if not isinstance(source, Ingestion) or source.remap in (None, global_id):
+        if not isinstance(source, IngestionDescription) or source.remap in (None, global_id):
             return ()
         return (source.remap,)
 
@@ -74,12 +74,12 @@ class Creation:
 
     def _check_description(self, global_id: GlobalId, placement: Placement) -> None:
         match self.new[global_id].data_source:
-            case Ingestion(instance):
+            case IngestionDescription(instance):
                 if not placement.has_instance(instance):
                     raise StorageError(Variant.INGESTION_INSTANCE_MISSING, [global_id])
             case IngestionExport(ingestion):
                 found = self._description(ingestion)
-                if not isinstance(found.data_source, Ingestion):
+                if not isinstance(found.data_source, IngestionDescription):
                     raise StorageError(Variant.IDENTIFIER_INVALID, [ingestion])
             case _:
                 pass

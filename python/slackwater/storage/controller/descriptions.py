@@ -30,7 +30,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True)
-class Ingestion:
+class IngestionDescription:
     """Written by a replica of `instance`, which reads `connection` (opaque here).
 
     `remap` is the collection of its bindings, which may be the ingestion's own; None if the
@@ -50,7 +50,7 @@ class IngestionExport:
     name: str
 
 
-DataSource = Table | Progress | Introspection | Other | Ingestion | IngestionExport
+DataSource = Table | Progress | Introspection | Other | IngestionDescription | IngestionExport
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class ChangefeedDefinitions:
                 return [CreateItem(stored), altered]
 
             self._changes.commit(make, context.user)
-            self._env.changefeeds.inbox(source.id).doubt()
+            self._env.changefeeds.inbox(source.id).invalidate()
         self._env.ingestion.wake(source.id)
 
     def replay(

@@ -57,10 +57,10 @@ class ExternalDefinitions:
             self._changes.commit(self._changes.with_tables_shards(items), context.user)
         source = next(item for item in items if item.parent is None)
         if source.is_webhook:
-            session.notify(self._env.webhooks.invitation(source))
+            session.notify(self._env.webhooks.endpoint_notice(source))
             return
         if source.is_changefeed and source.details["config"]["path"] is None:
-            session.notify(self._env.changefeeds.invitation(source))
+            session.notify(self._env.changefeeds.endpoint_notice(source))
         self._sources.wait_for_snapshot(session, source, cancellation)
 
     def create_secret(
