@@ -274,7 +274,7 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
 def _probe(url: str, embedded: bool) -> str | None:
     """Reads the metastore and, if it is a file, takes its write lock; says who leads."""
     from slackwater.persist.leadership import current_leader
-    from slackwater.persist.metastore import Patience, connect
+    from slackwater.persist.metastore import RetryPolicy, connect
 
     engine = connect(url)
     try:
@@ -282,7 +282,7 @@ def _probe(url: str, embedded: bool) -> str | None:
             _take_write_lock(engine)
         if not inspect(engine).has_table("environment"):
             return None
-        leader = current_leader(engine, patience=Patience(wait_ms=WAIT_MS))
+        leader = current_leader(engine, retry_policy=RetryPolicy(wait_ms=WAIT_MS))
     finally:
         engine.dispose()
     if leader is None or (leader.lease is None and leader.is_leased):

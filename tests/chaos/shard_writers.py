@@ -77,21 +77,21 @@ def main(url: str, location: str, epoch: str, seed: str) -> None:
 def append(client, row, chosen, *, as_file):
     """Commits the row to all the shards, at whatever their uppers are."""
     while True:
-        appends, grouped = [], {}
+        appends, in_tables = [], {}
         tables_upper = client.tables_upper()
         for shard in chosen:
             state = client.state(shard)
-            lower = tables_upper if state.grouped else state.upper
+            lower = tables_upper if state.shares_tables_upper else state.upper
             table = updates((row, "x", lower, 1))
             if as_file:
                 part = client.file_part(table, client.shard_directory(shard))
             else:
                 part = client.inline_part(table)
-            if state.grouped:
-                grouped[shard] = (part,)
+            if state.shares_tables_upper:
+                in_tables[shard] = (part,)
             else:
                 appends.append(Append(shard, lower, lower + 1, (part,)))
-        tables = TablesAppend(tables_upper, tables_upper + 1, grouped) if grouped else None
+        tables = TablesAppend(tables_upper, tables_upper + 1, in_tables) if in_tables else None
         try:
             client.commit(
                 appends, tables=tables, write_ids={f"w{row}": WriteResult(tables_upper, 1, 0)}

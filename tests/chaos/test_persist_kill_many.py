@@ -71,8 +71,8 @@ def maintain():
             merge = choose(client.parts(shard), since, EAGER)
             if merge is not None:
                 compact(client, shard, merge, since, settings=EAGER)
-            client.transact(lambda conn: garbage.condemn(conn, shard, 2**62, 5))
-        for uri in client.query(lambda conn: garbage.condemned(conn, 5)):
+            client.transact(lambda conn: garbage.mark_for_deletion(conn, shard, 2**62, 5))
+        for uri in client.query(lambda conn: garbage.marked_for_deletion(conn, 5)):
             client.blobs.delete(uri)
             client.transact(lambda conn: garbage.forget(conn, [uri]))
 

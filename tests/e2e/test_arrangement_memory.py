@@ -96,11 +96,11 @@ def test_a_view_whose_rows_wait_goes_on_when_there_is_memory_for_them(tmp_path):
             if name == "first":
                 assert application.value("SELECT count(*) FROM first") == 29999
 
-        def troubles():
+        def failures():
             rows = application.rows("SHOW MATERIALIZED VIEWS")
             return {row[0] for row in rows if "SLACKWATER_INDEX_MEMORY" in (row[-2] or "")}
 
-        wait_until(lambda: troubles() == {"second"})
+        wait_until(lambda: failures() == {"second"})
         said = (
             "SELECT n.message FROM mz_internal.mz_notices n JOIN mz_catalog.mz_materialized_views v"
             " ON v.id = n.object_id WHERE n.notice_type = 'stalled view' AND v.name = 'second'"

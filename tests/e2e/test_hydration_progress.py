@@ -1,4 +1,4 @@
-"""How far a view that is being filled has come can be read while it is filled."""
+"""How far a view that is being hydrated has come can be read meanwhile."""
 
 from __future__ import annotations
 
@@ -64,4 +64,4 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
         assert list(elapsed) == sorted(elapsed)
         assert {known for _, known, _ in seen} == {ROWS}
         place.sql("DROP MATERIALIZED VIEW slow")
-        wait_until(lambda: not place.rows(PROGRESS), what="its filling has ended")
+        wait_until(lambda: not place.rows(PROGRESS), what="its hydration has ended")

@@ -16,7 +16,9 @@ UNHURRIED_MS = 600_000
 """A busy machine takes longer to recompute than is usual, and is not to follow for that."""
 
 
-@pytest.mark.parametrize("limits", [Limits(followed_rows=2, whole_ms=UNHURRIED_MS)], ids=["few"])
+@pytest.mark.parametrize(
+    "limits", [Limits(incremental_below_rows=2, whole_ms=UNHURRIED_MS)], ids=["few"]
+)
 def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected):
     query = "SELECT k, count(*) AS n, sum(v) AS v FROM a LEFT JOIN b USING (k) GROUP BY k"
     bench.view("n", query)
@@ -29,7 +31,9 @@ def test_a_view_is_exact_whether_its_changes_are_followed_or_not(bench, expected
 EQUAL_ROWS = 20_000
 
 
-@pytest.mark.parametrize("limits", [Limits(followed_rows=10_000, whole_ms=100)], ids=["few"])
+@pytest.mark.parametrize(
+    "limits", [Limits(incremental_below_rows=10_000, whole_ms=100)], ids=["few"]
+)
 def test_equal_rows_that_meet_each_other_are_followed_when_it_takes_long_to_pair_them(bench):
     """To recompute is to make 400 million pairs; followed, one row meets one row."""
     flow = bench.view("n", "SELECT x.k, count(*) AS n FROM a x JOIN a y ON x.k = y.k GROUP BY x.k")
@@ -44,7 +48,7 @@ def test_equal_rows_that_meet_each_other_are_followed_when_it_takes_long_to_pair
         assert bench.worker.records.last(flow.global_id).by_program
 
 
-@pytest.mark.parametrize("limits", [Limits(followed_rows=1, whole_ms=100)], ids=["few"])
+@pytest.mark.parametrize("limits", [Limits(incremental_below_rows=1, whole_ms=100)], ids=["few"])
 def test_a_row_that_is_there_very_often_holds_no_core_when_its_copies_take_too_long(bench):
     flow = bench.view("n", "SELECT k % 7 AS k, max(v) AS m, count(*) AS n FROM a GROUP BY 1")
     bench.commit(2)
@@ -62,7 +66,9 @@ BEFORE = [(2, False), (5, True), (6, False)]
 """What is done before anything was measured: the upper of each tick, and if it was a program's."""
 
 
-@pytest.mark.parametrize("limits", [Limits(followed_rows=3, whole_ms=UNHURRIED_MS)], ids=["few"])
+@pytest.mark.parametrize(
+    "limits", [Limits(incremental_below_rows=3, whole_ms=UNHURRIED_MS)], ids=["few"]
+)
 @pytest.mark.parametrize(
     ("monotonic", "last"),
     [

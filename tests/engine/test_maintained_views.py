@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.compute.engine import TickEnded
 from slackwater.compute.tick import CHANGES_TRIED, Limits
-from slackwater.compute.worker import FILLED_AT_ONCE
+from slackwater.compute.worker import BACKGROUND_HYDRATIONS
 from slackwater.planner.delta.explain import explain_program
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.spark.bridge import SparkProgram
@@ -211,15 +211,20 @@ def test_a_worker_that_starts_again_continues(bench, expected):
         assert bench.rows("n", time) == expected(query, time)
 
 
-def test_a_tick_that_others_would_wait_for_is_made_again_apart(declared, tmp_path, monkeypatch):
+def test_a_tick_that_others_would_wait_for_is_made_again_in_the_background(
+    declared, tmp_path, monkeypatch
+):
     """One row may meet all others: how long that takes shows when it is done."""
     bench = Bench(tmp_path, declared, Limits(quick_ms=0))
-    apart = []
-    work_apart = bench.worker._work_apart
+    background = []
+    start_background = bench.worker._start_background
     monkeypatch.setattr(
         bench.worker,
-        "_work_apart",
-        lambda view, tick: (apart.append((view.flow.name, tick)), work_apart(view, tick)),
+        "_start_background",
+        lambda view, tick: (
+            background.append((view.flow.name, tick)),
+            start_background(view, tick),
+        ),
     )
     try:
         bench.table("a", RelationDesc.of(k="integer", v="integer"))
@@ -230,10 +235,10 @@ def test_a_tick_that_others_would_wait_for_is_made_again_apart(declared, tmp_pat
         bench.wait("j", 1)
         bench.commit(3, {"a": [((2, 0), 2, 1)]})
         bench.wait("j", 2)
-        before = len(apart)
+        before = len(background)
         bench.commit(4, {"b": [((1, 7), 3, -1), ((1, 8), 3, 1)]})
         bench.wait("j", 3)
-        assert [name for name, tick in apart[before:] if tick is not None] == ["j"]
+        assert [name for name, tick in background[before:] if tick is not None] == ["j"]
         assert bench.rows("j", 3) == Counter({(n, 8): 1 for n in range(5_000)})
         assert bench.worker.records.all()[-1].by_program
     finally:
@@ -292,7 +297,7 @@ def test_an_output_of_another_plan_is_compared_before_it_is_followed(bench, expe
     run(bench, (5,))
     bench.worker.stop()
     bench.worker = bench.new_worker("upgraded")
-    bench.worker.add(replace(bench.flows["m"], plan=bench.plan(new), is_remade=True))
+    bench.worker.add(replace(bench.flows["m"], plan=bench.plan(new), plan_changed=True))
     run(bench, (7, 11))
     for time in range(LAST + 1):
         assert bench.rows("m", time) == expected(old if time < 5 else new, time), time
@@ -558,13 +563,13 @@ def test_views_that_are_being_filled_keep_no_other_waiting(bench, gated):
     bench.wait("n", 2)
     for name in ("one", "two", "three"):
         bench.view(name, "SELECT k + 4711 AS k FROM a", 2)
-    for _ in range(FILLED_AT_ONCE):
+    for _ in range(BACKGROUND_HYDRATIONS):
         assert held.acquire(timeout=PATIENCE)
     assert bench.worker.busy_ms() >= 0
     for time in (4, 6, 8):
         bench.commit(time + 1, {"a": [(a(1), time, 1)]})
         bench.wait("n", time)
-    assert not held.acquire(blocking=False), "so many are filled at once"
+    assert not held.acquire(blocking=False), "so many are hydrated at once"
     go_on.set()
     for name in ("one", "two", "three"):
         bench.wait(name, 8)
@@ -605,7 +610,7 @@ def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
         bench.worker.remove(flow.global_id)
         wait_until(lambda: bench.worker.busy_ms() is None)
         assert bench.client.state(flow.output_shard).upper == as_of
-        assert bench.worker.trouble(flow.global_id) is None
+        assert bench.worker.failure(flow.global_id) is None
 
 
 def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):
@@ -641,7 +646,7 @@ def test_environments_of_one_driver_share_no_arrangements(declared, tmp_path):
 
 
 def test_numbers_that_are_equal_are_one_row_of_what_is_kept(declared, tmp_path):
-    """A program is filled where -0.0 and 0.0 were made one, and told of each later."""
+    """A program is hydrated where -0.0 and 0.0 were made one, and told of each later."""
     bench = Bench(tmp_path, declared)
     try:
         bench.table("d", RelationDesc.of(x="double"))

@@ -84,7 +84,7 @@ def test_ticks_touch_what_changes(declared, tmp_path, size):
         bench.write(2, {"r": loaded, "q": loaded})
         for name, query in QUERIES.items():
             bench.view(name, query, 1, is_read=False)
-        # The first change fills the program, the greatest row goes, one comes, one is in between;
+        # The first change hydrates the program; the greatest row goes, one comes, one is between;
         # then those of the other table, at the right side of joins and in subqueries.
         last, middle = content[-1], content[size // 2]
         changes = (

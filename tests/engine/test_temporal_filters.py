@@ -20,7 +20,7 @@ from tests.support.compute.temporal_cases import (
 
 from slackwater.compute.tick import Limits
 from slackwater.planner.delta.explain import explain_program
-from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
+from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
 
 pytestmark = pytest.mark.spark
 
@@ -80,7 +80,7 @@ def test_it_has_a_program(bench, place):
 def test_other_uses_have_none(bench, query):
     plan = bench.plan(query)
     assert plan.program is None
-    assert MISUSED[query] in misuse_of_now(plan.kept.plan)
+    assert MISUSED[query] in invalid_mz_now_use(plan.kept.plan)
     with pytest.raises(NotMaintained, match="compares mz_now"):
         program_of(plan.kept.plan)
 
@@ -203,7 +203,7 @@ def test_a_row_fails_from_the_time_on_at_which_it_begins_to_be_valid(bench):
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(followed_rows=2, whole_ms=600_000)], ids=["two rows are many"]
+    "limits", [Limits(incremental_below_rows=2, whole_ms=600_000)], ids=["two rows are many"]
 )
 @pytest.mark.parametrize("monotonic", [StepClock(0.0)], ids=["to recompute costs nothing"])
 def test_it_is_exact_whether_changes_are_followed_or_not(bench, expected):

@@ -26,7 +26,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class LowMemory:
     """While the tables' upper is below `until`, all arrangements together have `pages` of memory.
 
     It ends before that when a view stands still that cannot go on without memory.
@@ -48,7 +48,7 @@ class Run:
     limits: Limits = field(default_factory=Limits)
     workers: int = 1
     kills: tuple[int, ...] = ()
-    shortage: Shortage | None = None
+    low_memory: LowMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ SCRIPT = """\
 import datetime
 from decimal import Decimal
 
-from tests.fuzz.cases import Case, Run, Shortage, View
+from tests.fuzz.cases import Case, Run, LowMemory, View
 from tests.fuzz.running import failure_of
 
 from slackwater.compute.tick import Limits

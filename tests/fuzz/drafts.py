@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.fuzz.cases import LAST, Case, Run, Shortage, Update, View, is_possible
+from tests.fuzz.cases import LAST, Case, LowMemory, Run, Update, View, is_possible
 from tests.fuzz.grammar import SHIFTED, Grammar
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.names import chosen
@@ -96,7 +96,7 @@ def _hard_run(random: Random) -> Run:
     limits = Limits(
         few_rows=random.choice([0, 50_000, 50_000]),
         inline_rows=random.choice([0, 10_000]),
-        followed_rows=random.choice([1, 3, 100_000]),
+        incremental_below_rows=random.choice([1, 3, 100_000]),
         ordered_rows=random.choice([1, 1000]),
     )
     return Run(_boundaries(random), limits, random.choice([1, 2]), _kills(random))
@@ -104,10 +104,10 @@ def _hard_run(random: Random) -> Run:
 
 def _short_run(random: Random) -> Run:
     """With so little memory that what some views look up does not fit, for some time or always."""
-    shortage = Shortage(random.choice([0, 2, 4, 8, 16]), random.randint(3, LAST + 2))
+    low_memory = LowMemory(random.choice([0, 2, 4, 8, 16]), random.randint(3, LAST + 2))
     inner = random.sample(range(1, LAST + 1), random.randint(3, 6))
     kills = random.choice([(), (), _kills(random)])
-    return Run((*sorted(inner), LAST + 1), Limits(), random.choice([1, 1, 2]), kills, shortage)
+    return Run((*sorted(inner), LAST + 1), Limits(), random.choice([1, 1, 2]), kills, low_memory)
 
 
 def _kills(random: Random) -> tuple[int, ...]:
@@ -209,7 +209,7 @@ def _with_simpler_runs(found: Draft) -> Iterator[Draft]:
             replace(run, kills=()),
             replace(run, workers=1),
             replace(run, limits=Limits()),
-            replace(run, shortage=None),
+            replace(run, low_memory=None),
             *(
                 replace(run, boundaries=run.boundaries[:k] + run.boundaries[k + 1 :])
                 for k in range(len(run.boundaries) - 1)

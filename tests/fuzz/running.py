@@ -180,7 +180,7 @@ class _Maintained:
         self._steps = Steps(run.kills)
         self.refused: dict[str, str] = {}
         self.short: set[str] = set()
-        self._shortage = ExitStack()
+        self._low_memory = ExitStack()
         self._functions: dict[str, Sequence[Function]] = {}
         self._folder = str(folder)
         self._kept: list[Callable[[], None]] = []
@@ -188,7 +188,7 @@ class _Maintained:
         self._others: list[Worker] = []
 
     def close(self) -> None:
-        self._shortage.close()
+        self._low_memory.close()
         for worker in self._others:
             end(worker)
         self.bench.close()
@@ -227,12 +227,12 @@ class _Maintained:
         for name, kinds in case.tables.items():
             bench.table(name, described(kinds))
         self._race()
-        shortage = self._run.shortage
-        if shortage is not None:
-            self._shortage.enter_context(self._declared.memory.all_but(shortage.pages))
+        low_memory = self._run.low_memory
+        if low_memory is not None:
+            self._low_memory.enter_context(self._declared.memory.all_but(low_memory.pages))
         for upper in self._run.boundaries:
-            if shortage is not None and upper >= shortage.until:
-                self._shortage.close()
+            if low_memory is not None and upper >= low_memory.until:
+                self._low_memory.close()
             lower = bench.client.tables_upper()
             bench.write(upper, self._updates(lower, upper))
             if upper <= case.as_of:
@@ -243,7 +243,7 @@ class _Maintained:
                 worker.wake()
             for name, flow in bench.flows.items():
                 self._wait(name, upper - 1)
-                if flow.global_id in bench.worker.shortages():
+                if flow.global_id in bench.worker.out_of_memory():
                     self.short.add(name)
 
     def _updates(self, lower: int, upper: int) -> dict[str, pa.Table]:
@@ -330,14 +330,14 @@ class _Maintained:
                 continue
             except (SlackwaterError, FatalError) as error:
                 raise _Stopped(Failure("error", name, f"{error} at {at}")) from error
-            trouble = bench.worker.trouble(flow.global_id)
-            if flow.plan.is_temporal and _is_of_memory(trouble):
+            failure = bench.worker.failure(flow.global_id)
+            if flow.plan.is_temporal and _is_of_memory(failure):
                 self.short.add(name)
-                self._shortage.close()
-            elif trouble is not None and "INTERNAL" in trouble.condition:
-                raise _Stopped(Failure("error", name, f"{trouble} at {at}"))
+                self._low_memory.close()
+            elif failure is not None and "INTERNAL" in failure.condition:
+                raise _Stopped(Failure("error", name, f"{failure} at {at}"))
             if time.monotonic() > deadline:
-                raise _Stopped(Failure("stuck", name, f"{trouble} at {at}"))
+                raise _Stopped(Failure("stuck", name, f"{failure} at {at}"))
 
     def _begin_anew(self) -> None:
         """As a coordinator that finds what another one has left."""

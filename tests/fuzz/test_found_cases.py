@@ -22,7 +22,7 @@ def test_zeros_are_one_however_a_view_is_computed(declared):
     """What was filled with -0.0 was taken away as 0.0 by a program, and as -0.0 by a job."""
     query = "SELECT -0.0{} AS z, x.c0 AS k, max(x.c1) AS m FROM t0 AS x GROUP BY x.c0"
     settings = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
-    by_jobs = Limits(few_rows=0, inline_rows=0, followed_rows=3)
+    by_jobs = Limits(few_rows=0, inline_rows=0, incremental_below_rows=3)
     case = Case(
         tables={"t0": {"c0": "integer", "c1": "integer"}},
         histories={

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.fuzz.cases import LAST, Case, Run, Shortage, View, contents
+from tests.fuzz.cases import LAST, Case, LowMemory, Run, View, contents
 from tests.fuzz.drafts import draft, shrunk
 from tests.fuzz.names import ODD, in_spark
 from tests.fuzz.query import Query, both
@@ -87,7 +87,7 @@ def test_what_lacks_memory_is_exact_whether_it_goes_on_or_waits(declared):
         histories={"t0": [(row, 2, 1), (other, 3, 2), (other, 6, -1)]},
         views={f"v{n}": View(query, query, settings) for n, query in enumerate(queries)},
         as_of=0,
-        runs=[Run((3, 4, LAST + 1)), Run((3, 4, LAST + 1), shortage=Shortage(pages=0))],
+        runs=[Run((3, 4, LAST + 1)), Run((3, 4, LAST + 1), low_memory=LowMemory(pages=0))],
     )
     outcome = outcome_of(declared, case)
     assert outcome.failure is None
@@ -116,7 +116,7 @@ def test_cases_have_all_that_is_maintained():
     for made in map(draft, range(DRAFTS)):
         text = "\n".join(view.query.in_spark() for view in made.views)
         found.update(name for name, form in ELEMENTS.items() if re.search(form, text))
-        found["little memory"] += any(run.shortage is not None for run in made.runs)
+        found["little memory"] += any(run.low_memory is not None for run in made.runs)
         found["deaths"] += any(run.kills for run in made.runs)
         found["a race"] += any(run.workers > 1 for run in made.runs)
     wanted = [*ELEMENTS, "little memory", "deaths", "a race"]

@@ -385,8 +385,8 @@ class Twin:
         for _ in range(int(PATIENCE)):
             if worker.wait_for(flow.global_id, Timestamp(at), 1000):
                 return
-            if (trouble := worker.trouble(flow.global_id)) is not None:
-                raise trouble
+            if (failure := worker.failure(flow.global_id)) is not None:
+                raise failure
         raise AssertionError(f"{name} is not complete at {at} after {PATIENCE:g} s")
 
     def _goes_by_order(self, view: _View, times: int, rows: Counter[str], answer: Answer) -> bool:

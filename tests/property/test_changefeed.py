@@ -13,7 +13,7 @@ from tests.support.storage.changefeed_world import World, config_of
 from tests.support.storage.changefeeds import Faults, Upstream, feeds_of
 
 from slackwater.repr.relation import Column, RelationDesc
-from slackwater.storage.changefeed.binding import Window, bind
+from slackwater.storage.changefeed.binding import BindingWindow, bind
 from slackwater.storage.changefeed.encoding import offset
 from slackwater.storage.changefeed.landing import dead_letter_rows, landed_rows
 from slackwater.storage.changefeed.messages import BadMessage, Target, message_of
@@ -38,7 +38,7 @@ def settings_of_a_source(draw):
 def check(world, upstream, feeds):
     """What is bound is what the upstream had at the frontier, of the feeds that are in."""
     truth = upstream.contents(world.frontier)
-    admitted = world.ingestion.standing.admitted
+    admitted = world.ingestion.progress.admitted
     for feed in feeds:
         for table in feed.tables:
             expected = truth[table] if feed.name in admitted else {}
@@ -78,7 +78,7 @@ def test_every_transaction_is_there_once_and_as_a_whole(chosen):
     while world.step():
         check(world, upstream, feeds)
     assert world.frontier == offset(upstream.now.next)
-    assert set(world.ingestion.standing.admitted) == {feed.name for feed in feeds}
+    assert set(world.ingestion.progress.admitted) == {feed.name for feed in feeds}
     check(world, upstream, feeds)
     live = sum(len(rows) for rows in upstream.contents(world.frontier).values())
     bound = [landed for landed, is_bound in world.landing if is_bound]
@@ -118,7 +118,7 @@ def test_a_table_that_is_added_later_has_what_was_sent_before(chosen):
     assert not world.dead_letters
     check(world, upstream, feeds)
     truth = upstream.contents(world.frontier)
-    assert set(world.ingestion.standing.admitted) == {feed.name for feed in feeds}
+    assert set(world.ingestion.progress.admitted) == {feed.name for feed in feeds}
     bound = [landed for landed, is_bound in world.landing if is_bound]
     assert chosen["is_strict"] or len(bound) == sum(map(len, truth.values()))
 
@@ -168,7 +168,7 @@ def test_whatever_a_feed_sends_is_refused_or_lands_and_is_a_row_or_a_dead_letter
             taken += message_of(Target(), body.encode(), "f", {}).rows
     assert landed_rows(taken).num_rows == len(taken) >= 2
     for landed in taken:
-        found = bind({}, [landed], Window(0, 10**20, frozenset({"f"})), reader.row)
+        found = bind({}, [landed], BindingWindow(0, 10**20, frozenset({"f"})), reader.row)
         rows = [row for changed in found.changes.values() for row in changed]
         assert reader.updates(rows).num_rows == len(rows) == 1 - len(found.dead)
         dead_letter_rows([(each, reason, 1) for each, reason in found.dead])

@@ -13,7 +13,7 @@ from tests.support.compute.no_memory import WithoutMemory
 from tests.support.compute.program_cases import HISTORIES, QUERIES
 from tests.support.compute.view_histories import LAST, TABLES, Case, cases_in_order, recomputed
 
-from slackwater.compute.choice import Costs
+from slackwater.compute.cost_model import CostModel
 
 pytestmark = pytest.mark.spark
 
@@ -68,7 +68,7 @@ def test_worked_cases_of_operators(declared, operator, boundaries):
 @pytest.mark.parametrize("operator", QUERIES)
 def test_worked_cases_without_memory_for_arrangements(declared, tmp_path, monkeypatch, operator):
     """Also where to compute these few rows anew takes less time."""
-    monkeypatch.setattr(Costs, "recompute_and_not_read", lambda self: False)
+    monkeypatch.setattr(CostModel, "recompute_and_not_read", lambda self: False)
     case = Case(HISTORIES, QUERIES[operator], (), (), 0)
     engine = WithoutMemory(declared.engine(str(tmp_path)))
     found = maintained(declared, case, (2, 7, LAST + 1), top=None, engine=engine)

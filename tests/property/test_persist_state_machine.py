@@ -76,7 +76,7 @@ COMMITS = st.lists(
 class Model:
     """One shard: what a reader may see. Times before `since` are not told apart any more."""
 
-    grouped: bool
+    shares_tables_upper: bool
     since: int = 0
     upper: int = 0
     updates: list[tuple[int, int, int]] = field(default_factory=list)
@@ -189,22 +189,24 @@ class Shards(RuleBasedStateMachine):
     def begin(self):
         return multiple(self.created(False), self.created(True))
 
-    @initialize(target=spare, grouped=TRUTH, commits=COMMITS)
-    def begin_with_one_more(self, grouped, commits):
-        return self.create(grouped, commits)
+    @initialize(target=spare, shares_tables_upper=TRUTH, commits=COMMITS)
+    def begin_with_one_more(self, shares_tables_upper, commits):
+        return self.create(shares_tables_upper, commits)
 
-    @rule(target=spare, grouped=TRUTH, commits=COMMITS)
-    def create(self, grouped, commits):
+    @rule(target=spare, shares_tables_upper=TRUTH, commits=COMMITS)
+    def create(self, shares_tables_upper, commits):
         """A shard that is going to be dropped, mostly with parts."""
-        shard = self.created(grouped)
+        shard = self.created(shares_tables_upper)
         self.burst(shard, commits, 0)
         return shard
 
-    def created(self, grouped):
-        upper = None if grouped else 0
-        shard = new_shard(self.client, DESC, upper, grouped=grouped)
+    def created(self, shares_tables_upper):
+        upper = None if shares_tables_upper else 0
+        shard = new_shard(self.client, DESC, upper, shares_tables_upper=shares_tables_upper)
         assert shard not in self.model
-        self.model[shard] = Model(grouped, upper=self.tables_upper if grouped else 0)
+        self.model[shard] = Model(
+            shares_tables_upper, upper=self.tables_upper if shares_tables_upper else 0
+        )
         self.registry.add(shard, 0)
         return shard
 
@@ -273,7 +275,7 @@ class Shards(RuleBasedStateMachine):
         assert self.client.commit(**arguments, write_ids={write_id: result})
         self.written[write_id] = result
         model.updates += new
-        if model.grouped:
+        if model.shares_tables_upper:
             self.tables_upper = upper
             self.i30_all_others_went_along(shard, lower, upper)
         else:
@@ -282,9 +284,9 @@ class Shards(RuleBasedStateMachine):
             assert not self.client.commit(**arguments, write_ids={write_id: result})
 
     def i30_all_others_went_along(self, written, lower, upper):
-        """A commit moves every grouped shard; one without rows reads the same as before."""
+        """A commit moves every shard of a table; one without rows reads the same as before."""
         for shard, model in self.model.items():
-            if model.grouped and not model.tombstone:
+            if model.shares_tables_upper and not model.tombstone:
                 assert self.client.state(shard).upper == upper
                 if shard != written and model.since < lower:
                     assert self.contents(shard, upper - 1) == self.contents(shard, lower - 1)
@@ -327,7 +329,7 @@ class Shards(RuleBasedStateMachine):
     @rule(shard=shards, by=st.integers(-2, 5))
     def advance(self, shard, by):
         model = self.model[shard]
-        if model.grouped or model.dropped:
+        if model.shares_tables_upper or model.dropped:
             return
         to = max(0, model.upper + by)
         self.client.advance({shard: to})
@@ -419,11 +421,13 @@ class Shards(RuleBasedStateMachine):
     def collect(self, minutes):
         self.now_ms += minutes * 60_000
         for shard, _ in self.client.query(garbage.waiting):
-            until = garbage.condemnable_until(
+            until = garbage.deletable_until(
                 self.now_ms, self.registry.opened_ms().get(shard), False
             )
-            self.client.transact(lambda conn, s=shard, u=until: garbage.condemn(conn, s, u, 3))
-        for uri in self.client.query(lambda conn: garbage.condemned(conn, 2)):
+            self.client.transact(
+                lambda conn, s=shard, u=until: garbage.mark_for_deletion(conn, s, u, 3)
+            )
+        for uri in self.client.query(lambda conn: garbage.marked_for_deletion(conn, 2)):
             self.client.blobs.delete(uri)
             self.client.transact(lambda conn, u=uri: garbage.forget(conn, [u]))
 
@@ -504,7 +508,9 @@ class Shards(RuleBasedStateMachine):
 
     def upper(self, shard):
         model = self.model[shard]
-        return self.tables_upper if model.grouped and not model.tombstone else model.upper
+        return (
+            self.tables_upper if model.shares_tables_upper and not model.tombstone else model.upper
+        )
 
     def held(self, shard):
         return any(listener.shard == shard for listener in self.open)
@@ -540,13 +546,13 @@ class Shards(RuleBasedStateMachine):
         return self.placed(shard, lower, upper, parts)
 
     def placed(self, shard, lower, upper, parts):
-        if self.model[shard].grouped:
+        if self.model[shard].shares_tables_upper:
             return {"appends": [], "tables": TablesAppend(lower, upper, {shard: parts})}
         return {"appends": [Append(shard, lower, upper, parts)]}
 
     def commit(self, shard, lower, upper, parts):
         self.client.commit(**self.placed(shard, lower, upper, parts))
-        if self.model[shard].grouped:
+        if self.model[shard].shares_tables_upper:
             self.tables_upper = upper
         else:
             self.model[shard].upper = upper

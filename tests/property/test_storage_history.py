@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from tests.property.histories import histories
 
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
-from slackwater.storage.controller.descriptions import ExportDescription, Ingestion, SinkAsOf
+from slackwater.storage.controller.descriptions import (
+    ExportDescription,
+    IngestionDescription,
+    SinkAsOf,
+)
 from slackwater.storage.controller.history import CommandHistory, reconcile, reduce, replayed
 from slackwater.storage.controller.protocol import (
     AllowCompaction,
@@ -32,7 +36,7 @@ commands = st.one_of(
     st.builds(
         RunIngestion,
         ingestions,
-        st.builds(Ingestion, st.just("i"), texts),
+        st.builds(IngestionDescription, st.just("i"), texts),
         st.sets(exports).map(lambda found: tuple(sorted(found))),
     ),
     st.builds(

@@ -9,7 +9,7 @@ from tests.property.histories import histories
 
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
-from slackwater.storage.reclock import BeyondUpper, BindingUpdate, Remap, Uninitialized, rebound
+from slackwater.storage.reclock import BeyondUpper, BindingUpdate, Remap, Uninitialized, remap_diff
 from slackwater.storage.source_time import Position, SourceFrontier
 
 
@@ -213,4 +213,4 @@ def test_a_source_that_has_ended_is_bound_to_the_empty_frontier():
     with pytest.raises(TypeError):
         bool(remap.source_upper)
     with pytest.raises(FatalError):
-        rebound(SourceFrontier.at(5), SourceFrontier.at(4))
+        remap_diff(SourceFrontier.at(5), SourceFrontier.at(4))

@@ -62,14 +62,14 @@ def template(tmp_path_factory):
 class Attempt:
     """An append, and what others do while it hangs: before its commit, and before its answer.
 
-    `leader`: how many leaders ago the one who tries began. `beside`: a view's tick, which does not
-    go through the shell, and which was computed when the outermost append began.
+    `leader`: how many leaders ago the one who tries began. `has_errors`: a view's tick, which does
+    not go through the shell, and which was computed when the outermost append began.
     """
 
     names: frozenset[str]
     step: int
     leader: int
-    beside: bool
+    has_errors: bool
     takes_over: bool
     before: tuple[Attempt, ...] = ()
     after: tuple[Attempt, ...] = ()
@@ -83,7 +83,7 @@ def attempts(inside=None):
         names=st.frozensets(st.sampled_from(["t1", "t2", "v"]), min_size=1),
         step=st.integers(1, 3),
         leader=st.sampled_from([0, 0, 0, 1]),
-        beside=st.booleans(),
+        has_errors=st.booleans(),
         takes_over=st.sampled_from([False, False, False, True]),
         before=within,
         after=within,
@@ -115,7 +115,7 @@ class Contest:
             self.leaders.append(Leader(self.env, self.hanging))
         leader = self.leaders[max(0, len(self.leaders) - 1 - attempt.leader)]
         self.keys += 1
-        if attempt.beside:
+        if attempt.has_errors:
             self.tick(leader, self.keys, attempt.step)
         else:
             self.append(leader, attempt, self.keys)
@@ -312,18 +312,18 @@ class Definitions(RuleBasedStateMachine):
     @rule(
         target=ids,
         kind=st.sampled_from(["t", "v"]),
-        beside=st.booleans(),
+        has_errors=st.booleans(),
         inputs=st.lists(ids, max_size=2, unique=True),
         death=deaths,
     )
-    def create(self, kind, beside, inputs, death):
+    def create(self, kind, has_errors, inputs, death):
         state = self.leader.catalog.state
         inputs = tuple(each for each in inputs if each in state.items)
         name = f"{kind}{len(self.written)}"
         self.written[name] = []
         item_kind = ItemKind.TABLE if kind == "t" else ItemKind.MATERIALIZED_VIEW
         made = self.attempt(
-            lambda: self.leader.create(name, item_kind, () if kind == "t" else inputs, beside),
+            lambda: self.leader.create(name, item_kind, () if kind == "t" else inputs, has_errors),
             death,
         )
         return multiple() if made is None else made

@@ -25,10 +25,10 @@ from tests.support.planner.planned import plan_over
 
 from slackwater.compute.engine import (
     Analysis,
-    Collections,
     Contents,
     FailingRow,
     Function,
+    InputContents,
     KeptPlan,
     NamedUpdates,
     Ticked,
@@ -205,7 +205,7 @@ class SimulatedProgram:
     _begin: int = 0
     _pending: Mapping[str, list] = field(default_factory=dict)
 
-    def load(self, inputs: Collections) -> Timestamp:
+    def load(self, inputs: InputContents) -> Timestamp:
         at = inputs.as_of
         self._held = {g: self.engine.contents(c, at) for g, c in inputs.contents.items()}
         self._begin = at + 1
@@ -217,7 +217,7 @@ class SimulatedProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None = None,
-        before: Collections | None = None,
+        before: InputContents | None = None,
     ) -> Ticked:
         changes = {g: self.engine.updates(named) for g, named in deltas.items()}
         held = {g: Counter(rows) for g, rows in self._held.items()}

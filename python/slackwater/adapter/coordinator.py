@@ -19,7 +19,7 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.collections import Collections, recovered
-from slackwater.adapter.controllers.leader_shards import LeaderShards
+from slackwater.adapter.controllers.leader_shards import PersistShardStore
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.ddl.dispatch import Definitions, object_json
@@ -42,7 +42,7 @@ from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.sources.sources import Sources
-from slackwater.adapter.sources.told import Told
+from slackwater.adapter.sources.told import ReplicaInbox
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.notices import stalled, unindexed
@@ -120,7 +120,7 @@ class Coordinator:
             env.committer,
             self._changefeed_sources,
         )
-        self._replica = Replica(env.told, self._sources, self._sinks, env.storage.respond)
+        self._replica = Replica(env.replica_inbox, self._sources, self._sinks, env.storage.respond)
         self._system = SystemTables(env, self._sinks, self._sources, self._changefeed_sources)
         self._reads = Reads(env, self._system, self._lease)
         self._writes = Writes(env.relations, env.committer, self._reads)
@@ -172,9 +172,12 @@ class Coordinator:
         upgrade(persist, catalog)
         oracle = TimestampOracle.recover(persist.tables_upper(), clock)
         watch = FrontierWatch(monotonic)
-        told = Told()
+        replica_inbox = ReplicaInbox()
         storage = Storage(
-            recovered(persist, catalog.state), LeaderShards(persist), steady_ms, told.obey
+            recovered(persist, catalog.state),
+            PersistShardStore(persist),
+            steady_ms,
+            replica_inbox.push,
         )
         collections = Collections(storage, persist, lambda: catalog.state)
 
@@ -189,7 +192,7 @@ class Coordinator:
             if item is not None:
                 sessions.notify(stalled(item.full_name, error), "WARNING", error.sqlstate)
 
-        def view_is_short(global_id: GlobalId, error: SlackwaterError) -> None:
+        def view_is_out_of_memory(global_id: GlobalId, error: SlackwaterError) -> None:
             item = catalog.state.items.get(global_id)
             if item is not None:
                 sessions.notify(unindexed(item.full_name, error), "WARNING", error.sqlstate)
@@ -200,7 +203,7 @@ class Coordinator:
             on_progress=views_moved,
             on_fatal=lambda error: on_fatal(str(error)),
             on_stalled=view_stalled,
-            on_short=view_is_short,
+            on_out_of_memory=view_is_out_of_memory,
         )
 
         def committed(_: Committed) -> None:
@@ -254,7 +257,7 @@ class Coordinator:
             ),
             checkpoints=checkpoints,
             metrics=metrics,
-            told=told,
+            replica_inbox=replica_inbox,
             engine=spark,
             watch=watch,
             sessions=sessions,
@@ -415,7 +418,7 @@ class Coordinator:
         block = session.blocks
         try:
             while not self._started.wait(START_POLL_S):
-                cancellation.refuse_late("the coordinator started")
+                cancellation.check_deadline("the coordinator started")
             with self._env.engine.ended_by(cancellation):
                 return action(session, cancellation)
         except Exception:
@@ -621,7 +624,7 @@ class Coordinator:
             self._definitions.objects.drop(context, item, cancellation)
             return True
 
-        return {"dropped": self._define(body, f"DROP {kind.spoken.upper()}", action)}
+        return {"dropped": self._define(body, f"DROP {kind.display_name.upper()}", action)}
 
     def _create_view(self, body: Mapping[str, Any]) -> dict[str, Any]:
         def action(context: Context, cancellation: Cancellation) -> CatalogItem:
@@ -653,7 +656,7 @@ class Coordinator:
 
     def _watch_locks(self) -> None:
         while not self._closing.wait(self._lease.ms / LOOKS_PER_LEASE / 1000):
-            for session_id in self._reads.end_silent():
+            for session_id in self._reads.end_expired():
                 _log.warning("write lock lost", session=session_id)
 
     def _catalog_is_certain(self) -> bool:

@@ -16,7 +16,7 @@ from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.adapter.sources.source_states import SourceStates
-from slackwater.adapter.sources.told import Told
+from slackwater.adapter.sources.told import ReplicaInbox
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
@@ -63,7 +63,7 @@ class Environment:
     changefeeds: Changefeeds
     checkpoints: Store
     metrics: Metrics
-    told: Told
+    replica_inbox: ReplicaInbox
     engine: Engine
     watch: FrontierWatch
     sessions: Sessions
@@ -89,7 +89,7 @@ class Environment:
         Raises SLACKWATER_CANCELED and SLACKWATER_STATEMENT_TIMEOUT.
         """
         while not self.ddl.acquire(timeout=LOOK_S):
-            cancellation.refuse_late("another change of the catalog had ended")
+            cancellation.check_deadline("another change of the catalog had ended")
         try:
             yield
         finally:

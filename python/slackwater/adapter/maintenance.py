@@ -304,11 +304,11 @@ class Maintenance:
     # Garbage
 
     def _collect(self) -> None:
-        """Condemns what nobody uses, then deletes what is condemned."""
+        """Marks what nobody uses for deletion, then deletes what is marked."""
         persist, left = self._env.persist, self._settings.files_per_turn
         for shard_id, oldest_ms in persist.query(garbage.waiting):
             # Asked anew for each: a hold that is taken later reads parts that are there now.
-            until_ms = garbage.condemnable_until(
+            until_ms = garbage.deletable_until(
                 self._clock_ms(),
                 self._opened_ms(shard_id),
                 bool(self._foreign_leases()),
@@ -317,7 +317,7 @@ class Maintenance:
             if until_ms is None or left <= 0 or self._stopping.is_set():
                 break
             if oldest_ms <= until_ms:
-                left -= self._condemn(shard_id, until_ms, left)
+                left -= self._mark_for_deletion(shard_id, until_ms, left)
         self._delete()
 
     def _opened_ms(self, shard_id: int) -> int | None:
@@ -326,17 +326,17 @@ class Maintenance:
         tick_ms = None if busy_ms is None else self._clock_ms() - busy_ms
         return min((each for each in (held_ms, tick_ms) if each is not None), default=None)
 
-    def _condemn(self, shard_id: int, until_ms: int, limit: int) -> int:
+    def _mark_for_deletion(self, shard_id: int, until_ms: int, limit: int) -> int:
         dealt: list[int] = []
         self._env.persist.transact(
-            lambda conn: dealt.append(garbage.condemn(conn, shard_id, until_ms, limit))
+            lambda conn: dealt.append(garbage.mark_for_deletion(conn, shard_id, until_ms, limit))
         )
         return dealt[-1]
 
     def _delete(self) -> None:
         persist, deleted = self._env.persist, []
         limit = self._settings.files_per_turn
-        for uri in persist.query(lambda conn: garbage.condemned(conn, limit)):
+        for uri in persist.query(lambda conn: garbage.marked_for_deletion(conn, limit)):
             if self._stopping.is_set():
                 break
             try:

@@ -19,7 +19,7 @@ from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.cursors import Cursor, in_turn
 from slackwater.adapter.sessions.results import Result, done, rows, strings
-from slackwater.adapter.sessions.sessions import Ending, Session
+from slackwater.adapter.sessions.sessions import PendingCommit, Session
 from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.time.explain import (
     TimestampExplanation,
@@ -234,35 +234,37 @@ class Statements:
 
     def _commit(self, session: Session, write_id: str, cancellation: Cancellation) -> None:
         """Raises what came of the first time, unless it has been found out since."""
-        ending, is_first = session.commit(write_id)
+        pending, is_first = session.commit(write_id)
         if is_first:
-            _notice_none(session, ending.block)
+            _notice_none(session, pending.block)
             self._reads.release_block(session)
-            self._settle(ending, ending.outcome, cancellation)
+            self._settle(pending, pending.outcome, cancellation)
         try:
-            ending.outcome.result()
+            pending.outcome.result()
         except SlackwaterError as error:
             if is_first or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
                 raise
             # The outcome may have been unknown. The same id makes asking for it again safe.
             if self._env.committer.written(write_id) is not None:
                 return
-            if isinstance(ending.block, Idle):
+            if isinstance(pending.block, Idle):
                 raise
-            outcome = ending.outcome = Future()
-            self._settle(ending, outcome, cancellation)
+            outcome = pending.outcome = Future()
+            self._settle(pending, outcome, cancellation)
             outcome.result()
 
-    def _settle(self, ending: Ending, outcome: Future[None], cancellation: Cancellation) -> None:
+    def _settle(
+        self, pending: PendingCommit, outcome: Future[None], cancellation: Cancellation
+    ) -> None:
         try:
-            self._commit_block(ending.block, ending.write_id, cancellation)
+            self._commit_block(pending.block, pending.write_id, cancellation)
         except BaseException as error:
             outcome.set_exception(error)
             if _is_outage(error):
                 return
         else:
             outcome.set_result(None)
-        ending.block = Idle()
+        pending.block = Idle()
 
     def _commit_block(
         self, block: Transaction[BufferedWrite], write_id: str, cancellation: Cancellation

@@ -44,12 +44,12 @@ class Dataflow:
     """A maintained view: its plan, where its inputs are, where its output goes.
 
     The view is exact at every time from `as_of` on; an output shard whose upper is not beyond
-    `as_of` is empty, and the first tick fills it. At each time there are either its rows, or in
+    `as_of` is empty, and the first tick hydrates it. At each time there are either its rows, or in
     `errors_shard` why there are none; the uppers of both shards move as one. `settings` are those
     of Spark's with which its query means what it meant when the view was created; see
     `Engine.under`. `output` has the view's columns, which are those of the query under the view's
-    names. `is_remade`: the output may be of another plan than `plan`, so that it is computed as a
-    whole at its first change, before it is followed.
+    names. `plan_changed`: the output may be of another plan than `plan`, so that it is computed as
+    a whole at its first change, before it is followed.
     """
 
     global_id: GlobalId
@@ -61,7 +61,7 @@ class Dataflow:
     errors_shard: int
     as_of: Timestamp
     settings: Mapping[str, str] | None = None
-    is_remade: bool = False
+    plan_changed: bool = False
 
     @property
     def input_names(self) -> str:
@@ -108,7 +108,7 @@ class Shards(Protocol):
 def upper_of(shards: Shards, shard_id: int) -> Timestamp:
     """The shard's upper; that of the tables if it shares it."""
     state = shards.state(shard_id)
-    return shards.tables_upper() if state.grouped else state.upper
+    return shards.tables_upper() if state.shares_tables_upper else state.upper
 
 
 def readable_from(flow: Dataflow, shards: Shards, lower: Timestamp) -> Timestamp:

@@ -76,7 +76,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Collections:
+class InputContents:
     """All inputs of a view at `as_of`, by their names. `few`: one task reads them."""
 
     as_of: Timestamp
@@ -176,10 +176,10 @@ class InferredFiles:
 class Interruption(Protocol):
     """What may end a statement before its time."""
 
-    def ending(self, action: Callable[[], None]) -> AbstractContextManager[None]:
+    def on_cancel_or_deadline(self, action: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `action`, in any thread, if the statement is to end while the block runs."""
 
-    def refuse_late(self, doing: str) -> None:
+    def check_deadline(self, doing: str) -> None:
         """Raises when the statement is to end; `doing` says before what."""
 
 
@@ -215,8 +215,8 @@ class TickEnded(Exception):
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
-    def load(self, inputs: Collections) -> Timestamp:
-        """Fills what it keeps.
+    def load(self, inputs: InputContents) -> Timestamp:
+        """Hydrates what it keeps.
 
         The first time after `inputs.as_of` at which the output changes though no input does.
         Raises SLACKWATER_INDEX_MEMORY when there is no room for it.
@@ -228,7 +228,7 @@ class TickProgram(Protocol):
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None = None,
-        before: Collections | None = None,
+        before: InputContents | None = None,
     ) -> Ticked:
         """The output's updates with ``lower <= __time < upper``, consolidated.
 

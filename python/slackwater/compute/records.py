@@ -35,9 +35,9 @@ class StepRecord:
 class TickTimes:
     """Where the time of a tick went. Its query was parsed when the view was made.
 
-    `plan_us`: to make its program; `load_us`: to fill what that keeps and to read what has changed;
-    `encode_us`: to bring requests and updates from one process to the other, and into parts.
-    `compute_us` is the rest of what came before the commit.
+    `plan_us`: to make its program; `load_us`: to hydrate what that keeps and to read what has
+    changed; `encode_us`: to bring requests and updates from one process to the other, and into
+    parts. `compute_us` is the rest of what came before the commit.
     """
 
     plan_us: int
@@ -75,7 +75,7 @@ class TickRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class HydrationProgress:
     """A dataflow that reads whole inputs, for `elapsed_ms` until now.
 
     `rows_read` counts a row each time that it is read, `rows` once for each input that has it.

@@ -17,7 +17,7 @@ from slackwater.repr.ids import GlobalId
 FIRST_BACKOFF_MS = 100
 LONGEST_BACKOFF_MS = 30_000
 
-TOLD_AFTER = 3
+STALLED_AFTER = 3
 """So many attempts fail one after the other before people are told that did not ask."""
 
 
@@ -49,7 +49,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Failure:
     """A dataflow whose tick could not be made, for a reason that may pass. It is tried again.
 
     `began_ms` and `retry_at_ms` are times of the clock that `plan_round` is told.
@@ -61,9 +61,9 @@ class Trouble:
     retry_at_ms: int
 
     @property
-    def is_to_be_told(self) -> bool:
+    def is_new_stall(self) -> bool:
         """Whether it just came to last longer than what passes by itself."""
-        return self.attempts == TOLD_AFTER
+        return self.attempts == STALLED_AFTER
 
 
 HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
@@ -86,7 +86,7 @@ def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
 def plan_round(
     flows: Sequence[Flow],
     uppers: Mapping[GlobalId, Timestamp],
-    troubles: Mapping[GlobalId, Trouble],
+    failures: Mapping[GlobalId, Failure],
     has_data: HasData,
     now_ms: int,
 ) -> Round:
@@ -103,24 +103,24 @@ def plan_round(
         if not first and not has_data(flow.global_id, lower, upper):
             advances[flow.global_id] = reached[flow.global_id] = upper
             continue
-        trouble = troubles.get(flow.global_id)
-        if trouble is None or now_ms >= trouble.retry_at_ms:
+        failure = failures.get(flow.global_id)
+        if failure is None or now_ms >= failure.retry_at_ms:
             ticks.append(Tick(flow.global_id, flow.as_of if first else lower, upper, first))
     return Round(advances, tuple(ticks))
 
 
-def after_failure(error: SlackwaterError, earlier: Trouble | None, now_ms: int) -> Trouble:
+def after_failure(error: SlackwaterError, earlier: Failure | None, now_ms: int) -> Failure:
     """Something failed that may pass: try again later, each time after a longer pause."""
     attempts, began_ms = (
         (1, now_ms) if earlier is None else (earlier.attempts + 1, earlier.began_ms)
     )
     pause = min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** min(attempts - 1, 20))
-    return Trouble(error, attempts, began_ms, now_ms + pause)
+    return Failure(error, attempts, began_ms, now_ms + pause)
 
 
-def next_retry_ms(troubles: Iterable[Trouble]) -> int | None:
+def next_retry_ms(failures: Iterable[Failure]) -> int | None:
     """When the earliest of the dataflows that failed is tried again; None: none has failed."""
-    return min((t.retry_at_ms for t in troubles), default=None)
+    return min((t.retry_at_ms for t in failures), default=None)
 
 
 def capped_upper(

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from slackwater.compute.choice import FOLLOWED_ROWS, Costs, changed_rows
+from slackwater.compute.cost_model import INCREMENTAL_BELOW_ROWS, CostModel, changed_rows
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
 from slackwater.compute.engine import (
-    Collections,
     Contents,
     Engine,
+    InputContents,
     NamedUpdates,
     TickEnded,
     TickProgram,
@@ -68,10 +68,10 @@ class Limits:
     but at least what changes at its first time; one that follows no more than
     `quick_rows` is quick, unless it takes more than `quick_ms`. Out of fewer than `few_rows` of
     input contents are computed as one task and collected; else by executors, and up to
-    `inline_rows` that these wrote become an inline part. Fewer changes than `followed_rows`
-    are always followed by a program. The order of its lookups is thought about again after
-    `ordered_rows`, and as many as are looked up. A view that need not be recomputed may be for
-    `whole_ms`, or for twice what is expected.
+    `inline_rows` that these wrote become an inline part. Fewer changes than
+    `incremental_below_rows` are always followed by a program. The order of its lookups is thought
+    about again after `ordered_rows`, and as many as are looked up. A view that need not be
+    recomputed may be for `whole_ms`, or for twice what is expected.
     """
 
     tick_rows: int = 2_000_000
@@ -80,7 +80,7 @@ class Limits:
     quick_ms: int = 100
     few_rows: int = 50_000
     inline_rows: int = 10_000
-    followed_rows: int = FOLLOWED_ROWS
+    incremental_below_rows: int = INCREMENTAL_BELOW_ROWS
     ordered_rows: int = 1000
     whole_ms: int = 5_000
 
@@ -95,7 +95,7 @@ class RunningView:
 
     A view without a program is recomputed at each time at which an input changes; its updates are
     what the contents differ by. So is a view at one time at which so much changes that this costs
-    less. What a program keeps is filled from the inputs as they were just before a tick, when a
+    less. What a program keeps is hydrated from the inputs as they were just before a tick, when a
     tick needs it. Where there is no memory for that, each tick reads of the inputs what it needs.
 
     A view with a temporal filter also changes when no input does, and only its program knows when:
@@ -111,7 +111,7 @@ class RunningView:
     """Seconds, by which it is measured what ticks cost."""
     scanned: int = field(default=0, init=False)
     """How many rows the last tick read whole, or the present one is to read so."""
-    shortage: SlackwaterError | None = field(default=None, init=False)
+    out_of_memory: SlackwaterError | None = field(default=None, init=False)
     """Why the program is not resident."""
     by_program: bool = field(default=False, init=False)
     """Whether the last tick was one of the program."""
@@ -144,13 +144,13 @@ class RunningView:
     """Whether the output may differ from what the plan has until it is compared."""
     _is_slow: bool = field(default=False, init=False)
     """Whether the last tick took longer than others may wait."""
-    _costs: Costs = field(init=False)
+    _cost_model: CostModel = field(init=False)
     _attempts: int = field(default=0, init=False)
     _pause_ticks: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._compares = self.flow.is_remade
-        self._costs = Costs(self.limits.followed_rows)
+        self._compares = self.flow.plan_changed
+        self._cost_model = CostModel(self.limits.incremental_below_rows)
 
     def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
         """The first time in the interval at which the contents may change though no input does.
@@ -173,8 +173,8 @@ class RunningView:
         return sum(part.rows for parts in changes for part in parts) <= self.limits.quick_rows
 
     @property
-    def is_to_be_filled(self) -> bool:
-        """Whether the next tick fills the program."""
+    def needs_hydration(self) -> bool:
+        """Whether the next tick hydrates the program."""
         if self.flow.plan.program is None or self._pause_ticks > 0 or self._fails:
             return False
         return self._running is None or not self._resident
@@ -214,18 +214,18 @@ class RunningView:
         return self._whole(tick, ())
 
     @property
-    def can_be_filled(self) -> bool:
-        """Whether the next tick would have to fill the program, and nobody has tried it before."""
-        if not self.is_to_be_filled or self._tried or not self.flow.inputs:
+    def can_hydrate_ahead(self) -> bool:
+        """Whether the next tick would have to hydrate the program, and nobody has tried it yet."""
+        if not self.needs_hydration or self._tried or not self.flow.inputs:
             return False
         return self.shards.state(self.flow.output_shard).upper > self.flow.as_of
 
-    def fill(self) -> None:
+    def hydrate(self) -> None:
         """Makes the program ready for the next tick. Raises what `appends` raises."""
         self._tried, self.scanned = True, 0
         upper = self.shards.state(self.flow.output_shard).upper
         if self.flow.plan.program is not None:
-            self._filled(self.flow.plan.program, Timestamp(upper - 1))
+            self._hydrated(self.flow.plan.program, Timestamp(upper - 1))
 
     def committed(self, upper: Timestamp) -> None:
         """The updates up to `upper` are durable."""
@@ -403,10 +403,10 @@ class RunningView:
     def _better_whole_at(self, changes: _Changes) -> Timestamp | None:
         """The first time at which so much changes that the view is better recomputed then."""
         found = changed_rows(part for parts in changes.values() for part in parts)
-        if len(found) == 1 and not self._resident and self._costs.recompute_and_not_read():
+        if len(found) == 1 and not self._resident and self._cost_model.recompute_and_not_read():
             return found[0][0]
         for at, rows in found:
-            if self._costs.may_recompute(rows) and self._costs.recompute(
+            if self._cost_model.may_recompute(rows) and self._cost_model.recompute(
                 rows, self._input_rows(at)
             ):
                 return at
@@ -455,9 +455,9 @@ class RunningView:
         followed = sum(part.rows for part in every if part.min_time < upper)
         if self._resident:
             self._rows_until_order -= followed
-            self._costs.ticked(followed, took_us)
+            self._cost_model.ticked(followed, took_us)
         else:
-            self._costs.read(took_us)
+            self._cost_model.read(took_us)
             at = Timestamp(begin - 1)
             self.scanned += sum(self._rows_of(flow.inputs[GlobalId(g)], at) for g in ticked.scanned)
         self.load_us += ticked.load_us
@@ -480,10 +480,10 @@ class RunningView:
         """The program, which can be told what has changed since it was asked last."""
         if self._reached <= min(lower, readable_from(self.flow, self.shards, Timestamp(0))):
             self.close()
-        return self._filled(program, Timestamp(lower - 1))
+        return self._hydrated(program, Timestamp(lower - 1))
 
-    def _filled(self, program: Program, before: Timestamp) -> TickProgram:
-        """The program; at first it is filled with the contents at `before`."""
+    def _hydrated(self, program: Program, before: Timestamp) -> TickProgram:
+        """The program; at first it is hydrated with the contents at `before`."""
         if self._running is None:
             self._resident = self._pause_ticks <= 0
             with ExitStack() as undo:
@@ -500,7 +500,7 @@ class RunningView:
             self._runs_as(program)
             self._rows_until_order = 0
             if resident:
-                self.shortage, self._attempts = None, 0
+                self.out_of_memory, self._attempts = None, 0
         return self._running
 
     def _put_in_order(self, program: Program, running: TickProgram) -> None:
@@ -526,14 +526,14 @@ class RunningView:
         self.scanned += rows
         due = opened.load(self._collections(before))
         took_us = self._us_since(began_s)
-        self._costs.filled(rows, took_us)
+        self._cost_model.hydrated(rows, took_us)
         self.load_us += took_us
         return due
 
     def _give_up(self, error: SlackwaterError) -> None:
         """What the program looks up does not fit: others may end, so it is tried again later."""
         self.close()
-        self.shortage = error
+        self.out_of_memory = error
         self._tried = True
         self._attempts += 1
         self._pause_ticks = min(LONGEST_PAUSE_TICKS, 2**self._attempts)
@@ -554,13 +554,13 @@ class RunningView:
         Until it is done the program stays: it can follow what has changed instead.
         """
         rows = self._input_rows(at)
-        most_ms = max(self.limits.whole_ms, self._costs.most_whole_us(rows) // 1000)
+        most_ms = max(self.limits.whole_ms, self._cost_model.most_whole_us(rows) // 1000)
         began_s, read_before = self.monotonic(), self.scanned
         try:
             append = self._contents(tick, at, most_ms)
         except TickEnded:
             self.scanned = read_before
-            self._costs.computed(rows, self._us_since(began_s))
+            self._cost_model.computed(rows, self._us_since(began_s))
             _LOG.info("recomputing_ended", view=self.flow.name, after_ms=most_ms)
             raise
         self.close()
@@ -586,7 +586,7 @@ class RunningView:
             self.shards.blobs.settle(file.uri for file in files)
             parts = self._few_inline(tuple(file.part() for file in files if file.rows))
         took_us = self._us_since(began_s)
-        self._costs.computed(rows, took_us)
+        self._cost_model.computed(rows, took_us)
         emitted = sum(part.rows for part in parts)
         self.steps = (StepRecord("recompute", "recompute", emitted, 0, took_us),)
         self._fails = False
@@ -611,13 +611,13 @@ class RunningView:
     def _rows_of(self, source: Input, at: Timestamp) -> int:
         return sum(part.rows for part in self.shards.parts_at(source.shard_id, at))
 
-    def _collections(self, at: Timestamp) -> Collections:
+    def _collections(self, at: Timestamp) -> InputContents:
         contents: dict[str, Contents] = {}
         for global_id, source in self.flow.inputs.items():
             parts = self.shards.parts_at(source.shard_id, at)
             relation = relation_json(parts, source.desc, as_of=at)
             contents[global_id] = Contents(source.desc, relation)
-        return Collections(at, contents, few=self._input_rows(at) < self.limits.few_rows)
+        return InputContents(at, contents, few=self._input_rows(at) < self.limits.few_rows)
 
     def _inline(self, updates: pa.Table) -> tuple[NewPart, ...]:
         if updates.num_rows == 0:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from slackwater.compute import schedule
+from slackwater.compute.cancellation import DataflowCancellation
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine, TickEnded
-from slackwater.compute.records import Filling, TickRecord, TickRecords, TickTimes
-from slackwater.compute.removal import Removal
-from slackwater.compute.schedule import Flow, Round, Tick, Trouble
+from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
+from slackwater.compute.schedule import Failure, Flow, Round, Tick
 from slackwater.compute.tick import Limits, RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
@@ -32,16 +32,16 @@ _LOG = structlog.get_logger("slackwater.compute")
 
 
 @dataclass(frozen=True, slots=True)
-class _Apart:
-    """A thread that works for one dataflow; `fills`: it reads whole inputs to keep them.
+class _BackgroundWork:
+    """A thread that works for one dataflow; `hydrates`: it reads whole inputs to keep them.
 
     `view` is the thread's own, but for numbers that anybody may look at.
     """
 
     thread: threading.Thread
-    fills: bool
+    hydrates: bool
     view: RunningView
-    removal: Removal
+    cancellation: DataflowCancellation
     began_ms: int
 
 
@@ -50,10 +50,10 @@ class _Shared:
     """What threads share, guarded by `changed`."""
 
     flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
-    removals: dict[GlobalId, Removal] = field(default_factory=dict)
-    troubles: dict[GlobalId, Trouble] = field(default_factory=dict)
-    shortages: dict[GlobalId, tuple[SlackwaterError, int]] = field(default_factory=dict)
-    apart: dict[GlobalId, _Apart] = field(default_factory=dict)
+    cancellations: dict[GlobalId, DataflowCancellation] = field(default_factory=dict)
+    failures: dict[GlobalId, Failure] = field(default_factory=dict)
+    out_of_memory: dict[GlobalId, tuple[SlackwaterError, int]] = field(default_factory=dict)
+    background: dict[GlobalId, _BackgroundWork] = field(default_factory=dict)
     tick_began_ms: dict[GlobalId, int] = field(default_factory=dict)
     awake: bool = False
     stopping: bool = False
@@ -61,10 +61,10 @@ class _Shared:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
 
-FILLED_AT_ONCE = 2
-"""So many dataflows at most are filled at the same time, which bounds the memory it takes."""
+BACKGROUND_HYDRATIONS = 2
+"""So many dataflows at most are hydrated at the same time, which bounds the memory it takes."""
 
-TICKED_APART = 2
+BACKGROUND_TICKS = 2
 """So many ticks that may take long are made at the same time; quick ones do not wait for them."""
 
 
@@ -90,7 +90,7 @@ class Worker:
         on_progress: Progress,
         on_fatal: Fatal,
         on_stalled: Stalled = lambda global_id, error: None,
-        on_short: Stalled = lambda global_id, error: None,
+        on_out_of_memory: Stalled = lambda global_id, error: None,
         name: str = "replica",
         limits: Limits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -99,7 +99,7 @@ class Worker:
 
         `on_fatal` is called once, with what ended the worker: another leader, a broken invariant;
         `on_stalled` when a dataflow has failed several times running, once until it goes on again;
-        `on_short` when one begins to be recomputed for lack of memory.
+        `on_out_of_memory` when one begins to be recomputed for lack of memory.
         `name` is part of the names of its temporary views; `limits` are those of its views, None:
         the usual ones; `monotonic` gives seconds, by which pauses and what ticks cost are measured.
         """
@@ -108,7 +108,7 @@ class Worker:
         self._on_progress = on_progress
         self._on_fatal = on_fatal
         self._on_stalled = on_stalled
-        self._on_short = on_short
+        self._on_out_of_memory = on_out_of_memory
         self._name = name
         self._limits = limits or Limits()
         self._monotonic = monotonic
@@ -127,7 +127,7 @@ class Worker:
         with self._shared.changed:
             self._shared.stopping = True
             self._shared.changed.notify_all()
-            threads = [self._thread, *(each.thread for each in self._shared.apart.values())]
+            threads = [self._thread, *(each.thread for each in self._shared.background.values())]
         deadline = time.monotonic() + timeout_ms / 1000
         for thread in threads:
             if thread.is_alive() and thread is not threading.current_thread():
@@ -143,19 +143,19 @@ class Worker:
         """Maintains the dataflow from now on. Its shards exist."""
         with self._shared.changed:
             self._shared.flows[flow.global_id] = flow
-            self._shared.removals[flow.global_id] = Removal(flow.name)
+            self._shared.cancellations[flow.global_id] = DataflowCancellation(flow.name)
         self.wake()
 
     def remove(self, global_id: GlobalId) -> None:
         """Forgets the dataflow. A tick of it that is being computed ends, and is not committed."""
         with self._shared.changed:
             self._shared.flows.pop(global_id, None)
-            self._shared.troubles.pop(global_id, None)
-            self._shared.shortages.pop(global_id, None)
-            removal = self._shared.removals.pop(global_id, None)
+            self._shared.failures.pop(global_id, None)
+            self._shared.out_of_memory.pop(global_id, None)
+            cancellation = self._shared.cancellations.pop(global_id, None)
             self._shared.changed.notify_all()
-        if removal is not None:
-            removal.remove()
+        if cancellation is not None:
+            cancellation.cancel()
         self._records.forget(global_id)
 
     @property
@@ -185,39 +185,39 @@ class Worker:
                     return False
                 shared.changed.wait(remaining)
 
-    def trouble(self, global_id: GlobalId) -> SlackwaterError | None:
+    def failure(self, global_id: GlobalId) -> SlackwaterError | None:
         """Why the dataflow itself does not go on at the moment."""
         with self._shared.changed:
-            trouble = self._shared.troubles.get(global_id)
-            return None if trouble is None else trouble.error
+            failure = self._shared.failures.get(global_id)
+            return None if failure is None else failure.error
 
     def stalled(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
         """What does not go on at the moment: why, and for how many milliseconds."""
         now_ms = self._now_ms()
         with self._shared.changed:
-            return {g: (t.error, now_ms - t.began_ms) for g, t in self._shared.troubles.items()}
+            return {g: (t.error, now_ms - t.began_ms) for g, t in self._shared.failures.items()}
 
-    def shortages(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
+    def out_of_memory(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
         """What is recomputed for lack of memory: of which, and for how many milliseconds."""
         now_ms = self._now_ms()
         with self._shared.changed:
             return {
-                g: (e, now_ms - began_ms) for g, (e, began_ms) in self._shared.shortages.items()
+                g: (e, now_ms - began_ms) for g, (e, began_ms) in self._shared.out_of_memory.items()
             }
 
-    def fillings(self) -> Sequence[Filling]:
+    def hydration_progress(self) -> Sequence[HydrationProgress]:
         """How far those dataflows are that read whole inputs at the moment."""
         with self._shared.changed:
-            filling = {g: each for g, each in self._shared.apart.items() if each.fills}
+            hydrating = {g: each for g, each in self._shared.background.items() if each.hydrates}
         now_ms = self._now_ms()
         return [
-            Filling(
+            HydrationProgress(
                 global_id,
-                self._engine.rows_read(each.removal),
+                self._engine.rows_read(each.cancellation),
                 each.view.scanned,
                 now_ms - each.began_ms,
             )
-            for global_id, each in filling.items()
+            for global_id, each in hydrating.items()
         ]
 
     def busy_ms(self) -> int | None:
@@ -236,7 +236,7 @@ class Worker:
             while self._wait():
                 while self._round():
                     pass
-                self._fill_ahead()
+                self._hydrate_ahead()
         except (FatalError, Fenced) as error:
             self._fail(error)
         except Exception as error:
@@ -259,7 +259,7 @@ class Worker:
             # Another worker may have moved what somebody waits for.
             shared.changed.notify_all()
             while not shared.awake and not shared.stopping:
-                retry_ms = schedule.next_retry_ms(shared.troubles.values())
+                retry_ms = schedule.next_retry_ms(shared.failures.values())
                 if retry_ms is None:
                     shared.changed.wait()
                     continue
@@ -283,12 +283,12 @@ class Worker:
                 tick = ticks.popleft()
                 view = self._view(flows[tick.global_id])
                 if not view.is_quick(tick):
-                    self._work_apart(view, tick)
+                    self._start_background(view, tick)
                     continue
                 try:
                     moved = self._quick_tick(view, tick) or moved
                 except TickEnded:
-                    self._work_apart(view, tick)
+                    self._start_background(view, tick)
                     continue
                 with self._shared.changed:
                     if self._shared.stopping:
@@ -319,14 +319,14 @@ class Worker:
         Also whether one moved.
         """
         with self._shared.changed:
-            troubles = dict(self._shared.troubles)
-            apart = frozenset(self._shared.apart)
+            failures = dict(self._shared.failures)
+            background = frozenset(self._shared.background)
         # What another thread works for may just have moved: its end wakes us.
-        planned = self._plan({g: f for g, f in some.items() if g not in apart}, troubles)
+        planned = self._plan({g: f for g, f in some.items() if g not in background}, failures)
         return deque(planned.ticks), self._advance(flows, planned)
 
     def _plan(
-        self, flows: Mapping[GlobalId, Dataflow], troubles: Mapping[GlobalId, Trouble]
+        self, flows: Mapping[GlobalId, Dataflow], failures: Mapping[GlobalId, Failure]
     ) -> Round:
         def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
             if self._first_due(flows[global_id], lower, upper) < upper:
@@ -347,7 +347,7 @@ class Worker:
             for g, i in f.inputs.items()
         }
         uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
-        return schedule.plan_round(ordered, uppers, troubles, has_data, self._now_ms())
+        return schedule.plan_round(ordered, uppers, failures, has_data, self._now_ms())
 
     def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
         """See `RunningView.first_due`."""
@@ -367,51 +367,53 @@ class Worker:
         self._report(planned.advances)
         return True
 
-    def _work_apart(self, view: RunningView, tick: Tick | None) -> None:
+    def _start_background(self, view: RunningView, tick: Tick | None) -> None:
         """Begins a tick that may take long, or without one makes ready for the next.
 
         Not if too many do that already: their end wakes us.
         """
         global_id = view.flow.global_id
-        fills = tick is None or tick.first or view.is_to_be_filled
-        limit = FILLED_AT_ONCE if fills else TICKED_APART
+        hydrates = tick is None or tick.first or view.needs_hydration
+        limit = BACKGROUND_HYDRATIONS if hydrates else BACKGROUND_TICKS
         with self._shared.changed:
-            others = sum(each.fills == fills for each in self._shared.apart.values())
-            removal = self._shared.removals.get(global_id)
-            if self._shared.stopping or removal is None or others >= limit:
+            others = sum(each.hydrates == hydrates for each in self._shared.background.values())
+            cancellation = self._shared.cancellations.get(global_id)
+            if self._shared.stopping or cancellation is None or others >= limit:
                 return
             thread = threading.Thread(
-                target=self._working_apart,
-                args=(view, tick, removal),
+                target=self._run_background,
+                args=(view, tick, cancellation),
                 name=f"slackwater-{self._name}-{global_id}",
                 daemon=True,
             )
-            apart = _Apart(thread, fills, view, removal, self._now_ms())
-            self._shared.apart[global_id] = apart
+            background = _BackgroundWork(thread, hydrates, view, cancellation, self._now_ms())
+            self._shared.background[global_id] = background
             thread.start()
 
-    def _fill_ahead(self) -> None:
+    def _hydrate_ahead(self) -> None:
         """Nothing is to be ticked now: what the next ticks need is made ready."""
         with self._shared.changed:
             flows = dict(self._shared.flows)
-            busy = {*self._shared.apart, *self._shared.troubles}
+            busy = {*self._shared.background, *self._shared.failures}
         for flow in flows.values():
             if flow.global_id in busy:
                 continue
             try:
                 view = self._view(flow)
-                if view.can_be_filled:
-                    self._work_apart(view, None)
+                if view.can_hydrate_ahead:
+                    self._start_background(view, None)
             except UnknownShard:
                 # It has been dropped, and is removed next.
                 continue
 
-    def _working_apart(self, view: RunningView, tick: Tick | None, removal: Removal) -> None:
+    def _run_background(
+        self, view: RunningView, tick: Tick | None, cancellation: DataflowCancellation
+    ) -> None:
         flow = view.flow
         try:
-            with self._engine.ended_by(removal):
+            with self._engine.ended_by(cancellation):
                 if tick is None:
-                    self._filled_ahead(view)
+                    self._hydrating_ahead(view)
                 else:
                     self._timed_tick(view, tick)
         except (FatalError, Fenced) as error:
@@ -423,28 +425,28 @@ class Worker:
             self._fail(error)
         finally:
             with self._shared.changed:
-                del self._shared.apart[flow.global_id]
+                del self._shared.background[flow.global_id]
             self.wake()
 
-    def _filled_ahead(self, view: RunningView) -> None:
+    def _hydrating_ahead(self, view: RunningView) -> None:
         try:
-            view.fill()
+            view.hydrate()
         except (FatalError, Fenced):
             raise
         except (SlackwaterError, UnknownShard) as error:
             # Nobody waits for it: the next tick tries again, and tells its failure to who waits.
-            _LOG.warning("not_filled_ahead", view=view.flow.name, error=str(error))
+            _LOG.warning("not_hydrated_ahead", view=view.flow.name, error=str(error))
         except Exception:
             # The next tick tries again as well, but this should not be: the log has all of it.
-            _LOG.exception("not_filled_ahead", view=view.flow.name)
+            _LOG.exception("not_hydrated_ahead", view=view.flow.name)
 
     def _quick_tick(self, view: RunningView, tick: Tick) -> bool:
         """Raises `TickEnded` when it takes longer than others may wait."""
         with self._shared.changed:
-            removal = self._shared.removals.get(view.flow.global_id)
-        if removal is None:
+            cancellation = self._shared.cancellations.get(view.flow.global_id)
+        if cancellation is None:
             return True
-        with self._engine.ended_by(removal):
+        with self._engine.ended_by(cancellation):
             return self._timed_tick(view, tick, self._limits.quick_ms)
 
     def _timed_tick(self, view: RunningView, tick: Tick, most_ms: int | None = None) -> bool:
@@ -482,26 +484,26 @@ class Worker:
                     raise
             return True
         except SlackwaterError as error:
-            return self._trouble(flow, error)
+            return self._back_off(flow, error)
         except Exception as error:
             _LOG.exception("tick_failed", view=flow.global_id)
-            return self._trouble(flow, error)
+            return self._back_off(flow, error)
         with self._shared.changed:
-            self._shared.troubles.pop(flow.global_id, None)
-        self._note_shortage(flow.global_id, view.shortage)
+            self._shared.failures.pop(flow.global_id, None)
+        self._note_out_of_memory(flow.global_id, view.out_of_memory)
         self._report({flow.global_id: append.upper})
         return True
 
-    def _note_shortage(self, global_id: GlobalId, error: SlackwaterError | None) -> None:
+    def _note_out_of_memory(self, global_id: GlobalId, error: SlackwaterError | None) -> None:
         with self._shared.changed:
-            shortages = self._shared.shortages
-            is_new = error is not None and global_id not in shortages
+            out_of_memory = self._shared.out_of_memory
+            is_new = error is not None and global_id not in out_of_memory
             if error is None:
-                shortages.pop(global_id, None)
+                out_of_memory.pop(global_id, None)
             elif is_new and global_id in self._shared.flows:
-                shortages[global_id] = (error, self._now_ms())
+                out_of_memory[global_id] = (error, self._now_ms())
         if error is not None and is_new:
-            self._on_short(global_id, error)
+            self._on_out_of_memory(global_id, error)
 
     def _record(self, view: RunningView, append: Append, began_s: float, computed_s: float) -> None:
         """The tick began at `began_s`, and its commit at `computed_s`."""
@@ -538,12 +540,12 @@ class Worker:
 
     def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:
         with self._shared.changed:
-            apart = frozenset(self._shared.apart)
+            background = frozenset(self._shared.background)
         # What another thread works for is not touched: its end wakes us.
-        for global_id in [g for g in self._running if g not in flows and g not in apart]:
+        for global_id in [g for g in self._running if g not in flows and g not in background]:
             self._running.pop(global_id).end()
 
-    def _trouble(self, flow: Dataflow, error: Exception) -> bool:
+    def _back_off(self, flow: Dataflow, error: Exception) -> bool:
         """The dataflow is left alone for a while. False: it did not move."""
         if not isinstance(error, SlackwaterError):
             reason = _first_line(error).removesuffix(".")
@@ -551,12 +553,12 @@ class Worker:
         with self._shared.changed:
             if self._shared.flows.get(flow.global_id) is not flow:
                 return False
-            earlier = self._shared.troubles.get(flow.global_id)
-            trouble = schedule.after_failure(error, earlier, self._now_ms())
-            self._shared.troubles[flow.global_id] = trouble
+            earlier = self._shared.failures.get(flow.global_id)
+            failure = schedule.after_failure(error, earlier, self._now_ms())
+            self._shared.failures[flow.global_id] = failure
             self._shared.changed.notify_all()
         _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
-        if trouble.is_to_be_told:
+        if failure.is_new_stall:
             self._on_stalled(flow.global_id, error)
         return False
 
@@ -564,9 +566,9 @@ class Worker:
         now_ms = self._now_ms()
         with self._shared.changed:
             for flow in flows.values():
-                earlier = self._shared.troubles.get(flow.global_id)
-                trouble = schedule.after_failure(error, earlier, now_ms)
-                self._shared.troubles[flow.global_id] = trouble
+                earlier = self._shared.failures.get(flow.global_id)
+                failure = schedule.after_failure(error, earlier, now_ms)
+                self._shared.failures[flow.global_id] = failure
         _LOG.warning("round_failed", worker=self._name, condition=error.condition)
 
     def _forget_dropped(self, flows: Mapping[GlobalId, Dataflow]) -> bool:

@@ -54,7 +54,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class TablesAppend:
-    """Parts for grouped shards, and the move of the upper that all of them share."""
+    """Parts for shards that share the tables upper, and the move of that upper."""
 
     lower: Timestamp
     upper: Timestamp

@@ -3,8 +3,8 @@
 Only the leader writes, and each of its transactions first updates the environment's row under the
 condition that its epoch still leads. So what is cached is what is stored, reads ask no database,
 and a commit needs few statements. The work is done by what the client is put together from:
-`transactions`, `shard_reads`, `commits`, `definitions` and `upkeep`. Source: spec controllers 2.1,
-2.10, 3.3, 3.9.
+`transactions`, `shard_reads`, `commits`, `definitions` and `shard_maintenance`. Source: spec
+controllers 2.1, 2.10, 3.3, 3.9.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from slackwater.persist.appends import (
 )
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.commits import Commits
-from slackwater.persist.definitions import Definitions
-from slackwater.persist.metastore import PATIENCE, Patience
+from slackwater.persist.definitions import ShardDefinitions
+from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy
 from slackwater.persist.negation import Negation
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState, WriteResult
+from slackwater.persist.shard_maintenance import ShardMaintenance
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.persist.transactions import Step, Transactions
-from slackwater.persist.upkeep import Upkeep
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -68,15 +68,15 @@ class PersistClient:
         epoch: int,
         *,
         clock: Callable[[], int] = wall_clock_ms,
-        patience: Patience = PATIENCE,
+        retry_policy: RetryPolicy = RETRY_POLICY,
     ) -> None:
         """`blobs` holds the files of parts; `clock` gives wall clock milliseconds."""
         self.blobs = blobs
-        self._transactions = Transactions(engine, epoch, patience)
+        self._transactions = Transactions(engine, epoch, retry_policy)
         self._reads = ShardReads(self._transactions, blobs)
-        self._definitions = Definitions(self._transactions, self._reads)
+        self._definitions = ShardDefinitions(self._transactions, self._reads)
         self._commits = Commits(self._transactions, self._reads, clock)
-        self._upkeep = Upkeep(self._transactions, self._reads, blobs, clock)
+        self._maintenance = ShardMaintenance(self._transactions, self._reads, blobs, clock)
 
     # Transactions
 
@@ -135,7 +135,7 @@ class PersistClient:
 
         The caller makes sure that no hold is before them. Raises `UnknownShard`.
         """
-        self._upkeep.set_since(sinces)
+        self._maintenance.set_since(sinces)
 
     def reserve_shard(self) -> int:
         """An id for a shard to come, in whose directory files may be before it is made.
@@ -152,15 +152,18 @@ class PersistClient:
         desc: RelationDesc,
         since: Timestamp,
         upper: Timestamp | None,
-        grouped: bool,
+        shares_tables_upper: bool,
         *,
         reserved: int | None = None,
     ) -> int:
         """Makes a shard and returns its id, which was never used before, or was `reserved`.
 
-        `grouped`: its upper is the tables upper, and `upper` is None; else `upper` is needed.
+        `shares_tables_upper`: its upper is the tables upper, and `upper` is None; else `upper` is
+        needed.
         """
-        return self._definitions.create_shard(conn, desc, since, upper, grouped, reserved)
+        return self._definitions.create_shard(
+            conn, desc, since, upper, shares_tables_upper, reserved
+        )
 
     def add_first_parts(
         self,
@@ -209,7 +212,7 @@ class PersistClient:
         are the same with the new parts (I3), and that nobody holds the shard before. Tuples of
         parts that readers have stay readable. Raises `UnknownShard`.
         """
-        return self._upkeep.replace_parts(shard_id, removed, news, since=since)
+        return self._maintenance.replace_parts(shard_id, removed, news, since=since)
 
     def take_changed(self) -> frozenset[int]:
         """The shards that commits added parts to since the last call."""
@@ -226,11 +229,11 @@ class PersistClient:
         makes sure that nobody holds the shard. Of a tombstone it changes nothing (I28). Raises
         `UnknownShard`, and ValueError for a shard that was not dropped (I26).
         """
-        return self._upkeep.finalize(shard_id, limit)
+        return self._maintenance.finalize(shard_id, limit)
 
     def discard(self, news: Sequence[NewPart]) -> None:
         """Deletes the files of parts that were made and will not be committed."""
-        self._upkeep.discard(news)
+        self._maintenance.discard(news)
 
     # Reading
 
@@ -247,11 +250,11 @@ class PersistClient:
         return self._reads.shard_ids()
 
     def upper(self, shard_id: int) -> Timestamp:
-        """The upper of the shard; of a grouped one, that of the tables. Raises `UnknownShard`."""
+        """The upper of the shard, or the tables upper if it shares that. Raises `UnknownShard`."""
         return self._reads.upper(shard_id)
 
     def tables_upper(self) -> Timestamp:
-        """The upper that all grouped shards share."""
+        """The upper that shards of tables share."""
         return self._reads.tables_upper()
 
     def written(self, write_id: str) -> WriteResult | None:

@@ -100,7 +100,7 @@ class Commits:
             self._transactions.refresh()
             moves = []
             for shard_id, upper in uppers.items():
-                state = self._writable(shard_id, grouped=False)
+                state = self._writable(shard_id, shares_tables_upper=False)
                 if upper > state.upper:
                     moves.append((shard_id, state.upper, upper))
             if moves:
@@ -199,22 +199,22 @@ class Commits:
         if len({append.shard_id for append in appends}) != len(appends):
             raise ValueError("a commit has at most one append for each shard")
         for append in appends:
-            state = self._writable(append.shard_id, grouped=False)
+            state = self._writable(append.shard_id, shares_tables_upper=False)
             if state.upper != append.lower:
                 raise UpperMismatch(append.shard_id, append.lower, state.upper)
         if tables is None:
             return
         for shard_id in tables.parts:
-            self._writable(shard_id, grouped=True)
+            self._writable(shard_id, shares_tables_upper=True)
         if tables.lower != self._transactions.cache.tables_upper:
             raise UpperMismatch(None, tables.lower, self._transactions.cache.tables_upper)
 
-    def _writable(self, shard_id: int, *, grouped: bool) -> ShardState:
+    def _writable(self, shard_id: int, *, shares_tables_upper: bool) -> ShardState:
         state = self._reads.state(shard_id)
         if shard_id in self._transactions.cache.dropped:
             raise UnknownShard(shard_id)
-        if state.grouped != grouped:
-            how = "with" if state.grouped else "without"
+        if state.shares_tables_upper != shares_tables_upper:
+            how = "with" if state.shares_tables_upper else "without"
             raise ValueError(f"shard {shard_id} is written {how} the move of the tables upper")
         return state
 

@@ -18,7 +18,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
 
-class Definitions:
+class ShardDefinitions:
     """Makes, drops and changes shards. To be called inside a transaction only."""
 
     def __init__(self, transactions: Transactions, reads: ShardReads) -> None:
@@ -31,12 +31,14 @@ class Definitions:
         desc: RelationDesc,
         since: Timestamp,
         upper: Timestamp | None,
-        grouped: bool,
+        shares_tables_upper: bool,
         reserved: int | None = None,
     ) -> int:
         """See `PersistClient.create_shard`."""
-        if grouped != (upper is None):
-            raise ValueError("a grouped shard has no upper of its own, any other has one")
+        if shares_tables_upper != (upper is None):
+            raise ValueError(
+                "a shard that shares the tables upper has none of its own, any other has one"
+            )
         current = self._transactions.current(conn)
         shard_id = self._next_id(conn) if reserved is None else reserved
         conn.execute(
@@ -48,7 +50,7 @@ class Definitions:
                 dropped=False,
             )
         )
-        state = ShardState(shard_id, desc, since, Timestamp(upper or 0), grouped)
+        state = ShardState(shard_id, desc, since, Timestamp(upper or 0), shares_tables_upper)
 
         def apply() -> None:
             self._transactions.cache.states[shard_id] = state

@@ -1,8 +1,8 @@
 """Garbage: files that no part names any more, from their replacement to their deletion.
 
 1. The transaction that replaces or drops parts puts their files on the durable list.
-2. When the longest lease has passed and no older hold is left, a transaction condemns them, unless
-   a part of any shard names them: from then on no commit may.
+2. When the longest lease has passed and no older hold is left, a transaction marks them for
+   deletion, unless a part of any shard names them: from then on no commit may.
 3. The files are deleted, and with the last one the directory of a write or of a dropped shard.
 4. A transaction takes them off the list.
 
@@ -36,7 +36,7 @@ ORPHAN_AGE_MS = 48 * 3600 * 1000
 """No write is under way for so long: a session that is idle for a day is ended."""
 
 STAMP_MARGIN_MS = 60_000
-"""At most so long after its stamp a replacement is seen by readers; see `upkeep.Upkeep`."""
+"""At most so long after its stamp a replacement is seen by readers; see `ShardMaintenance`."""
 
 STAGING_PREFIX = "write-"
 """What the names of directories begin with that belong to one write."""
@@ -54,7 +54,9 @@ class GarbageFile:
     replaced_ms: int
 
 
-def unnamed(gone: Iterable[Part], kept: Iterable[Part], now_ms: int) -> tuple[GarbageFile, ...]:
+def unreferenced(
+    gone: Iterable[Part], kept: Iterable[Part], now_ms: int
+) -> tuple[GarbageFile, ...]:
     """The files of the parts that are gone which no other part names."""
     named = {part.body.uri for part in kept if isinstance(part.body, FileBody)}
     return tuple(
@@ -99,7 +101,7 @@ def reclaim(conn: Connection, news: Iterable[NewPart | Part]) -> None:
     """Takes the files of parts that are being committed off the list.
 
     So a negation may name a file whose own part was replaced meanwhile. Raises `FatalError` when
-    the file has been condemned: the commit took longer than a lease.
+    the file has been marked for deletion: the commit took longer than a lease.
     """
     uris = [new.body.uri for new in news if isinstance(new.body, FileBody)]
     for chunk in _chunks(uris):
@@ -122,7 +124,7 @@ def restamp(conn: Connection, uris: Sequence[str], replaced_ms: int) -> None:
 
 
 def waiting(conn: Connection) -> tuple[tuple[int, int], ...]:
-    """The shards with files that are not condemned, each with its oldest `replaced_ms`."""
+    """The shards with files that are not marked yet, each with its oldest `replaced_ms`."""
     oldest = func.min(garbage.c.replaced_ms)
     statement = (
         select(garbage.c.shard_id, oldest)
@@ -133,7 +135,7 @@ def waiting(conn: Connection) -> tuple[tuple[int, int], ...]:
     return tuple((row[0], row[1]) for row in conn.execute(statement))
 
 
-def condemn(conn: Connection, shard_id: int, until_ms: int, limit: int) -> int:
+def mark_for_deletion(conn: Connection, shard_id: int, until_ms: int, limit: int) -> int:
     """Condemns at most `limit` files of the shard that were replaced at or before `until_ms`.
 
     Those that a part of any shard names are taken off the list instead. Returns how many it dealt
@@ -158,7 +160,7 @@ def condemn(conn: Connection, shard_id: int, until_ms: int, limit: int) -> int:
     return len(chosen)
 
 
-def condemned(conn: Connection, limit: int) -> tuple[str, ...]:
+def marked_for_deletion(conn: Connection, limit: int) -> tuple[str, ...]:
     """At most `limit` files that are to be deleted."""
     statement = select(garbage.c.uri).where(garbage.c.condemned.is_(True)).limit(limit)
     return tuple(conn.scalars(statement))
@@ -186,10 +188,10 @@ def abandoned(uri: str, is_finalized: Callable[[int], bool]) -> str | None:
     return directory if of_write else None
 
 
-def condemnable_until(
+def deletable_until(
     now_ms: int, opened_ms: int | None, foreign_leases: bool, lease_ms: int = LEASE_MS
 ) -> int | None:
-    """Files replaced up to this time are in use by nobody; None: nothing may be condemned.
+    """Files replaced up to this time are in use by nobody; None: nothing may be marked.
 
     `opened_ms` is that of the oldest hold on the shard, None without holds. What readers of an
     earlier leader use is not known: while the lease of one lasts (`foreign_leases`), all stays.

@@ -28,9 +28,9 @@ from sqlalchemy import (
 )
 
 from slackwater.persist.metastore import (
-    PATIENCE,
+    RETRY_POLICY,
     OutcomeUnknown,
-    Patience,
+    RetryPolicy,
     environment,
     metadata,
     query,
@@ -133,7 +133,9 @@ class LeaderRecord:
     is_leased: bool
 
 
-def current_leader(engine: Engine, *, patience: Patience = PATIENCE) -> LeaderRecord | None:
+def current_leader(
+    engine: Engine, *, retry_policy: RetryPolicy = RETRY_POLICY
+) -> LeaderRecord | None:
     """The leader that is on record, alive or not; None if there was never one.
 
     Raises SLACKWATER_METASTORE_UNAVAILABLE.
@@ -153,7 +155,7 @@ def current_leader(engine: Engine, *, patience: Patience = PATIENCE) -> LeaderRe
         is_leased = inspect(conn).has_table(leases.name)
         return LeaderRecord(*row, _lease_of(conn, row.epoch) if is_leased else None, is_leased)
 
-    return query(engine, look, patience=patience)
+    return query(engine, look, retry_policy=retry_policy)
 
 
 def _lease_of(conn: Connection, epoch: int) -> Lease | None:
@@ -175,7 +177,7 @@ def acquire(
     expected_renewals: int | None = None,
     lease: Lease | None = None,
     history: History = HISTORY,
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> int:
     """Takes the lead and returns the new epoch; upgrades a metastore of an older version.
 
@@ -216,7 +218,7 @@ def acquire(
         return found is not None and tuple(found) == (address, application, token_file)
 
     try:
-        transaction(engine, take_over, committed=committed, patience=patience)
+        transaction(engine, take_over, committed=committed, retry_policy=retry_policy)
     except OutcomeUnknown as unknown:
         raise unknown.error from None
     return epoch
@@ -248,7 +250,7 @@ def _take_lease(
         )
 
 
-def renew(engine: Engine, epoch: int, *, patience: Patience = PATIENCE) -> None:
+def renew(engine: Engine, epoch: int, *, retry_policy: RetryPolicy = RETRY_POLICY) -> None:
     """Renews the lease of `epoch`, without waiting for the transactions that write.
 
     Raises `Fenced` when it was taken, and SLACKWATER_METASTORE_UNAVAILABLE.
@@ -260,10 +262,10 @@ def renew(engine: Engine, epoch: int, *, patience: Patience = PATIENCE) -> None:
         if conn.execute(statement).rowcount != 1:
             raise Fenced(epoch, conn.execute(select(environment.c.epoch)).scalar_one())
 
-    transaction(engine, body, patience=patience)
+    transaction(engine, body, retry_policy=retry_policy)
 
 
-def give_up(engine: Engine, epoch: int, *, patience: Patience = PATIENCE) -> None:
+def give_up(engine: Engine, epoch: int, *, retry_policy: RetryPolicy = RETRY_POLICY) -> None:
     """Ends the lease of `epoch`: the next candidate need not wait for it.
 
     Raises SLACKWATER_METASTORE_UNAVAILABLE.
@@ -271,7 +273,7 @@ def give_up(engine: Engine, epoch: int, *, patience: Patience = PATIENCE) -> Non
     transaction(
         engine,
         lambda conn: conn.execute(delete(leases).where(leases.c.epoch == epoch)),
-        patience=patience,
+        retry_policy=retry_policy,
     )
 
 

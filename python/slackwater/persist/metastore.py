@@ -92,7 +92,7 @@ _GONE_SQLITE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long a statement waits for a metastore that is gone.
 
     `monotonic` gives seconds, `sleep` takes seconds.
@@ -105,7 +105,7 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
 
-PATIENCE = Patience()
+RETRY_POLICY = RetryPolicy()
 
 
 class OutcomeUnknown(Exception):
@@ -151,7 +151,7 @@ def connect(url: str, *, silence_ms: int = SILENCE_MS) -> Engine:
 
 
 def create_all(
-    engine: Engine, *, history: History = HISTORY, patience: Patience = PATIENCE
+    engine: Engine, *, history: History = HISTORY, retry_policy: RetryPolicy = RETRY_POLICY
 ) -> None:
     """Makes the tables and the environment's row in a metastore that has none.
 
@@ -184,8 +184,8 @@ def create_all(
             )
         )
 
-    if not query(engine, look, patience=patience):
-        transaction(engine, create, patience=patience)
+    if not query(engine, look, retry_policy=retry_policy):
+        transaction(engine, create, retry_policy=retry_policy)
 
 
 def check_version(conn: Connection, history: History = HISTORY) -> int:
@@ -213,12 +213,14 @@ def upgrade(conn: Connection, history: History = HISTORY) -> None:
         conn.execute(update(environment).values(version=history.head))
 
 
-def query(engine: Engine, body: Callable[[Connection], T], *, patience: Patience = PATIENCE) -> T:
+def query(
+    engine: Engine, body: Callable[[Connection], T], *, retry_policy: RetryPolicy = RETRY_POLICY
+) -> T:
     """Runs `body` in a transaction that only reads one state; waits for a metastore that is gone.
 
     A writer is never waited for. Raises SLACKWATER_METASTORE_UNAVAILABLE.
     """
-    return transaction(engine, body, read_only=True, patience=patience)
+    return transaction(engine, body, read_only=True, retry_policy=retry_policy)
 
 
 def transaction(
@@ -227,7 +229,7 @@ def transaction(
     *,
     committed: Callable[[Connection], bool] | None = None,
     read_only: bool = False,
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> T:
     """Runs `body` in one transaction and returns what it returned.
 
@@ -237,8 +239,8 @@ def transaction(
     repeatable. Raises SLACKWATER_METASTORE_UNAVAILABLE and SLACKWATER_NO_SPACE when nothing was
     written, `OutcomeUnknown` when that cannot be found out, and whatever `body` raises.
     """
-    started = patience.monotonic()
-    pause_ms = patience.first_pause_ms
+    started = retry_policy.monotonic()
+    pause_ms = retry_policy.first_pause_ms
     unsettled: _Unsettled[T] | None = None
     while True:
         attempt: list[T] = []
@@ -255,13 +257,13 @@ def transaction(
             elif unsettled is None:
                 _raise_if_final(engine, error)
             # Why a look-up failed does not matter: until one answers, the outcome is not known.
-            waited_ms = (patience.monotonic() - started) * 1000
-            if waited_ms >= patience.wait_ms:
+            waited_ms = (retry_policy.monotonic() - started) * 1000
+            if waited_ms >= retry_policy.wait_ms:
                 raise _unavailable(
                     engine, error, waited_ms, unknown=unsettled is not None
                 ) from None
-        patience.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))
-        pause_ms = min(2 * pause_ms, patience.longest_pause_ms)
+        retry_policy.sleep(pause_ms / 1000 * random.uniform(0.5, 1.0))
+        pause_ms = min(2 * pause_ms, retry_policy.longest_pause_ms)
 
 
 @dataclass(frozen=True, slots=True)

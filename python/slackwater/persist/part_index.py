@@ -1,8 +1,8 @@
 """The parts of one shard in memory, found by time without looking at all of them.
 
 Appends come in the order of time, so their time ranges are disjoint, except within one append and
-after a merge. Parts are therefore kept in *lanes*: within a lane both bounds ascend, so a range is
-two bisections. The number of lanes is the greatest number of parts that overlap.
+after a merge. Parts are therefore kept in *runs*: within a run both bounds ascend, so a range is
+two bisections. The number of runs is the greatest number of parts that overlap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _first(part: Part) -> tuple[Timestamp, int]:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _SortedRun:
     parts: list[Part] = field(default_factory=list)
     firsts: list[Timestamp] = field(default_factory=list)
     lasts: list[Timestamp] = field(default_factory=list)
@@ -60,7 +60,7 @@ class _Pairs:
 class PartIndex:
     """All parts of a shard. Not thread-safe; what it returns never changes afterwards."""
 
-    _lanes: list[_Lane] = field(default_factory=list)
+    _runs: list[_SortedRun] = field(default_factory=list)
     _unpaired: list[Part] = field(default_factory=list)
     _pairs: _Pairs = field(default_factory=_Pairs)
     _open: dict[tuple[str, int], list[Part]] = field(default_factory=dict)
@@ -75,11 +75,11 @@ class PartIndex:
 
     def add(self, part: Part) -> None:
         """Adds a part whose times are not before those that are here."""
-        lane = next((lane for lane in self._lanes if lane.takes(part)), None)
-        if lane is None:
-            lane = _Lane()
-            self._lanes.append(lane)
-        lane.append(part)
+        run = next((run for run in self._runs if run.takes(part)), None)
+        if run is None:
+            run = _SortedRun()
+            self._runs.append(run)
+        run.append(part)
         if not self._take_back(part):
             self._unpaired.insert(bisect_right(self._unpaired, _first(part), key=_first), part)
 
@@ -99,14 +99,14 @@ class PartIndex:
         """The parts whose time range meets ``[lower, upper)``, ordered by time."""
         if lower >= upper:
             return ()
-        if len(self._lanes) == 1:
-            return tuple(self._lanes[0].between(lower, upper))
-        found = (part for lane in self._lanes for part in lane.between(lower, upper))
+        if len(self._runs) == 1:
+            return tuple(self._runs[0].between(lower, upper))
+        found = (part for run in self._runs for part in run.between(lower, upper))
         return tuple(sorted(found, key=_first))
 
     def parts(self) -> tuple[Part, ...]:
         """All parts, ordered by time."""
-        return tuple(sorted((part for lane in self._lanes for part in lane.parts), key=_first))
+        return tuple(sorted((part for run in self._runs for part in run.parts), key=_first))
 
     def replaced(self, removed: Set[int], added: Iterable[Part]) -> PartIndex:
         """A new index without the parts whose ids are `removed` and with `added`."""

@@ -15,13 +15,13 @@ from slackwater.repr.relation import RelationDesc
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """What is known of a shard. `grouped`: `upper` is the environment's shared tables upper."""
+    """What is known of a shard. `shares_tables_upper`: `upper` is that of all tables."""
 
     shard_id: int
     desc: RelationDesc
     since: Timestamp
     upper: Timestamp
-    grouped: bool
+    shares_tables_upper: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ def part_from_row(row: Row[Any]) -> Part:
 
 
 def shard_from_row(row: Row[Any]) -> ShardState:
-    """The shard's state; of a grouped one the upper is filled in by whoever knows it."""
+    """The shard's state; a shared upper is filled in by whoever knows it."""
     return ShardState(
         shard_id=row.shard_id,
         desc=RelationDesc.from_json(row.schema_json),
         since=Timestamp(row.since),
         upper=Timestamp(row.upper or 0),
-        grouped=row.upper is None,
+        shares_tables_upper=row.upper is None,
     )

@@ -63,7 +63,9 @@ class ShardReads:
             state = self._transactions.cache.states.get(shard_id)
             if state is None:
                 raise UnknownShard(shard_id)
-            return self._transactions.cache.tables_upper if state.grouped else state.upper
+            return (
+                self._transactions.cache.tables_upper if state.shares_tables_upper else state.upper
+            )
 
     def tables_upper(self) -> Timestamp:
         """See `PersistClient.tables_upper`."""
@@ -131,7 +133,7 @@ class ShardReads:
         state = self._transactions.cache.states.get(shard_id)
         if state is None:
             raise UnknownShard(shard_id)
-        if not state.grouped:
+        if not state.shares_tables_upper:
             return state
         upper = self._transactions.cache.tables_upper
         return ShardState(state.shard_id, state.desc, state.since, upper, True)

@@ -18,7 +18,13 @@ from slackwater.persist import statements
 from slackwater.persist.appends import TablesAppend
 from slackwater.persist.cache import ShardCache, load
 from slackwater.persist.leadership import Fenced, was_last_commit
-from slackwater.persist.metastore import OutcomeUnknown, Patience, environment, query, transaction
+from slackwater.persist.metastore import (
+    OutcomeUnknown,
+    RetryPolicy,
+    environment,
+    query,
+    transaction,
+)
 from slackwater.repr.errors import FatalError
 
 T = TypeVar("T")
@@ -45,20 +51,20 @@ class Transactions:
     `refresh`, so nobody keeps it.
     """
 
-    def __init__(self, engine: Engine, epoch: int, patience: Patience) -> None:
+    def __init__(self, engine: Engine, epoch: int, retry_policy: RetryPolicy) -> None:
         self.write_lock = RLock()
         self.cache_lock = Lock()
         self.stale = False
         """A commit's outcome could not be found out, so that the cache may be behind."""
         self._engine = engine
         self._epoch = epoch
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._open: OpenTransaction | None = None
         self.cache = self._load()
 
     def query(self, body: Callable[[Connection], T]) -> T:
         """See `PersistClient.query`."""
-        return query(self._engine, body, patience=self._patience)
+        return query(self._engine, body, retry_policy=self._retry_policy)
 
     @property
     def epoch(self) -> int:
@@ -99,7 +105,7 @@ class Transactions:
                 self._engine,
                 body,
                 committed=lambda conn: was_last_commit(conn, self._epoch, token),
-                patience=self._patience,
+                retry_policy=self._retry_policy,
             )
         except OutcomeUnknown as unknown:
             self.stale = True
@@ -154,5 +160,5 @@ class Transactions:
 
     def _load(self) -> ShardCache:
         return transaction(
-            self._engine, lambda conn: load(conn, self._epoch), patience=self._patience
+            self._engine, lambda conn: load(conn, self._epoch), retry_policy=self._retry_policy
         )

@@ -1,6 +1,6 @@
 """Read policies: how far a collection's own read capability follows its write frontier.
 
-A policy only proposes: whoever applies it never moves the capability back (`followed`).
+A policy only proposes: whoever applies it never moves the capability back (`advance_by_policy`).
 Source: spec controllers 1.7, 1.8, trap 2.
 """
 
@@ -92,6 +92,6 @@ STEP_BACK = LagWriteFrontier(1, 1)
 DROPPED = ValidFrom(EMPTY_FRONTIER)
 
 
-def followed(implied: Frontier, policy: ReadPolicy, upper: Frontier) -> Frontier:
+def advance_by_policy(implied: Frontier, policy: ReadPolicy, upper: Frontier) -> Frontier:
     """The capability after the policy was asked: a policy can never win back history (1.8)."""
     return max(implied, policy.frontier(upper))

@@ -42,12 +42,12 @@ from slackwater.persist.locations import Location, parse_location
 from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, user_error
-from slackwater.server.election import Candidacy, Sight, Verdict
+from slackwater.server.election import Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
-from slackwater.server.ingress.gate import Behind, Gate
+from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.listener import Ingress
-from slackwater.server.tenure import Tenure, running_ms
+from slackwater.server.leader_lease import LeaderLease, running_ms
 
 PING_TIMEOUT_S = 2.0
 POLL_S = 0.1
@@ -112,7 +112,7 @@ def _lease_ms(text: str | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Leadership:
     """What the leader of `epoch` has: where it listens, who may call, and its lease."""
 
     engine: Engine
@@ -187,50 +187,52 @@ def _lead_or_join(settings: Settings, log: Path, answers: int, here: Owner) -> i
 
     engine = connect(settings.metastore)
     create_all(engine)
-    candidacy = Candidacy()
+    election = Election()
     deadline = time.monotonic() + ELECTION_TIMEOUT_S
     while time.monotonic() < deadline:
         leader = current_leader(engine)
-        verdict = candidacy.judge(_sight(leader, here), running_ms())
-        if verdict is Verdict.JOIN:
+        decision = election.decide(_observed(leader, here), running_ms())
+        if decision is Decision.JOIN:
             _say(answers, {"role": "joined", **_coordinates(leader)})
             return 0
-        if verdict is Verdict.REFUSED:
+        if decision is Decision.REFUSED:
             raise _unreachable(settings, leader)
-        if verdict is Verdict.WAIT:
+        if decision is Decision.WAIT:
             time.sleep(POLL_S)
             continue
         try:
-            seat = _take_seat(settings, engine, leader, log, here)
+            leadership = _take_lead(settings, engine, leader, log, here)
         except SlackwaterError as error:
-            if verdict is not Verdict.RUN_OUT or not _end_holder(engine, leader, here, error):
+            if decision is not Decision.RUN_OUT or not _end_holder(engine, leader, here, error):
                 raise
             continue
-        if seat is not None:
-            structlog.get_logger("process").info("elected", epoch=seat.epoch, why=verdict.value)
-            return _serve(settings, seat, answers)
+        if leadership is not None:
+            structlog.get_logger("process").info(
+                "elected", epoch=leadership.epoch, why=decision.value
+            )
+            return _serve(settings, leadership, answers)
     raise user_error(
         "SLACKWATER_COORDINATOR_START", reason="no application became the leader", log=str(log)
     )
 
 
-def _sight(leader: LeaderRecord | None, here: Owner) -> Sight:
+def _observed(leader: LeaderRecord | None, here: Owner) -> LeaderObservation:
     """Looks whether the leader's process is dead, and whether it answers."""
     if leader is None or (leader.lease is None and leader.is_leased):
-        return Sight(leader)
+        return LeaderObservation(leader)
     owner = here if leader.lease is None else leader.lease.owner
     if leader.lease is not None and is_dead(owner, here, started):
-        return Sight(leader, dead=True)
+        return LeaderObservation(leader, dead=True)
     # The token is not sent to whoever has that port on another machine.
     token = _token(leader.token_file) if is_near(owner, here) else None
     if token is None:
-        return Sight(leader)
-    return Sight(leader, answers=_answers(leader, token), reachable=True)
+        return LeaderObservation(leader)
+    return LeaderObservation(leader, answers=_answers(leader, token), reachable=True)
 
 
-def _take_seat(
+def _take_lead(
     settings: Settings, engine: Engine, leader: LeaderRecord | None, log: Path, here: Owner
-) -> Seat | None:
+) -> Leadership | None:
     """Takes the lead from `leader`, which has gone; None when another candidate was first."""
     expected = None if leader is None else leader.epoch
     lease = None if leader is None else leader.lease
@@ -256,7 +258,7 @@ def _take_seat(
         except LostElection:
             return None
         unless_taken.pop_all()
-    return Seat(engine, epoch, listener, address, token, token_file, log, began_ms)
+    return Leadership(engine, epoch, listener, address, token, token_file, log, began_ms)
 
 
 def _end_holder(
@@ -344,7 +346,7 @@ def _write_token(path: Path) -> str:
     return token
 
 
-def _serve(settings: Settings, seat: Seat, answers: int) -> int:
+def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     from slackwater.adapter.coordinator import Coordinator
     from slackwater.adapter.reading.reads import LockLease
     from slackwater.server.app import application
@@ -355,54 +357,54 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
     def stop(reason: str) -> None:
         """Ends the process at once: all state is in the metastore."""
         _log.error("stopping", reason=reason)
-        seat.token_file.unlink(missing_ok=True)
+        leadership.token_file.unlink(missing_ok=True)
         logging.shutdown()
         os._exit(70)
 
-    tenure = _tenure(settings, seat, stop)
+    leader_lease = _leader_lease(settings, leadership, stop)
     bridge = SparkBridge(Driver(settings.shown))
-    gate = Gate()
+    gate = BackendGate()
     ingress: Ingress | None = None
     try:
-        ingress = _ingress(settings, seat, gate)
+        ingress = _ingress(settings, leadership, gate)
         coordinator = Coordinator.open(
-            engine=seat.engine,
+            engine=leadership.engine,
             location=settings.shown,
             blobs=settings.location.blobs(os.environ),
-            epoch=seat.epoch,
+            epoch=leadership.epoch,
             spark=bridge,
-            log=str(seat.log),
+            log=str(leadership.log),
             on_fatal=stop,
             lease=LockLease(settings.lease_ms),
         )
     except Exception:
         if ingress is not None:
             ingress.stop()
-        tenure.stop()
-        tenure.give_up()
-        seat.token_file.unlink(missing_ok=True)
+        leader_lease.stop()
+        leader_lease.give_up()
+        leadership.token_file.unlink(missing_ok=True)
         raise
-    app = application(coordinator, seat.token, stop, tenure.confirm)
-    serving = _listening(app, seat.listener)
-    _log.info("leading", epoch=seat.epoch, location=settings.shown)
+    app = application(coordinator, leadership.token, stop, leader_lease.confirm)
+    serving = _listening(app, leadership.listener)
+    _log.info("leading", epoch=leadership.epoch, location=settings.shown)
     _say(
         answers,
         {
             "role": "leader",
-            "address": seat.address,
-            "token_file": str(seat.token_file),
-            "epoch": seat.epoch,
-            "log": str(seat.log),
+            "address": leadership.address,
+            "token_file": str(leadership.token_file),
+            "epoch": leadership.epoch,
+            "log": str(leadership.log),
         },
     )
     os.close(answers)
     threading.Thread(target=_outlive, args=(serving, stop), name="watch-http", daemon=True).start()
     coordinator.start()
     gate.open(
-        Behind(
+        IngressBackend(
             coordinator.webhooks,
             coordinator.changefeeds,
-            lambda: tenure.confirm(wait_ms=0),
+            lambda: leader_lease.confirm(wait_ms=0),
             coordinator.metrics,
         )
     )
@@ -412,24 +414,24 @@ def _serve(settings: Settings, seat: Seat, answers: int) -> int:
     gate.close()
     if ingress is not None:
         ingress.stop()
-    tenure.stop()
-    seat.token_file.unlink(missing_ok=True)
+    leader_lease.stop()
+    leadership.token_file.unlink(missing_ok=True)
     closing = threading.Thread(target=coordinator.close, daemon=True)
     closing.start()
     closing.join(SHUTDOWN_TIMEOUT_S)
-    tenure.give_up()
+    leader_lease.give_up()
     logging.shutdown()
     os._exit(0)
 
 
-def _ingress(settings: Settings, seat: Seat, gate: Gate) -> Ingress | None:
+def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> Ingress | None:
     """The ingress, which has begun; None: the environment has none.
 
     Until the gate is open it asks senders to come again. Settings that this application was given
     have to be right; of remembered ones it only says that they are not: they may be another host's.
     """
     own = dict(settings.ingress)
-    found = transaction(seat.engine, lambda conn: ingress_settings.remembered(conn, own))
+    found = transaction(leadership.engine, lambda conn: ingress_settings.remembered(conn, own))
     try:
         chosen = ingress_settings.read(found)
         if chosen is None:
@@ -445,7 +447,9 @@ def _ingress(settings: Settings, seat: Seat, gate: Gate) -> Ingress | None:
     return ingress
 
 
-def _tenure(settings: Settings, seat: Seat, stop: Callable[[str], None]) -> Tenure:
+def _leader_lease(
+    settings: Settings, leadership: Leadership, stop: Callable[[str], None]
+) -> LeaderLease:
     """Renews the lease from now on: opening a large environment may take longer than it lasts."""
 
     def lost(reason: str) -> None:
@@ -454,15 +458,15 @@ def _tenure(settings: Settings, seat: Seat, stop: Callable[[str], None]) -> Tenu
         timer.daemon = True
         timer.start()
 
-    tenure = Tenure(
+    leader_lease = LeaderLease(
         connect(settings.metastore, silence_ms=settings.lease_ms // 3),
-        seat.epoch,
+        leadership.epoch,
         settings.lease_ms,
-        acquired_ms=seat.lease_acquired_ms,
+        acquired_ms=leadership.lease_acquired_ms,
         on_lost=lost,
     )
-    tenure.start()
-    return tenure
+    leader_lease.start()
+    return leader_lease
 
 
 def _listening(app: Any, listener: socket.socket) -> threading.Thread:

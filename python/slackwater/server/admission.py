@@ -51,7 +51,7 @@ def lane_of(path: str, body: Mapping[str, Any]) -> Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AdmissionLimits:
     """How much the server takes at once.
 
     `statements` is how many calls of statements may be under way; as many may be INSIDE, since each
@@ -68,7 +68,7 @@ class Limits:
 class Admission:
     """Counts the statements that are under way. Used by one thread."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
         self._statements = 0
 

@@ -28,7 +28,7 @@ from starlette.routing import Route
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
-from slackwater.server.admission import Admission, Lane, Limits, lane_of
+from slackwater.server.admission import Admission, AdmissionLimits, Lane, lane_of
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 STOP_AFTER_S = 0.2
@@ -52,14 +52,14 @@ def application(
     token: str,
     stop: Callable[[str], None],
     confirm: Callable[[], None],
-    limits: Limits | None = None,
+    limits: AdmissionLimits | None = None,
 ) -> Starlette:
     """The ASGI application. `stop(reason)` ends the process after a broken invariant.
 
     `confirm` returns while nobody else can lead; what it raises is the answer to a statement.
     """
     expected = f"Bearer {token}"
-    limits = limits or Limits()
+    limits = limits or AdmissionLimits()
 
     def end(reason: str) -> None:
         """Stops the process once the answer to this call is out."""

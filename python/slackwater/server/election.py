@@ -16,7 +16,7 @@ OPENING_MS = 45_000
 """How long a leader that lives may take until it answers: it may be opening the environment."""
 
 
-class Verdict(Enum):
+class Decision(Enum):
     """What the candidate does next. The first ones, which say why, take the lead."""
 
     FIRST = "nobody has led"
@@ -30,7 +30,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class LeaderObservation:
     """The leader on record, as a candidate sees it.
 
     `answers`: it has answered at its address. `reachable`: it could, from this host and for this
@@ -43,7 +43,7 @@ class Sight:
     dead: bool = False
 
 
-class Candidacy:
+class Election:
     """What one candidate has seen so far."""
 
     def __init__(self) -> None:
@@ -53,27 +53,27 @@ class Candidacy:
         self._met: int | None = None
         self._met_ms = 0
 
-    def judge(self, sight: Sight, now_ms: int) -> Verdict:
+    def decide(self, observation: LeaderObservation, now_ms: int) -> Decision:
         """What to do. `now_ms`: a monotonic time after the metastore was read."""
-        leader = sight.leader
+        leader = observation.leader
         if leader is None:
-            return Verdict.FIRST
-        if sight.dead:
-            return Verdict.DEAD
+            return Decision.FIRST
+        if observation.dead:
+            return Decision.DEAD
         if leader.lease is None and leader.is_leased:
-            return Verdict.GIVEN_UP
-        if sight.answers:
-            return Verdict.JOIN
+            return Decision.GIVEN_UP
+        if observation.answers:
+            return Decision.JOIN
         if leader.lease is None:
             # A leader of before there were leases: it is alive if it answers, as it was then.
-            return Verdict.UNLEASED
+            return Decision.UNLEASED
         self._look_at(leader.epoch, leader.lease.renewals, now_ms)
         if now_ms - self._seen_ms >= leader.lease.lease_ms:
-            return Verdict.RUN_OUT
+            return Decision.RUN_OUT
         unanswered_ms = now_ms - self._met_ms
-        if self._lives and (not sight.reachable or unanswered_ms >= OPENING_MS):
-            return Verdict.REFUSED
-        return Verdict.WAIT
+        if self._lives and (not observation.reachable or unanswered_ms >= OPENING_MS):
+            return Decision.REFUSED
+        return Decision.WAIT
 
     def _look_at(self, epoch: int, renewals: int, now_ms: int) -> None:
         if self._met != epoch:

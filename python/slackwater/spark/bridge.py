@@ -19,12 +19,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from slackwater.compute.engine import (
     Analysis,
-    Collections,
     Contents,
     FailingColumn,
     FailingRow,
     Function,
     InferredFiles,
+    InputContents,
     Interruption,
     KeptPlan,
     NamedUpdates,
@@ -131,7 +131,7 @@ class SparkBridge:
     def calling_at_end(self, action: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `action` when what the thread does ends before its time, while the block runs."""
         interruption = getattr(self._driver.statement, "interruption", None)
-        return nullcontext() if interruption is None else interruption.ending(action)
+        return nullcontext() if interruption is None else interruption.on_cancel_or_deadline(action)
 
     def _run(self, method: Any, *arguments: Any, most_ms: int | None = None) -> Any:
         """A call that may take long. Its statement's end is the end of its job group.
@@ -143,17 +143,17 @@ class SparkBridge:
         if interruption is None:
             with self._at_most(most_ms, group):
                 return _call(method, *arguments, group)
-        interruption.refuse_late("Spark was asked")
+        interruption.check_deadline("Spark was asked")
         try:
             self._driver.groups[interruption] = group
             with (
                 self._at_most(most_ms, group),
-                interruption.ending(lambda: self.cancel(group)),
+                interruption.on_cancel_or_deadline(lambda: self.cancel(group)),
             ):
                 return _call(method, *arguments, group)
         except SlackwaterError:
             # How Spark says that it was interrupted depends on where it was.
-            self._refuse_late()
+            self._check_deadline()
             raise
         finally:
             self._driver.groups.pop(interruption, None)
@@ -234,7 +234,7 @@ class SparkBridge:
         """What the driver says of a query or of files. Raises the error that it says instead."""
         described: dict[str, Any] = json.loads(answer)
         if "error" in described:
-            self._refuse_late()
+            self._check_deadline()
             raise error_from_json(described["error"])
         return described
 
@@ -357,10 +357,10 @@ class SparkBridge:
             # A driver that is gone runs nothing.
             _log.warning("cannot cancel", error=str(error))
 
-    def _refuse_late(self) -> None:
+    def _check_deadline(self) -> None:
         interruption = getattr(self._driver.statement, "interruption", None)
         if interruption is not None:
-            interruption.refuse_late("Spark had answered")
+            interruption.check_deadline("Spark had answered")
 
 
 class SparkCheck:
@@ -392,7 +392,7 @@ class SparkProgram:
         self._program_id = program_id
         self._plan_id = plan_id
 
-    def load(self, inputs: Collections) -> Timestamp:
+    def load(self, inputs: InputContents) -> Timestamp:
         """As the seam says."""
         bridge = self._bridge
         request = json.dumps(_collections_json(inputs))
@@ -405,7 +405,7 @@ class SparkProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None = None,
-        before: Collections | None = None,
+        before: InputContents | None = None,
     ) -> Ticked:
         """As the seam says."""
         request = self._request(lower, upper, deltas, most_ms, before)
@@ -443,7 +443,7 @@ class SparkProgram:
         upper: Timestamp,
         deltas: Mapping[str, NamedUpdates],
         most_ms: int | None,
-        before: Collections | None,
+        before: InputContents | None,
     ) -> str:
         sources = {name: _updates_json(delta) for name, delta in deltas.items()}
         return json.dumps(
@@ -497,14 +497,14 @@ def _updates_json(view: NamedUpdates) -> dict[str, Any]:
 
 
 def _contents_request(view: ViewContents, *, few: bool) -> str:
-    inputs = _collections_json(Collections(view.as_of, view.inputs, few))
+    inputs = _collections_json(InputContents(view.as_of, view.inputs, few))
     request = {**inputs, "node": view.kept.plan.root}
     if view.recorded is not None:
         request["recorded"] = _contents_json(view.recorded)
     return json.dumps(request)
 
 
-def _collections_json(inputs: Collections) -> dict[str, Any]:
+def _collections_json(inputs: InputContents) -> dict[str, Any]:
     return {
         "few": inputs.few,
         "as_of": inputs.as_of,

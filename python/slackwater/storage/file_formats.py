@@ -47,7 +47,7 @@ class BadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FileRows:
     """The good rows of a file in order, and its bad ones by line."""
 
     table: pa.Table
@@ -67,13 +67,13 @@ class UnreadableFileError(Exception):
     """The file as a whole cannot be read; the text says why."""
 
 
-def read_rows(data: bytes, form: Format, desc: RelationDesc, *, packed: bool = False) -> Rows:
+def read_rows(data: bytes, form: Format, desc: RelationDesc, *, packed: bool = False) -> FileRows:
     """The rows of a file's contents. `packed`: the contents are compressed with gzip.
 
     Raises UnreadableFileError when no row can be told from another.
     """
     if form.kind == "PARQUET":
-        return Rows(_read_parquet(data, desc), ())
+        return FileRows(_read_parquet(data, desc), ())
     text = unpacked(data) if packed else data
     if form.kind == "JSON":
         return _read_json(text, desc)
@@ -156,7 +156,7 @@ def plain_texts(data: bytes, form: Format) -> pa.Table | None:
     return texts
 
 
-def _read_plain_csv(data: bytes, form: Format, desc: RelationDesc) -> Rows | None:
+def _read_plain_csv(data: bytes, form: Format, desc: RelationDesc) -> FileRows | None:
     """The rows by the fast way, for files that it applies to and that have no bad rows."""
     texts = plain_texts(data, form)
     if texts is None:
@@ -172,7 +172,7 @@ def _read_plain_csv(data: bytes, form: Format, desc: RelationDesc) -> Rows | Non
         if converted.bad or (not field.nullable and converted.values.null_count):
             return None
         arrays.append(converted.values)
-    return Rows(pa.Table.from_arrays(arrays, schema=schema), ())
+    return FileRows(pa.Table.from_arrays(arrays, schema=schema), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class _TextColumns:
         )
 
 
-def _read_csv(data: bytes, form: Format, desc: RelationDesc) -> Rows:
+def _read_csv(data: bytes, form: Format, desc: RelationDesc) -> FileRows:
     records = csv_records(decoded(data), form.delimiter)
     places, width = list(range(len(desc.columns))), len(desc.columns)
     if form.header:
@@ -223,7 +223,7 @@ def _read_csv(data: bytes, form: Format, desc: RelationDesc) -> Rows:
 
 def _typed(
     columns: list[list[str | None]], lines: list[int], bad: list[BadRow], desc: RelationDesc
-) -> Rows:
+) -> FileRows:
     reasons: dict[int, str] = {}
     arrays: list[pa.Array] = []
     schema = desc.arrow_schema()
@@ -240,7 +240,7 @@ def _typed(
     if reasons:
         table = table.take(pa.array([i for i in range(len(lines)) if i not in reasons], pa.int64()))
     bad = bad + [BadRow(lines[position], reason) for position, reason in reasons.items()]
-    return Rows(table, tuple(sorted(bad, key=lambda row: row.line)))
+    return FileRows(table, tuple(sorted(bad, key=lambda row: row.line)))
 
 
 def decoded(data: bytes) -> str:
@@ -315,7 +315,7 @@ def json_objects(data: bytes) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def _read_json(data: bytes, desc: RelationDesc) -> Rows:
+def _read_json(data: bytes, desc: RelationDesc) -> FileRows:
     schema = desc.arrow_schema()
     columns: list[list[Any]] = [[] for _ in schema]
     bad: list[BadRow] = []
@@ -335,7 +335,7 @@ def _read_json(data: bytes, desc: RelationDesc) -> Rows:
     arrays = [
         pa.array(cells, type=field.type) for cells, field in zip(columns, schema, strict=True)
     ]
-    return Rows(pa.Table.from_arrays(arrays, schema=schema), tuple(bad))
+    return FileRows(pa.Table.from_arrays(arrays, schema=schema), tuple(bad))
 
 
 def _json_cell(value: dict[str, Any], name: str, field: pa.Field) -> Any:

@@ -32,7 +32,7 @@ from slackwater.repr.dataflow_error import DataflowError, DecodeError, error_row
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.discovery import FoundFile, find_files, in_order
-from slackwater.storage.file_formats import BadRow, Format, Rows, UnreadableFileError, read_rows
+from slackwater.storage.file_formats import BadRow, FileRows, Format, UnreadableFileError, read_rows
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
 from slackwater.storage.source_time import SourceFrontier
 
@@ -158,7 +158,7 @@ class FilesIngestion:
             batch.files.append(ReadFile(file, len(rows.table), len(rows.bad), first))
         return batch
 
-    def _outcome(self, file: FoundFile) -> Rows | SlackwaterError | None:
+    def _outcome(self, file: FoundFile) -> FileRows | SlackwaterError | None:
         """The file's rows, why it is refused, or None when it is to be read at another poll."""
         if file in self._refused:
             return self._refused[file]
@@ -236,7 +236,7 @@ def unreadable(path: str, error: Exception) -> SlackwaterError:
     return user_error("SLACKWATER_SOURCE_FILE_UNREADABLE", file=path, reason=reason)
 
 
-def read_file(file: FoundFile, form: Format, desc: RelationDesc) -> Rows | None:
+def read_file(file: FoundFile, form: Format, desc: RelationDesc) -> FileRows | None:
     """The rows of `file`, or None when it is not any more the file that was found.
 
     Raises SLACKWATER_SOURCE_FILE_UNREADABLE.

@@ -176,7 +176,7 @@ _RETRY_MS = 1000
 _REBUILD_MS = 10
 
 
-class _Worker:
+class _RunningIngestion:
     """One source and its thread. `ingestion` is None while it is to be built (again)."""
 
     __slots__ = (
@@ -217,7 +217,7 @@ class IngestionRunner:
         self._record_changes = record
         self._clock = clock
         self._changed = threading.Condition()
-        self._workers: dict[GlobalId, _Worker] = {}
+        self._running: dict[GlobalId, _RunningIngestion] = {}
         self._woken: set[GlobalId] = set()
         self._closed = False
 
@@ -226,44 +226,44 @@ class IngestionRunner:
 
         `resume` runs in the source's thread, and again whenever a step turns out to be superseded.
         """
-        worker = _Worker(source_id, resume, max(1, interval_ms))
+        running = _RunningIngestion(source_id, resume, max(1, interval_ms))
         thread = threading.Thread(
-            target=self._run, args=(worker,), name=f"source-{source_id}", daemon=True
+            target=self._run, args=(running,), name=f"source-{source_id}", daemon=True
         )
-        worker.thread = thread
+        running.thread = thread
         with self._changed:
             if self._closed:
                 raise ValueError("the runner is closed")
-            if source_id in self._workers:
+            if source_id in self._running:
                 raise ValueError(f"{source_id} is running already")
-            self._workers[source_id] = worker
-            self._note(worker, SourceStatus("starting"))
+            self._running[source_id] = running
+            self._note(running, SourceStatus("starting"))
             thread.start()
 
     def remove(self, source_id: GlobalId) -> None:
         """Stops a source and waits for the step that it is in. Unknown sources are ignored."""
         with self._changed:
-            worker = self._workers.pop(source_id, None)
-            if worker is None:
+            running = self._running.pop(source_id, None)
+            if running is None:
                 return
-            worker.stop = True
+            running.stop = True
             self._changed.notify_all()
-        if worker.thread is not None and worker.thread is not threading.current_thread():
-            worker.thread.join()
+        if running.thread is not None and running.thread is not threading.current_thread():
+            running.thread.join()
 
     def wake(self, source_id: GlobalId | None = None) -> None:
         """Polls a source (all, when None) now instead of at its next interval."""
         with self._changed:
-            self._woken |= set(self._workers) if source_id is None else {source_id}
+            self._woken |= set(self._running) if source_id is None else {source_id}
             self._changed.notify_all()
 
     def close(self) -> None:
         """Stops all sources and waits for the steps that they are in."""
         with self._changed:
             self._closed = True
-            ids = list(self._workers)
-            for worker in self._workers.values():
-                worker.stop = True
+            ids = list(self._running)
+            for running in self._running.values():
+                running.stop = True
             self._changed.notify_all()
         for source_id in ids:
             self.remove(source_id)
@@ -271,16 +271,16 @@ class IngestionRunner:
     def status(self, source_id: GlobalId) -> StatusChange | None:
         """The current status and since when it holds; None for a source that does not run."""
         with self._changed:
-            worker = self._workers.get(source_id)
-            return None if worker is None else worker.last
+            running = self._running.get(source_id)
+            return None if running is None else running.last
 
     def statuses(self) -> list[StatusChange]:
         with self._changed:
-            return [worker.last for worker in self._workers.values() if worker.last is not None]
+            return [running.last for running in self._running.values() if running.last is not None]
 
     def statistics(self) -> dict[GlobalId, SourceStatistics]:
         with self._changed:
-            return {w.source_id: w.reached.statistics for w in self._workers.values()}
+            return {w.source_id: w.reached.statistics for w in self._running.values()}
 
     def signal(self) -> None:
         """Lets those who wait look whether they still want to."""
@@ -300,24 +300,26 @@ class IngestionRunner:
         """
 
         def met() -> bool:
-            worker = self._workers.get(source_id)
-            return worker is not None and worker.last is not None and condition(worker.last.status)
+            running = self._running.get(source_id)
+            return (
+                running is not None and running.last is not None and condition(running.last.status)
+            )
 
         with self._changed:
             self._changed.wait_for(lambda: met() or given_up(), timeout_s)
             return met()
 
-    def _note(self, worker: _Worker, status: SourceStatus) -> None:
-        if worker.last is None or worker.last.status != status:
-            worker.last = StatusChange(self._clock(), worker.source_id, status)
-            worker.unrecorded.append(worker.last)
+    def _note(self, running: _RunningIngestion, status: SourceStatus) -> None:
+        if running.last is None or running.last.status != status:
+            running.last = StatusChange(self._clock(), running.source_id, status)
+            running.unrecorded.append(running.last)
             log = _log.warning if status.status == "stalled" else _log.info
-            log("status", object=worker.source_id, status=status.status, error=status.error)
+            log("status", object=running.source_id, status=status.status, error=status.error)
         self._changed.notify_all()
 
-    def _record(self, worker: _Worker) -> None:
+    def _record(self, running: _RunningIngestion) -> None:
         with self._changed:
-            changes = tuple(worker.unrecorded)
+            changes = tuple(running.unrecorded)
         if not changes:
             return
         try:
@@ -326,56 +328,56 @@ class IngestionRunner:
             return  # they stay, and are recorded after a later poll, if this still leads
         with self._changed:
             for _ in changes:
-                worker.unrecorded.popleft()
+                running.unrecorded.popleft()
 
-    def _run(self, worker: _Worker) -> None:
-        while not worker.stop:
+    def _run(self, running: _RunningIngestion) -> None:
+        while not running.stop:
             began = self._clock()
-            pause = self._turn(worker, began)
-            self._record(worker)
+            pause = self._turn(running, began)
+            self._record(running)
             with self._changed:
                 self._changed.wait_for(
-                    lambda: worker.stop or worker.source_id in self._woken, timeout=pause / 1000
+                    lambda: running.stop or running.source_id in self._woken, timeout=pause / 1000
                 )
-                self._woken.discard(worker.source_id)
+                self._woken.discard(running.source_id)
 
-    def _turn(self, worker: _Worker, began_ms: int) -> int:
+    def _turn(self, running: _RunningIngestion, began_ms: int) -> int:
         """One poll and its commit. Returns the milliseconds until the next one."""
         try:
-            if worker.ingestion is None:
-                resumed = worker.resume()
-                worker.ingestion, worker.reached = resumed.ingestion, resumed.reached
-            step = worker.ingestion.poll(began_ms)
-            if worker.stop:
+            if running.ingestion is None:
+                resumed = running.resume()
+                running.ingestion, running.reached = resumed.ingestion, resumed.reached
+            step = running.ingestion.poll(began_ms)
+            if running.stop:
                 return 0
             if step is not None:
-                reached = self._committed(worker, step)
-                worker.ingestion.committed(step)
+                reached = self._committed(running, step)
+                running.ingestion.committed(step)
         except StepSuperseded:
             # An earlier commit whose answer was lost has happened after all.
-            worker.ingestion = None
+            running.ingestion = None
             return _REBUILD_MS
         except SlackwaterError as error:
-            return self._failed(worker, str(error))
+            return self._failed(running, str(error))
         except Exception as error:  # one source's defect must not end the others
-            return self._failed(worker, f"{type(error).__name__}: {error}")
+            return self._failed(running, f"{type(error).__name__}: {error}")
         with self._changed:
             if step is not None:
-                worker.healthy = step.status
-                worker.reached = reached
-            if worker.healthy is not None:
-                self._note(worker, worker.healthy)
-        return min(worker.interval_ms, max(1, began_ms + worker.interval_ms - self._clock()))
+                running.healthy = step.status
+                running.reached = reached
+            if running.healthy is not None:
+                self._note(running, running.healthy)
+        return min(running.interval_ms, max(1, began_ms + running.interval_ms - self._clock()))
 
-    def _committed(self, worker: _Worker, step: IngestionStep) -> Reached:
+    def _committed(self, running: _RunningIngestion, step: IngestionStep) -> Reached:
         """What is reached after `step`, which is made durable unless nothing of it has to be."""
-        reached = worker.reached
+        reached = running.reached
         if reached.is_changed_by(step):
-            self._commit(worker.source_id, reached, step)
+            self._commit(running.source_id, reached, step)
             return reached.after(step)
         return replace(reached, statistics=reached.statistics.after(step.statistics))
 
-    def _failed(self, worker: _Worker, message: str) -> int:
+    def _failed(self, running: _RunningIngestion, message: str) -> int:
         with self._changed:
-            self._note(worker, SourceStatus("stalled", message))
-        return max(worker.interval_ms, _RETRY_MS)
+            self._note(running, SourceStatus("stalled", message))
+        return max(running.interval_ms, _RETRY_MS)

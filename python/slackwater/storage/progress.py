@@ -17,7 +17,7 @@ import pyarrow as pa
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.changefeed import encoding
-from slackwater.storage.reclock import BindingUpdate, Remap, rebound
+from slackwater.storage.reclock import BindingUpdate, Remap, remap_diff
 from slackwater.storage.source_time import Position, SourceFrontier
 
 ONE_PARTITION = RelationDesc.of(offset="long")
@@ -33,7 +33,7 @@ def binding_rows(
 
     Raises FatalError when that would be a step back.
     """
-    changes = rebound(before, after)
+    changes = remap_diff(before, after)
     columns: Mapping[str, Callable[[], Sequence[int | Decimal]]] = {
         "partition": lambda: [position.partition for position, _ in changes],
         "offset": lambda: [position.offset for position, _ in changes],

@@ -56,7 +56,7 @@ class Minted:
     updates: tuple[BindingUpdate, ...]
 
 
-def rebound(
+def remap_diff(
     before: SourceFrontier | None, after: SourceFrontier
 ) -> tuple[tuple[Position, int], ...]:
     """What changes in the remap when `after` follows `before` (None: it is empty), with diffs.
@@ -132,7 +132,7 @@ class Remap:
         before: SourceFrontier | None = None
         found: list[BindingUpdate] = []
         for binding in self.bindings:
-            changes = rebound(before, binding.frontier)
+            changes = remap_diff(before, binding.frontier)
             found += [BindingUpdate(position, binding.time, diff) for position, diff in changes]
             before = binding.frontier
         return tuple(found)
@@ -148,7 +148,7 @@ class Remap:
         before = self.source_upper if self.bindings else None
         if before is not None and not before.before(frontier):
             return None
-        updates = tuple(BindingUpdate(p, time, diff) for p, diff in rebound(before, frontier))
+        updates = tuple(BindingUpdate(p, time, diff) for p, diff in remap_diff(before, frontier))
         return Minted(self.upper, Frontier(time + 1), updates)
 
     def appended(self, minted: Minted) -> Remap:

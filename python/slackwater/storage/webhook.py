@@ -85,7 +85,7 @@ class WebhookConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RequestRows:
     """The rows of one request: a value for each, and the headers that all of them have."""
 
     values: Sequence[str | bytes]
@@ -131,13 +131,13 @@ def included(rules: Sequence[HeaderRule], headers: Mapping[str, str]) -> dict[st
     }
 
 
-def rows_of(config: WebhookConfig, body: bytes, headers: Mapping[str, str]) -> Rows:
+def rows_of(config: WebhookConfig, body: bytes, headers: Mapping[str, str]) -> RequestRows:
     """The rows of a request. Raises `BadRequest`."""
     wanted = {each.header for each in config.columns}
     kept = {} if config.rules is None else included(config.rules, headers)
     named = {name: headers[name] for name in wanted if name in headers}
     values = list(_limited(_values(config.format, body), kept | named))
-    return Rows(values, headers)
+    return RequestRows(values, headers)
 
 
 def _limited(values: Iterator[str | bytes], headers: Mapping[str, str]) -> Iterator[str | bytes]:
@@ -230,7 +230,7 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def table(config: WebhookConfig, requests: Sequence[Rows]) -> pa.Table:
+def table(config: WebhookConfig, requests: Sequence[RequestRows]) -> pa.Table:
     """The rows of requests, in their order, with ``__diff``."""
     schema = config.desc.arrow_schema()
     count = sum(len(each.values) for each in requests)
@@ -253,5 +253,5 @@ def _value(wanted: HeaderColumn, headers: Mapping[str, str]) -> str | bytes | No
     return value.encode() if wanted.is_bytes and value is not None else value
 
 
-def _repeated(values: Iterable[tuple[Any, Rows]]) -> list[Any]:
+def _repeated(values: Iterable[tuple[Any, RequestRows]]) -> list[Any]:
     return [value for value, rows in values for _ in rows.values]

@@ -86,18 +86,23 @@ class Bench:
         self._create(name, desc, None, True)
 
     def _create(
-        self, name: str, desc: RelationDesc, upper: int | None, grouped: bool, is_read: bool = True
+        self,
+        name: str,
+        desc: RelationDesc,
+        upper: int | None,
+        shares_tables_upper: bool,
+        is_read: bool = True,
     ) -> int:
-        made = self._shard(desc, upper, grouped)
+        made = self._shard(desc, upper, shares_tables_upper)
         global_id = self.declared.id_of(name, desc) if is_read else GlobalId(f"unread-{name}")
         self.relations[name] = (global_id, made, desc)
         return made
 
-    def _shard(self, desc: RelationDesc, upper: int | None, grouped: bool) -> int:
+    def _shard(self, desc: RelationDesc, upper: int | None, shares_tables_upper: bool) -> int:
         made: list[int] = []
         self.client.transact(
             lambda conn: made.append(
-                self.client.create_shard(conn, desc, Timestamp(0), upper, grouped)
+                self.client.create_shard(conn, desc, Timestamp(0), upper, shares_tables_upper)
             )
         )
         return made[0]
@@ -166,7 +171,7 @@ class Bench:
 
     def wait(self, name: str, time: int) -> None:
         assert self.worker.wait_for(self.flows[name].global_id, Timestamp(time), 60_000), (
-            self.worker.trouble(self.flows[name].global_id)
+            self.worker.failure(self.flows[name].global_id)
         )
 
     def refusal(self, name: str, time: int) -> SlackwaterError | None:

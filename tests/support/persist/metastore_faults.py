@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
-from slackwater.persist.metastore import Patience
+from slackwater.persist.metastore import RetryPolicy
 
 
 class _Gone(Exception):
@@ -30,7 +30,7 @@ class Outage:
     """Loses the answer of a commit and refuses all transactions for a while after.
 
     `strike` arms it for the next commit of a write; `landed` says whether that one happens. The
-    metastore is back after `patience` has run out once. `lost` counts what was lost.
+    metastore is back after `retry_policy` has run out once. `lost` counts what was lost.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -44,8 +44,8 @@ class Outage:
     def strike(self, *, landed: bool) -> None:
         self._armed = landed
 
-    def patience(self) -> Patience:
-        return Patience(monotonic=lambda: self._now, sleep=self._sleep)
+    def retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(monotonic=lambda: self._now, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self._now += 1.0

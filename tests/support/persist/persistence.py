@@ -84,17 +84,19 @@ def contents(client: PersistClient, shard: int, as_of: int) -> list[tuple]:
 
 
 def own_shard(client: PersistClient, upper: int = 0, desc: RelationDesc = DESC) -> int:
-    return new_shard(client, desc, Timestamp(upper), grouped=False)
+    return new_shard(client, desc, Timestamp(upper), shares_tables_upper=False)
 
 
 def table_shard(client: PersistClient, desc: RelationDesc = DESC) -> int:
-    return new_shard(client, desc, None, grouped=True)
+    return new_shard(client, desc, None, shares_tables_upper=True)
 
 
-def new_shard(client, desc, upper, *, grouped) -> int:
+def new_shard(client, desc, upper, *, shares_tables_upper) -> int:
     made: list[int] = []
     client.transact(
-        lambda conn: made.append(client.create_shard(conn, desc, Timestamp(0), upper, grouped))
+        lambda conn: made.append(
+            client.create_shard(conn, desc, Timestamp(0), upper, shares_tables_upper)
+        )
     )
     return made[-1]
 

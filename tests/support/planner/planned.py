@@ -8,17 +8,17 @@ from tests.support.adapter.coordination import NoSpark
 
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.compute.engine import Analysis, KeptPlan
-from slackwater.planner.plan.algebra import AnalyzedPlan, Column, Source, SparkType
+from slackwater.planner.plan.algebra import AnalyzedPlan, PlanColumn, Source, SparkType
 from slackwater.repr.relation import RelationDesc
 
 
 def plan_over(items: Sequence[CatalogItem], schema: RelationDesc, text: str) -> AnalyzedPlan:
     """The plan of a query with the columns of `schema`, which reads `items`."""
-    columns: list[Column] = []
+    columns: list[PlanColumn] = []
     nodes = []
     for item in items:
         begin = len(columns)
-        columns += [Column(c.name, SparkType(c.type_json), True) for c in item.desc.columns]
+        columns += [PlanColumn(c.name, SparkType(c.type_json), True) for c in item.desc.columns]
         nodes.append(Source(item.id, item.desc.names, tuple(range(begin, len(columns)))))
     return AnalyzedPlan(
         nodes=tuple(nodes),

@@ -8,7 +8,7 @@ from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.changefeed.encoding import place_of
 from slackwater.storage.changefeed.files import FolderReader
 from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion
-from slackwater.storage.changefeed.messages import Landed, Resolved, Target, message_of
+from slackwater.storage.changefeed.messages import ChangeRecord, Resolved, Target, message_of
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.checkpoint import MemoryStore
 from slackwater.storage.ingestion import Reached
@@ -53,11 +53,11 @@ class World:
         arrived, self.arrived = self.arrived, []
         return arrived
 
-    def wishes(self):
+    def replay_requests(self):
         return self.replays
 
-    def replayed(self, wishes, tried, left):
-        self.replays -= wishes
+    def replayed(self, replay_requests, tried, left):
+        self.replays -= replay_requests
         self.told.append((tried, left))
 
     def resume(self):
@@ -140,7 +140,7 @@ class World:
 
 
 def _landed(row):
-    return Landed(**{**row, "updated": place_of(row["updated"])})
+    return ChangeRecord(**{**row, "updated": place_of(row["updated"])})
 
 
 def _add(counts, key, diff):

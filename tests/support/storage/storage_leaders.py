@@ -17,16 +17,16 @@ from slackwater.adapter.catalog.durable import TABLES, DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import CreateItem, DropItem
 from slackwater.adapter.controllers.collections import Collections, recovered
-from slackwater.adapter.controllers.leader_shards import LeaderShards
-from slackwater.adapter.controllers.storage_log import Also
-from slackwater.persist.client import Append as PersistAppend
+from slackwater.adapter.controllers.leader_shards import PersistShardStore
+from slackwater.adapter.controllers.storage_log import CommitExtras
+from slackwater.persist.client import Append
 from slackwater.persist.leadership import current_leader
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.tables import parts, shards
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.shell import ShardStore, Storage
 
 
@@ -122,7 +122,7 @@ class Leader:
         self.catalog = DurableCatalog.open(self.client, clock_ms=lambda: 0)
         self.storage = Storage(
             recovered(self.client, self.catalog.state),
-            self.store(LeaderShards(self.client)),
+            self.store(PersistShardStore(self.client)),
             lambda: 0,
             lambda command: None,
         )
@@ -130,21 +130,21 @@ class Leader:
         self.collections.open()
 
     def create(
-        self, name: str, kind: ItemKind, inputs: tuple[GlobalId, ...] = (), beside: bool = False
+        self, name: str, kind: ItemKind, inputs: tuple[GlobalId, ...] = (), has_errors: bool = False
     ) -> GlobalId:
-        """A new object, as a definition makes it; `beside`: with a shard of errors."""
+        """A new object, as a definition makes it; `has_errors`: with a shard of errors."""
         (global_id,) = self.catalog.allocate_ids()
         draft = CatalogItem(global_id, kind, "default", name, "", DESC, depends_on=inputs)
-        grouped = kind is not ItemKind.MATERIALIZED_VIEW
+        shares_tables_upper = kind is not ItemKind.MATERIALIZED_VIEW
         since = Timestamp(max(0, self.storage.tables_upper().value - 1))
 
         def make(conn: sa.Connection) -> list[CreateItem]:
             def shard(desc=DESC) -> int:
-                upper = None if grouped else since
-                return self.client.create_shard(conn, desc, since, upper, grouped)
+                upper = None if shares_tables_upper else since
+                return self.client.create_shard(conn, desc, since, upper, shares_tables_upper)
 
             made = replace(draft, shard_id=shard())
-            if beside:
+            if has_errors:
                 made = replace(made, details={"errors": shard(ERRORS)})
             return [CreateItem(made)]
 
@@ -170,18 +170,20 @@ class Leader:
         """A row for each, at the last time before the new upper, through the shell."""
         self.storage.append(
             [self.appended(each, key, step) for each in ids],
-            also=Also((), {write_id: WriteResult(Timestamp(0), 1, 0)} if write_id else {}),
+            extras=CommitExtras(
+                (), {write_id: WriteResult(Timestamp(0), 1, 0)} if write_id else {}
+            ),
         )
 
-    def appended(self, global_id: GlobalId, key: int, step: int) -> Append:
+    def appended(self, global_id: GlobalId, key: int, step: int) -> CollectionAppend:
         shard = self.catalog.state.item(global_id).shard_id
         upper = Timestamp(self.storage.upper(global_id).value + step)
         rows = self.client.new_parts(shard, updates((key, "v", upper - 1, 1)))
-        return Append(global_id, {shard: rows}, Timestamp(upper - 1), Frontier(upper))
+        return CollectionAppend(global_id, {shard: rows}, Timestamp(upper - 1), Frontier(upper))
 
     def tick(self, view: GlobalId, key: int, lower: int, upper: int) -> None:
         """What the thread that maintains views commits, beside the shell, and then reports."""
         item = self.catalog.state.item(view)
         rows = self.client.new_parts(item.shard_id, updates((key, "v", upper - 1, 1)))
-        self.client.commit([PersistAppend(item.shard_id, Timestamp(lower), Timestamp(upper), rows)])
+        self.client.commit([Append(item.shard_id, Timestamp(lower), Timestamp(upper), rows)])
         self.collections.report({view: Timestamp(upper)})

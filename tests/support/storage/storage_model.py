@@ -18,7 +18,7 @@ from slackwater.storage.controller.descriptions import (
     CollectionMetadata,
     DurableState,
     ExportDescription,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
     Other,
     Progress,
@@ -231,12 +231,14 @@ class Room:
     def ingestion(self):
         """A progress collection and an ingestion that is bound by it."""
         remap = self.create(Progress(), LagWriteFrontier(1, 1))
-        return self.create(Ingestion(INSTANCE, "upstream", remap))
+        return self.create(IngestionDescription(INSTANCE, "upstream", remap))
 
     def own_remap(self):
         """An ingestion that is its own progress collection."""
         upcoming = user_id(self.durable.next_id)
-        return self.create(Ingestion(INSTANCE, "upstream", upcoming), LagWriteFrontier(1, 1))
+        return self.create(
+            IngestionDescription(INSTANCE, "upstream", upcoming), LagWriteFrontier(1, 1)
+        )
 
     def export_of(self, ingestion):
         return self.create(IngestionExport(ingestion, "orders"))
@@ -253,7 +255,7 @@ class Room:
         gone = [global_id]
         for each, (description, _) in durable.catalog.items():
             match description.data_source:
-                case Ingestion(_, _, remap) if remap in gone and each not in gone:
+                case IngestionDescription(_, _, remap) if remap in gone and each not in gone:
                     gone.append(each)
                 case IngestionExport(ingestion) if ingestion in gone:
                     gone.append(each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackwater.adapter.controllers.leader_shards import LeaderShards
+from slackwater.adapter.controllers.leader_shards import PersistShardStore
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.persist.client import PersistClient
 from slackwater.repr.frontier import Frontier
@@ -19,7 +19,7 @@ from slackwater.storage.controller.shell import Storage
 def storage_of(client: PersistClient) -> Storage:
     """A controller that knows no collection yet."""
     core = StorageController(DurableState(), Frontier(client.tables_upper()))
-    return Storage(core, LeaderShards(client), lambda: 0, lambda command: None)
+    return Storage(core, PersistShardStore(client), lambda: 0, lambda command: None)
 
 
 def tables_of(client: PersistClient, storage: Storage, *shard_ids: int) -> StorageLog:

@@ -282,10 +282,10 @@ class Busy:
         return self
 
     def analyze(self, text, catalog, namespace, functions=()):
-        with self.interruption.ending(self.ended.set):
+        with self.interruption.on_cancel_or_deadline(self.ended.set):
             self.asked.set()
             assert self.ended.wait(PATIENCE)
-        self.interruption.refuse_late("Spark had answered")
+        self.interruption.check_deadline("Spark had answered")
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -307,10 +307,10 @@ def test_spark_is_told_to_end(place, clock, pool, late):
 
 def test_what_is_cancelled_is_so_for_ever_and_at_once():
     cancellation, told = Cancellation(60_000), []
-    with cancellation.waking(lambda: told.append(1)):
+    with cancellation.on_cancel(lambda: told.append(1)):
         cancellation.cancel()
         cancellation.cancel()
-    with cancellation.waking(lambda: told.append(2)):
+    with cancellation.on_cancel(lambda: told.append(2)):
         pass
     assert told == [1, 2]
     with pytest.raises(SlackwaterError, match="57014"):
@@ -319,10 +319,10 @@ def test_what_is_cancelled_is_so_for_ever_and_at_once():
 
 def test_what_has_an_end_is_told_to_end_at_the_deadline_and_not_after_it(clock):
     cancellation, ended = Cancellation(36_000_000, clock), threading.Event()
-    with cancellation.ending(ended.set):
+    with cancellation.on_cancel_or_deadline(ended.set):
         pass
     wait_until(lambda: "deadline" not in {each.name for each in threading.enumerate()})
-    with cancellation.ending(ended.set):
+    with cancellation.on_cancel_or_deadline(ended.set):
         clock.passes(9 * HOUR_S)
         cancellation.extend(0)
         clock.passes(9 * HOUR_S)

@@ -15,7 +15,7 @@ from tests.support.storage.changefeeds import Faults, Message, Upstream, columns
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.sources import source_steps
-from slackwater.adapter.sources.changefeeds import Delivery
+from slackwater.adapter.sources.changefeeds import FeedRequest
 from slackwater.adapter.sources.webhooks import Verdict
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -63,8 +63,8 @@ def send(place, message, name="bank", path=()):
         done.set()
 
     source = place.coordinator.changefeeds.find("default", name)
-    delivery = Delivery(source, target_of(path), message.feed, message.body, take)
-    place.coordinator.changefeeds.post(delivery)
+    request = FeedRequest(source, target_of(path), message.feed, message.body, take)
+    place.coordinator.changefeeds.post(request)
     assert done.wait(PATIENCE)
     return told[0]
 
@@ -501,7 +501,7 @@ def test_feeds_do_not_wait_for_a_commit_that_is_slow(place, monkeypatch, what):
         inbox = place.env.changefeeds.inbox(place.item("bank").id)
         monkeypatch.setattr(inbox, "take", slowly(inbox.take))
     else:
-        monkeypatch.setattr(source_steps, "written_ahead", slowly(source_steps.written_ahead))
+        monkeypatch.setattr(source_steps, "staged_files", slowly(source_steps.staged_files))
     send(place, payload(row(1, 9, 5)))
     send(place, resolved(5))
     assert begun.wait(PATIENCE)

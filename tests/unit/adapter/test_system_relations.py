@@ -25,14 +25,14 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
-from slackwater.compute.records import Filling, StepRecord, TickRecord, TickTimes
+from slackwater.compute.records import HydrationProgress, StepRecord, TickRecord, TickTimes
 from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
 from slackwater.repr.relation import Column, RelationDesc
-from slackwater.storage.changefeed.ingestion import Counted
+from slackwater.storage.changefeed.ingestion import FeedCounters
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
@@ -103,7 +103,9 @@ def snapshot():
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
         webhooks={user_id(11): "http://host/api/webhook/slackwater/default/s"},
         partitions=(
-            PartitionEntry(user_id(11), "x", "admitted", Time(7, 1), Time(5), None, 3, Counted(9)),
+            PartitionEntry(
+                user_id(11), "x", "admitted", Time(7, 1), Time(5), None, 3, FeedCounters(9)
+            ),
         ),
         usage=(
             ShardUsage(1, True, True, 0, 0, 0, 0),
@@ -112,7 +114,7 @@ def snapshot():
             ShardUsage(7, False, False, 1, 5, 50, 1),
             ShardUsage(8, False, False, 1, 1, 3, 2),
         ),
-        fillings=(Filling(user_id(13), 5, 10, 250),),
+        hydration_progress=(HydrationProgress(user_id(13), 5, 10, 250),),
         ticks=(
             TickRecord(
                 user_id(13),

@@ -9,7 +9,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.catalog.model import WEBHOOK, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.sources.checks import CheckConfig, CheckedInput
-from slackwater.adapter.sources.webhooks import Posted, Verdict, Webhooks, seen
+from slackwater.adapter.sources.webhooks import Verdict, WebhookRequest, Webhooks, seen
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import CommitSettings, GroupCommitter
 from slackwater.persist.leadership import Fenced
@@ -89,7 +89,7 @@ def source(number, name, form="TEXT", check=None):
 class Place:
     def __init__(self, monkeypatch):
         monkeypatch.setattr(
-            "slackwater.adapter.sources.webhooks.written_ahead", lambda _, __, rows: rows
+            "slackwater.adapter.sources.webhooks.staged_files", lambda _, __, rows: rows
         )
         monkeypatch.setattr("slackwater.adapter.sources.webhooks.write_statistics", lambda *_: None)
         self.state = CatalogState.of(
@@ -122,7 +122,7 @@ class Place:
         def done(verdict, said):
             self.told.append((body, verdict, said))
 
-        self.webhooks.post(Posted(webhook, body, {}, 1, done))
+        self.webhooks.post(WebhookRequest(webhook, body, {}, 1, done))
 
     def verdicts(self, count):
         wait_until(lambda: len(self.told) >= count, what=f"{count} verdicts")
@@ -266,8 +266,8 @@ def test_statuses_follow_the_ingress(place):
     before = place.webhooks.statuses()[0].status
     assert before.status == "stalled"
     assert before.error == "spark.slackwater.ingress.address is not set"
-    assert before.error in place.webhooks.invitation(place.state.items[user_id(10)])
+    assert before.error in place.webhooks.endpoint_notice(place.state.items[user_id(10)])
     place.webhooks.listens("https://host:1", None)
     assert {s.status.status for s in place.webhooks.statuses()} == {"running"}
     assert place.webhooks.urls()[user_id(10)] == "https://host:1/api/webhook/slackwater/default/w"
-    assert "https://host:1" in place.webhooks.invitation(place.state.items[user_id(10)])
+    assert "https://host:1" in place.webhooks.endpoint_notice(place.state.items[user_id(10)])

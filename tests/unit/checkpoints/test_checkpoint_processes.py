@@ -15,7 +15,7 @@ from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.postgres import running_server
 from tests.support.waiting import PATIENCE, wait_until
 
-from slackwater.persist.metastore import Patience, connect
+from slackwater.persist.metastore import RetryPolicy, connect
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.checkpoint import (
     ZERO,
@@ -105,7 +105,7 @@ def test_a_commit_whose_answer_is_lost_is_repeated_without_harm(new_database):
     engine = connect(new_database())
     create_tables(engine)
     outage = Outage(engine)
-    store = DatabaseStore(EngineTransactions(engine, outage.patience()))
+    store = DatabaseStore(EngineTransactions(engine, outage.retry_policy()))
     for landed in (True, False):
         for write in (
             lambda: store.ensure("fake", ["p"]),
@@ -165,7 +165,7 @@ def test_a_server_that_goes_away_takes_no_bounds_with_it():
         create_tables(engine)
         bounds = Variable(Range())
         with closing(PostgresNotifications(engine, retry_ms=1)) as notifications:
-            transactions = EngineTransactions(engine, Patience(wait_ms=0))
+            transactions = EngineTransactions(engine, RetryPolicy(wait_ms=0))
             store = Failing(DatabaseStore(transactions, notifications=notifications))
             with Checkpoints(store).start(FAKE, bounds, poll_every(NEVER_MS)) as group:
                 group.advance("p", t(10))

@@ -31,14 +31,14 @@ def flow(name, *inputs, as_of=0):
     return Flow(name, inputs, as_of)
 
 
-def plan(flows, uppers, data=(), troubles=None, now_ms=0):
+def plan(flows, uppers, data=(), failures=None, now_ms=0):
     """`data`: for each flow the times at which its inputs change."""
     times = dict(data)
 
     def has_data(name, lower, upper):
         return any(lower <= t < upper for t in times.get(name, ()))
 
-    return plan_round(in_order(flows), uppers, troubles or {}, has_data, now_ms)
+    return plan_round(in_order(flows), uppers, failures or {}, has_data, now_ms)
 
 
 def test_a_flow_whose_inputs_changed_ticks():
@@ -76,10 +76,10 @@ def test_a_flow_without_inputs_is_closed():
 
 
 def test_other_flows_go_on_while_one_is_left_alone():
-    trouble = after_failure(ERROR, None, 1_000)
+    failure = after_failure(ERROR, None, 1_000)
     flows = [flow("v", "t"), flow("w", "t")]
     data = {"v": [7], "w": [7]}.items()
-    planned = plan(flows, {"t": 99, "v": 7, "w": 7}, data, {"v": trouble}, 1_000)
+    planned = plan(flows, {"t": 99, "v": 7, "w": 7}, data, {"v": failure}, 1_000)
     assert [tick.global_id for tick in planned.ticks] == ["w"]
 
 

@@ -11,7 +11,7 @@ from tests.support.persist.persistence import compacted, contents, own_shard, ta
 from slackwater.persist import blobs, garbage
 from slackwater.persist.client import Append, TablesAppend, UnknownShard, UpperMismatch
 from slackwater.persist.compaction import CompactionSettings
-from slackwater.persist.garbage import LEASE_MS, STAMP_MARGIN_MS, GarbageFile, condemnable_until
+from slackwater.persist.garbage import LEASE_MS, STAMP_MARGIN_MS, GarbageFile, deletable_until
 from slackwater.persist.holds import SteadyClock
 from slackwater.persist.leadership import Fenced, current_leader
 from slackwater.persist.parts import FileBody
@@ -55,7 +55,7 @@ def path_of(uri):
     return blobs.local_path(uri)
 
 
-def test_replaced_files_wait_are_condemned_and_deleted(env):
+def test_replaced_files_wait_are_marked_and_deleted(env):
     client = env.lead(clock=lambda: NOW_MS)
     shard = own_shard(client)
     uris = sorted(file_append(client, shard, time) for time in range(2))
@@ -63,13 +63,15 @@ def test_replaced_files_wait_are_condemned_and_deleted(env):
     assert listed(env) == [(uri, False) for uri in uris]
     assert client.query(garbage.waiting) == ((shard, NOW_MS),)
 
-    def condemn(until_ms, limit=10):
-        return transacted(client, lambda conn: garbage.condemn(conn, shard, until_ms, limit))
+    def mark(until_ms, limit=10):
+        return transacted(
+            client, lambda conn: garbage.mark_for_deletion(conn, shard, until_ms, limit)
+        )
 
-    assert condemn(NOW_MS - 1) == 0
-    assert condemn(NOW_MS, limit=1) == 1
-    assert condemn(NOW_MS) == 1
-    assert condemn(NOW_MS) == 0
+    assert mark(NOW_MS - 1) == 0
+    assert mark(NOW_MS, limit=1) == 1
+    assert mark(NOW_MS) == 1
+    assert mark(NOW_MS) == 0
     assert listed(env) == [(uri, True) for uri in uris]
     assert all(path_of(uri).exists() for uri in uris)
     # Deleting and forgetting may be done twice, also by another leader after a crash in between.
@@ -82,17 +84,17 @@ def test_replaced_files_wait_are_condemned_and_deleted(env):
     assert contents(client, shard, 2) == [(0, "x"), (1, "x")]
 
 
-def test_a_file_that_is_named_again_is_not_condemned(env):
+def test_a_file_that_is_named_again_is_not_marked_for_deletion(env):
     client = env.lead()
     shard = own_shard(client)
     uri = file_append(client, shard, 0)
     client.transact(lambda conn: garbage.add(conn, [GarbageFile(uri, shard, 1, 0)]))
-    assert transacted(client, lambda conn: garbage.condemn(conn, shard, NOW_MS, 9)) == 1
+    assert transacted(client, lambda conn: garbage.mark_for_deletion(conn, shard, NOW_MS, 9)) == 1
     assert listed(env) == []
     assert path_of(uri).exists()
 
 
-def test_a_file_that_another_shard_names_is_not_condemned(env):
+def test_a_file_that_another_shard_names_is_not_marked_for_deletion(env):
     """Two shards name one file; it goes when neither does."""
     client = env.lead()
     first, second = own_shard(client), own_shard(client)
@@ -103,8 +105,8 @@ def test_a_file_that_another_shard_names_is_not_condemned(env):
         drop(client, shard)
         assert client.finalize(shard)
         assert listed(env) == [(uri, False)]
-        transacted(client, lambda conn: garbage.condemn(conn, first, 2**62, 9))
-        transacted(client, lambda conn: garbage.condemn(conn, second, 2**62, 9))
+        transacted(client, lambda conn: garbage.mark_for_deletion(conn, first, 2**62, 9))
+        transacted(client, lambda conn: garbage.mark_for_deletion(conn, second, 2**62, 9))
         if shard == first:
             assert listed(env) == []
             assert contents(client, second, 0) == [(0, "x")]
@@ -123,12 +125,12 @@ def test_a_file_below_another_shard_is_no_orphan(env):
     assert listed(env) == []
 
 
-def test_a_condemned_file_cannot_be_named(env):
+def test_a_marked_file_cannot_be_named(env):
     client = env.lead()
     shard = own_shard(client)
     part = client.file_part(updates((1, "x", 0, 1)), client.shard_directory(shard))
     client.transact(lambda conn: garbage.add(conn, [GarbageFile(part.body.uri, shard, 1, 0)]))
-    transacted(client, lambda conn: garbage.condemn(conn, shard, NOW_MS, 9))
+    transacted(client, lambda conn: garbage.mark_for_deletion(conn, shard, NOW_MS, 9))
     with pytest.raises(FatalError, match="being deleted"):
         client.commit([Append(shard, 0, 1, (part,))])
     assert client.state(shard).upper == 0
@@ -155,7 +157,7 @@ def test_a_replacement_that_took_long_is_stamped_when_it_was_seen(env):
     ],
 )
 def test_what_leases_and_holds_protect(opened_ms, foreign, expected):
-    assert condemnable_until(NOW_MS, opened_ms, foreign) == expected
+    assert deletable_until(NOW_MS, opened_ms, foreign) == expected
 
 
 def test_orphans_are_what_neither_parts_nor_the_list_name(env):
@@ -260,15 +262,18 @@ def test_i26_only_a_dropped_shard_is_finalized(env):
     assert contents(client, shard, 0) == [(0, "x")]
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_i28_finalizing_is_idempotent_and_goes_on_after_a_crash(env, grouped):
+@pytest.mark.parametrize("shares_tables_upper", [False, True])
+def test_i28_finalizing_is_idempotent_and_goes_on_after_a_crash(env, shares_tables_upper):
     client = env.lead()
-    shard, other = (table_shard(client) if grouped else own_shard(client)), own_shard(client)
+    shard, other = (
+        (table_shard(client) if shares_tables_upper else own_shard(client)),
+        own_shard(client),
+    )
     uris = set()
     for time in range(5):
         part = client.file_part(updates((time, "x", time, 1)), client.shard_directory(shard))
         uris.add(part.body.uri)
-        if grouped:
+        if shares_tables_upper:
             client.commit([], tables=TablesAppend(time, time + 1, {shard: (part,)}))
         else:
             client.commit([Append(shard, time, time + 1, (part,))])

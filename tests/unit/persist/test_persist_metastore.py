@@ -25,7 +25,7 @@ from slackwater.persist.blobs import local_path
 from slackwater.persist.client import Append, WriteResult
 from slackwater.persist.leadership import Fenced, acquire, current_leader
 from slackwater.persist.metastore import (
-    Patience,
+    RetryPolicy,
     connect,
     create_all,
     environment,
@@ -86,15 +86,15 @@ class Clock:
         self.now += seconds
         self.slept.append(seconds)
 
-    def patience(self) -> Patience:
-        return Patience(monotonic=lambda: self.now, sleep=self.sleep)
+    def retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(monotonic=lambda: self.now, sleep=self.sleep)
 
 
 def test_a_metastore_that_is_gone_is_an_error_after_ten_seconds(tmp_path):
     clock = Clock()
     secret = "postgresql+psycopg://user:hidden@127.0.0.1:1/db"
     with pytest.raises(SlackwaterError) as caught:
-        current_leader(connect(secret), patience=clock.patience())
+        current_leader(connect(secret), retry_policy=clock.retry_policy())
     assert caught.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
     assert caught.value.sqlstate == "08006"
     assert "hidden" not in str(caught.value)
@@ -105,8 +105,8 @@ def test_a_metastore_that_is_gone_is_an_error_after_ten_seconds(tmp_path):
 def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):
     env = new_environment(postgres.new_database(), tmp_path)
     tried = threading.Event()
-    back = Patience(sleep=lambda seconds: (tried.set(), threading.Event().wait(seconds)))
-    client = env.lead(patience=back)
+    back = RetryPolicy(sleep=lambda seconds: (tried.set(), threading.Event().wait(seconds)))
+    client = env.lead(retry_policy=back)
     shard = own_shard(client)
     postgres.stop()
     writer = threading.Thread(
@@ -208,7 +208,7 @@ def break_next_commit(engine, *, after: bool) -> list[str]:
 
 @pytest.mark.parametrize("after", [True, False])
 def test_a_commit_whose_answer_is_lost_happens_once(env, after):
-    client = env.lead(patience=Clock().patience())
+    client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     contents(client, shard, 0)
     ran = []
@@ -234,8 +234,8 @@ def test_a_lost_commit_is_resolved_after_a_takeover(env, after):
             successors.append(env.lead(expected_epoch=1))
             own_shard(successors[0])
 
-    patience = Patience(monotonic=lambda: clock.now, sleep=take_over)
-    client = env.lead(patience=patience)
+    retry_policy = RetryPolicy(monotonic=lambda: clock.now, sleep=take_over)
+    client = env.lead(retry_policy=retry_policy)
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
     part = client.inline_part(updates((1, "a", 0, 1)))
@@ -263,7 +263,7 @@ def metastore_away(engine):
 
 @pytest.mark.parametrize("after", [True, False])
 def test_an_unknown_outcome_is_said_and_read_again(env, after):
-    client = env.lead(patience=Clock().patience())
+    client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
     part = client.inline_part(updates((1, "a", 0, 1)))
@@ -277,7 +277,7 @@ def test_an_unknown_outcome_is_said_and_read_again(env, after):
 @pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("asked", [True, False])
 def test_i8_an_unknown_outcome_is_resolved_by_its_write_id(env, after, asked):
-    client = env.lead(patience=Clock().patience())
+    client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
     append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
@@ -321,7 +321,7 @@ def look_ups_fail(engine, reason):
 @pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("reason", [Full("database or disk is full"), Broken("malformed")])
 def test_an_outcome_that_cannot_be_looked_up_stays_unknown(env, after, reason):
-    client = env.lead(patience=Clock().patience())
+    client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
     append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
@@ -343,7 +343,7 @@ def test_an_outcome_that_cannot_be_looked_up_stays_unknown(env, after, reason):
 )
 def test_a_commit_that_fails_is_looked_up_before_it_is_said(env, after, reason, condition):
     """An error of the commit itself, after which the metastore answers."""
-    client = env.lead(patience=Clock().patience())
+    client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     contents(client, shard, 0)
     broken: list[int] = []
@@ -371,7 +371,7 @@ def test_a_commit_that_fails_is_looked_up_before_it_is_said(env, after, reason, 
 
 @pytest.mark.parametrize("after", [True, False])
 def test_a_merge_whose_outcome_was_unknown_loses_nothing(env, after):
-    client = env.lead(patience=Clock().patience())
+    client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     for time in range(3):
         part = client.file_part(updates((time, "a", time, 1)), client.shard_directory(shard))

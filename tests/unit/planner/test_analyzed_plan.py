@@ -11,7 +11,6 @@ from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
     Bound,
-    Column,
     Computed,
     Constant,
     Expand,
@@ -24,6 +23,7 @@ from slackwater.planner.plan.algebra import (
     Limit,
     NullAware,
     Other,
+    PlanColumn,
     Project,
     Sort,
     SortKey,
@@ -100,7 +100,7 @@ def test_columns_handles_and_the_query_are_as_they_were_told():
     plan = read(value)
     text = SparkType('"string"', (("type", "UTF8_LCASE"),), frozenset({"collation"}))
     number = SparkType('"integer"')
-    assert plan.columns == (Column("c", number, True), Column("s", text, True))
+    assert plan.columns == (PlanColumn("c", number, True), PlanColumn("s", text, True))
     assert plan.handles == (
         Handle("f(0,)", number, False, True, False, True, True, (0,), None, "d(0,)"),
     )

@@ -12,7 +12,7 @@ from tests.unit.planner.test_lowering import LONG, plan_of
 
 from slackwater.planner.delta.explain import read_by_steps
 from slackwater.planner.delta.lowering import program_of, reordered
-from slackwater.planner.delta.program import Lookup, Size
+from slackwater.planner.delta.program import LookupStep, Size
 from slackwater.planner.plan.algebra import Join, JoinKey, JoinKind, Source, Union
 
 
@@ -130,17 +130,17 @@ def test_each_order_meets_all_inputs_and_all_conditions_once(join, data):
     assert order.arrangements == program.arrangements
     assert [type(each) for each in order.steps] == [type(each) for each in program.steps]
     kept = zip(order.steps, program.steps, strict=True)
-    assert all(a == b for a, b in kept if not isinstance(a, Lookup))
+    assert all(a == b for a, b in kept if not isinstance(a, LookupStep))
     inputs = sum(isinstance(each, Source) for each in plan.nodes)
     for begin, way in enumerate(paths(order)):
         assert sorted((begin, *way)) == list(range(inputs))
     for pipeline in pipelines(order):
         met = [
             frozenset(pair)
-            for hop in pipeline
-            for pair in zip(order.arrangements[hop.arrangement].keys, hop.keys, strict=True)
+            for stage in pipeline
+            for pair in zip(order.arrangements[stage.arrangement].keys, stage.keys, strict=True)
         ]
-        conditions = [c for hop in pipeline for c in hop.conditions]
+        conditions = [c for stage in pipeline for c in stage.conditions]
         met += [frozenset((c.left, c.right)) for c in conditions if not isinstance(c, int)]
         assert sorted(met, key=sorted) == sorted(map(frozenset, equalities), key=sorted)
         assert sorted(c for c in conditions if isinstance(c, int)) == sorted(residual)
@@ -150,7 +150,7 @@ def test_each_order_meets_all_inputs_and_all_conditions_once(join, data):
 def pipelines(program):
     found = {}
     for number, step in enumerate(program.steps):
-        if isinstance(step, Lookup):
+        if isinstance(step, LookupStep):
             found[number] = (*found.pop(step.input, ()), step)
     return list(found.values())
 
@@ -164,15 +164,15 @@ def test_steps_say_what_they_read_in_the_order_in_which_they_run():
 
     def of_sales(program):
         told = read_by_steps(STAR, program, names)
-        lookups = [i for i, step in enumerate(program.steps) if isinstance(step, Lookup)]
+        lookups = [i for i, step in enumerate(program.steps) if isinstance(step, LookupStep)]
         return [told[i] for i in lookups if "sales" not in told[i]][:2]
 
     assert of_sales(program) == ["shops by c2", "goods by c3"]
     assert of_sales(order) == ["goods by c3", "shops by c2"]
     told = read_by_steps(STAR, program, names)
     kinds = {type(s).__name__: t for s, t in zip(program.steps, told, strict=True)}
-    assert kinds["Delta"] in names.values()
-    assert kinds["United"] is None
+    assert kinds["DeltaStep"] in names.values()
+    assert kinds["UnionStep"] is None
 
 
 def test_what_is_read_below_many_shared_nodes_is_found_in_one_pass():
@@ -183,5 +183,5 @@ def test_what_is_read_below_many_shared_nodes_is_found_in_one_pass():
     plan = plan_of(*shared, Source("u1", ("c1",), (1,)), joined, types=(LONG, LONG))
     program = program_of(plan)
     told = read_by_steps(plan, program, {"u0": "sales", "u1": "shops"})
-    lookups = [i for i, step in enumerate(program.steps) if isinstance(step, Lookup)]
+    lookups = [i for i, step in enumerate(program.steps) if isinstance(step, LookupStep)]
     assert {told[i] for i in lookups} == {"sales by c0", "shops by c1"}

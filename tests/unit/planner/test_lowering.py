@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from slackwater.planner.delta.explain import explain_program
-from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
+from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
     AnalyzedPlan,
     Bound,
-    Column,
     Computed,
     Filter,
     Handle,
@@ -23,6 +22,7 @@ from slackwater.planner.plan.algebra import (
     JoinKind,
     Limit,
     Operator,
+    PlanColumn,
     Project,
     SortKey,
     Source,
@@ -45,7 +45,7 @@ MAP = SparkType(
 
 def plan_of(*nodes: Operator, types: tuple[SparkType, ...]) -> AnalyzedPlan:
     """Its handles are its columns, under the same numbers."""
-    columns = tuple(Column(f"c{i}", each, True) for i, each in enumerate(types))
+    columns = tuple(PlanColumn(f"c{i}", each, True) for i, each in enumerate(types))
     handles = tuple(
         Handle(f"c{i}", each, True, True, False, False, False, (i,), i, f"c{i}")
         for i, each in enumerate(types)
@@ -239,7 +239,7 @@ def test_any_other_use_of_the_time_has_no_program():
     plan = replace(plan, handles=(now,))
     with pytest.raises(NotMaintained) as refused:
         program_of(plan)
-    assert refused.value.reason == misuse_of_now(plan)
+    assert refused.value.reason == invalid_mz_now_use(plan)
     assert "(mz_now() <> k)" in refused.value.reason
 
 

@@ -28,7 +28,7 @@ from slackwater.repr.read_policy import (
     Multiple,
     NoPolicy,
     ValidFrom,
-    followed,
+    advance_by_policy,
 )
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, Column, RelationDesc, stored_column
 
@@ -122,9 +122,9 @@ def test_policies_that_would_drop_or_divide_by_zero_cannot_be_made():
 
 
 def test_a_policy_never_wins_back_history():
-    assert followed(at(7), ValidFrom(at(3)), at(9)) == at(7)
-    assert followed(at(7), STEP_BACK, EMPTY_FRONTIER) == at(7)
-    assert followed(at(7), STEP_BACK, at(20)) == at(19)
+    assert advance_by_policy(at(7), ValidFrom(at(3)), at(9)) == at(7)
+    assert advance_by_policy(at(7), STEP_BACK, EMPTY_FRONTIER) == at(7)
+    assert advance_by_policy(at(7), STEP_BACK, at(20)) == at(19)
 
 
 def test_a_column_under_another_name_has_its_collations():

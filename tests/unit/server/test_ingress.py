@@ -18,7 +18,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.server.ingress import listener as listening
 from slackwater.server.ingress import settings as ingress_settings
 from slackwater.server.ingress.app import answer_of
-from slackwater.server.ingress.gate import Behind, Gate
+from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.listener import Ingress
 from slackwater.server.ingress.settings import read, remembered
 from slackwater.server.ingress.tokens import Tokens
@@ -66,15 +66,17 @@ class FakeChangefeeds:
     def find(self, schema, name):
         return object() if (schema, name) == ("default", "f") else None
 
-    def post(self, delivery):
-        self.posted.append(delivery)
+    def post(self, feed_request):
+        self.posted.append(feed_request)
         if not self.is_silent:
             verdict = self.verdicts.pop(0) if self.verdicts else Verdict.COMMITTED
-            threading.Thread(target=delivery.done, args=(verdict, verdict.value)).start()
+            threading.Thread(target=feed_request.done, args=(verdict, verdict.value)).start()
 
 
-def behind(webhooks, confirm=lambda: None, changefeeds=None):
-    return Behind(webhooks, changefeeds or FakeChangefeeds(), confirm, lambda: b"metric 1.0\n")
+def backend(webhooks, confirm=lambda: None, changefeeds=None):
+    return IngressBackend(
+        webhooks, changefeeds or FakeChangefeeds(), confirm, lambda: b"metric 1.0\n"
+    )
 
 
 class Place:
@@ -83,13 +85,13 @@ class Place:
         port = self._holds.enter_context(held_port())
         self.webhooks = webhooks
         self.changefeeds = FakeChangefeeds()
-        self.gate = Gate()
+        self.gate = BackendGate()
         chosen = read({"address": f"127.0.0.1:{port}", **(settings or {})})
         self.url = chosen.url
         self.settings = chosen
         self.ingress = Ingress(chosen, self.gate)
         self.ingress.start()
-        self.gate.open(behind(webhooks, changefeeds=self.changefeeds))
+        self.gate.open(backend(webhooks, changefeeds=self.changefeeds))
         wait_until(lambda: (self.url, None) in webhooks.said, what="the ingress listens")
 
     def close(self):
@@ -263,15 +265,15 @@ def test_nobody_leads_is_503(place):
     def lost():
         raise user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="1", reason="gone")
 
-    at.gate.open(behind(at.webhooks, lost))
+    at.gate.open(backend(at.webhooks, lost))
     assert at.post().status == 503
     assert at.webhooks.posted == []
 
 
 def test_the_next_leader_gets_the_port_when_the_one_before_gives_it_up(port):
     with socket.create_server(("127.0.0.1", port)):
-        webhooks, gate = FakeWebhooks(), Gate()
-        gate.open(behind(webhooks))
+        webhooks, gate = FakeWebhooks(), BackendGate()
+        gate.open(backend(webhooks))
         ingress = Ingress(read({"address": f"127.0.0.1:{port}"}), gate)
         ingress.start()
         wait_until(lambda: webhooks.said, what="it says that it cannot listen")
@@ -306,8 +308,12 @@ def test_a_message_of_a_feed_is_handed_over_whole(place):
         (f"{FEED}/t%2Fu?access_token=a&feed=x", "x", Target(table="t/u")),
     ):
         assert at.post(b"message", path=path).status == 200
-        delivery = at.changefeeds.posted.pop()
-        assert (delivery.feed, delivery.target, delivery.body) == (feed, target, b"message")
+        feed_request = at.changefeeds.posted.pop()
+        assert (feed_request.feed, feed_request.target, feed_request.body) == (
+            feed,
+            target,
+            b"message",
+        )
 
 
 @pytest.mark.parametrize(
@@ -501,7 +507,7 @@ def test_files_that_are_not_there_are_refused(tmp_path, name):
     if name.startswith("tls"):
         given["tls.key"] = missing
     with pytest.raises(SlackwaterError) as caught:
-        Ingress(read({"address": "127.0.0.1:1", **given}), Gate())
+        Ingress(read({"address": "127.0.0.1:1", **given}), BackendGate())
     assert f"spark.slackwater.ingress.{name}" in caught.value.message
 
 
@@ -519,7 +525,7 @@ def test_the_environment_remembers_the_settings():
 def test_nothing_but_http_is_answered():
     from slackwater.server.ingress.app import IngressApp
 
-    app = IngressApp(read({"address": "a:1"}), Gate(), None)
+    app = IngressApp(read({"address": "a:1"}), BackendGate(), None)
     sent = []
 
     async def send(message):

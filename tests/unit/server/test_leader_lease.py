@@ -26,11 +26,11 @@ from slackwater.persist.leadership import (
     give_up,
     renew,
 )
-from slackwater.persist.metastore import Patience, connect, environment, query, transaction
+from slackwater.persist.metastore import RetryPolicy, connect, environment, query, transaction
 from slackwater.repr.errors import SlackwaterError
-from slackwater.server.election import OPENING_MS, Candidacy, Sight, Verdict
+from slackwater.server.election import OPENING_MS, Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
-from slackwater.server.tenure import Tenure
+from slackwater.server.leader_lease import LeaderLease
 
 OWNER = Owner("ebb", "boot-1", "pid:[1]", "ada", 4711, "17")
 LEASE = Lease(OWNER, 10_000)
@@ -170,56 +170,64 @@ def test_a_process_that_hangs_is_ended_if_it_is_certain_which_one_it_is():
 # The candidate
 
 
-def sight(renewals=0, *, epoch=1, **seen):
+def observation(renewals=0, *, epoch=1, **seen):
     lease = replace(LEASE, renewals=renewals)
-    return Sight(LeaderRecord(epoch, "http://a", "/t", "app", "/l", lease, True), **seen)
+    return LeaderObservation(
+        LeaderRecord(epoch, "http://a", "/t", "app", "/l", lease, True), **seen
+    )
 
 
 def test_nobody_leads_or_the_leader_has_gone():
-    assert Candidacy().judge(Sight(None), 0) is Verdict.FIRST
-    assert Candidacy().judge(sight(dead=True, reachable=True), 0) is Verdict.DEAD
+    assert Election().decide(LeaderObservation(None), 0) is Decision.FIRST
+    assert Election().decide(observation(dead=True, reachable=True), 0) is Decision.DEAD
     given_up = LeaderRecord(3, "http://a", "/t", "app", "/l", None, True)
-    assert Candidacy().judge(Sight(given_up, reachable=True, answers=True), 0) is Verdict.GIVEN_UP
+    assert (
+        Election().decide(LeaderObservation(given_up, reachable=True, answers=True), 0)
+        is Decision.GIVEN_UP
+    )
 
 
 def test_a_leader_from_before_the_leases_lives_if_it_answers():
     before = LeaderRecord(3, "http://a", "/t", "app", "/l", None, False)
-    assert Candidacy().judge(Sight(before, answers=True, reachable=True), 0) is Verdict.JOIN
-    assert Candidacy().judge(Sight(before), 0) is Verdict.UNLEASED
+    assert (
+        Election().decide(LeaderObservation(before, answers=True, reachable=True), 0)
+        is Decision.JOIN
+    )
+    assert Election().decide(LeaderObservation(before), 0) is Decision.UNLEASED
 
 
 def test_a_leader_that_answers_is_joined():
-    assert Candidacy().judge(sight(answers=True, reachable=True), 0) is Verdict.JOIN
+    assert Election().decide(observation(answers=True, reachable=True), 0) is Decision.JOIN
 
 
 @pytest.mark.parametrize("reachable", [False, True])
 def test_a_lease_runs_out_by_the_candidates_own_clock(reachable):
-    candidacy = Candidacy()
+    election = Election()
     for now in (1_000, 5_000, 10_999):
-        assert candidacy.judge(sight(7, reachable=reachable), now) is Verdict.WAIT
-    assert candidacy.judge(sight(7, reachable=reachable), 11_000) is Verdict.RUN_OUT
+        assert election.decide(observation(7, reachable=reachable), now) is Decision.WAIT
+    assert election.decide(observation(7, reachable=reachable), 11_000) is Decision.RUN_OUT
 
 
 def test_a_leader_elsewhere_that_renews_is_never_replaced():
-    candidacy = Candidacy()
-    assert candidacy.judge(sight(7), 0) is Verdict.WAIT
-    assert candidacy.judge(sight(7), 9_999) is Verdict.WAIT
-    assert candidacy.judge(sight(8), 10_001) is Verdict.REFUSED
+    election = Election()
+    assert election.decide(observation(7), 0) is Decision.WAIT
+    assert election.decide(observation(7), 9_999) is Decision.WAIT
+    assert election.decide(observation(8), 10_001) is Decision.REFUSED
 
 
 def test_a_leader_here_that_renews_and_does_not_answer_may_be_opening():
-    candidacy = Candidacy()
+    election = Election()
     for number in range(OPENING_MS // 3_000):
-        assert candidacy.judge(sight(number, reachable=True), number * 3_000) is Verdict.WAIT
-    assert candidacy.judge(sight(99, reachable=True), OPENING_MS) is Verdict.REFUSED
+        assert election.decide(observation(number, reachable=True), number * 3_000) is Decision.WAIT
+    assert election.decide(observation(99, reachable=True), OPENING_MS) is Decision.REFUSED
 
 
 def test_a_new_leader_is_watched_anew():
-    candidacy = Candidacy()
-    assert candidacy.judge(sight(7), 0) is Verdict.WAIT
-    assert candidacy.judge(sight(0, epoch=2), 9_000) is Verdict.WAIT
-    assert candidacy.judge(sight(0, epoch=2), 18_999) is Verdict.WAIT
-    assert candidacy.judge(sight(0, epoch=2), 19_000) is Verdict.RUN_OUT
+    election = Election()
+    assert election.decide(observation(7), 0) is Decision.WAIT
+    assert election.decide(observation(0, epoch=2), 9_000) is Decision.WAIT
+    assert election.decide(observation(0, epoch=2), 18_999) is Decision.WAIT
+    assert election.decide(observation(0, epoch=2), 19_000) is Decision.RUN_OUT
 
 
 # The leader
@@ -233,15 +241,17 @@ class Clock:
         return self.now_ms
 
 
-def tenure(env, clock, *, lease_ms=10_000, lost=None):
+def leader_lease(env, clock, *, lease_ms=10_000, lost=None):
     epoch = lead(env, lease=replace(LEASE, lease_ms=lease_ms))
     notes = [] if lost is None else lost
-    return Tenure(env.engine, epoch, lease_ms, acquired_ms=0, on_lost=notes.append, clock_ms=clock)
+    return LeaderLease(
+        env.engine, epoch, lease_ms, acquired_ms=0, on_lost=notes.append, clock_ms=clock
+    )
 
 
 def test_the_leader_stops_before_anybody_can_take_its_lease(env):
     clock = Clock()
-    held = tenure(env, clock)
+    held = leader_lease(env, clock)
     clock.now_ms = 8_999
     held.confirm(0)
     clock.now_ms = 9_000
@@ -252,7 +262,7 @@ def test_the_leader_stops_before_anybody_can_take_its_lease(env):
 
 def test_the_leader_goes_on_with_a_lease_that_nobody_took(env):
     clock = Clock()
-    held = tenure(env, clock, lease_ms=300)
+    held = leader_lease(env, clock, lease_ms=300)
     clock.now_ms = 10_000
     held.start()
     held.confirm(int(PATIENCE * 1000))
@@ -265,7 +275,7 @@ def test_the_leader_goes_on_with_a_lease_that_nobody_took(env):
 
 def test_a_leader_whose_lease_was_taken_says_so(env):
     clock, lost = Clock(), []
-    held = tenure(env, clock, lease_ms=300, lost=lost)
+    held = leader_lease(env, clock, lease_ms=300, lost=lost)
     lead(env, 1, expected_renewals=0, lease=LEASE)
     held.start()
     wait_until(lambda: lost, what="the leader notices")
@@ -288,7 +298,7 @@ def test_a_server_process_that_hangs_counts_as_away(postgres, tmp_path):
     backend = query(patient, lambda conn: conn.scalar(text("SELECT pg_backend_pid()")))
     with stopped([backend]):
         with pytest.raises(SlackwaterError) as refused:
-            query(patient, lambda conn: conn.scalar(text("SELECT 1")), patience=Patience(0))
+            query(patient, lambda conn: conn.scalar(text("SELECT 1")), retry_policy=RetryPolicy(0))
         assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
         assert "silent for 1 s" in refused.value.message
         # Another connection has another process of the server.
@@ -302,7 +312,7 @@ def test_a_server_that_hangs_as_a_whole_counts_as_away(tmp_path):
     with running_server() as server:
         engine = connect(server.new_database(), silence_ms=1_000)
         with stopped(server.processes), pytest.raises(SlackwaterError) as refused:
-            query(engine, lambda conn: conn.scalar(text("SELECT 1")), patience=Patience(0))
+            query(engine, lambda conn: conn.scalar(text("SELECT 1")), retry_policy=RetryPolicy(0))
         assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
         assert query(engine, lambda conn: conn.scalar(text("SELECT 2"))) == 2
         engine.dispose()
@@ -321,7 +331,7 @@ def test_a_leader_that_hangs_within_a_transaction_keeps_no_locks(postgres, tmp_p
         conn.execute(select(environment))
 
     with pytest.raises(SlackwaterError) as refused:
-        transaction(hung, oversleeps, patience=Patience(0))
+        transaction(hung, oversleeps, retry_policy=RetryPolicy(0))
     assert refused.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
     assert current_leader(env.engine).epoch == 1
     hung.dispose()
@@ -335,7 +345,7 @@ def test_a_lease_is_renewed_past_a_server_process_that_hangs(postgres, tmp_path)
     env = new_environment(postgres.new_database(), tmp_path)
     own = connect(env.url, silence_ms=2_000)
     lead(env, lease=replace(LEASE, lease_ms=6_000))
-    held = Tenure(own, 1, 6_000, acquired_ms=0, on_lost=lambda _: None, clock_ms=lambda: 0)
+    held = LeaderLease(own, 1, 6_000, acquired_ms=0, on_lost=lambda _: None, clock_ms=lambda: 0)
     backend = query(own, lambda conn: conn.scalar(text("SELECT pg_backend_pid()")))
     with stopped([backend]):
         held.start()

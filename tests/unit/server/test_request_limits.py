@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import PATIENCE
 
 from slackwater.server import app as server
-from slackwater.server.admission import Limits
+from slackwater.server.admission import AdmissionLimits
 
 
 class Waiting:
@@ -69,7 +69,7 @@ def condition(answer):
 
 def test_a_request_that_is_too_large_is_refused(coordinator):
     app = server.application(
-        coordinator, "secret", pytest.fail, lambda: None, Limits(request_bytes=100)
+        coordinator, "secret", pytest.fail, lambda: None, AdmissionLimits(request_bytes=100)
     )
     for pieces in (1, 7):
         large = asyncio.run(post(app, "/v1/release", {"holds": ["x" * 200]}, pieces))
@@ -79,7 +79,9 @@ def test_a_request_that_is_too_large_is_refused(coordinator):
 
 
 def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordinator):
-    app = server.application(coordinator, "secret", pytest.fail, lambda: None, Limits(statements=2))
+    app = server.application(
+        coordinator, "secret", pytest.fail, lambda: None, AdmissionLimits(statements=2)
+    )
 
     async def run():
         binds = [asyncio.create_task(post(app, "/v1/bind", {})) for _ in range(2)]

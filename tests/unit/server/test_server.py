@@ -17,7 +17,7 @@ from tests.support.adapter.coordination import Place
 from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE, wait_until
 
-from slackwater.server.admission import Lane, Limits, lane_of
+from slackwater.server.admission import AdmissionLimits, Lane, lane_of
 from slackwater.server.app import application
 
 TOKEN = "secret"
@@ -100,7 +100,7 @@ def place(tmp_path):
 
 @contextmanager
 def serving(place, **limits):
-    server = Server(place, Limits(**limits))
+    server = Server(place, AdmissionLimits(**limits))
     try:
         yield server
     finally:

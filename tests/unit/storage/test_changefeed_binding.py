@@ -78,7 +78,7 @@ def test_nothing_is_bound_before_a_time_is_resolved():
     world.send(rows("x", change(1, 10, at(90))))
     settle(world)
     assert balances(world) == {}
-    assert world.ingestion.standing.waiting == {"x": 1}
+    assert world.ingestion.progress.waiting == {"x": 1}
 
 
 def test_changes_behind_the_resolved_time_wait(world):
@@ -98,13 +98,13 @@ def test_a_new_partition_is_pending_until_it_has_resolved_what_is_bound(world):
     settle(world)
     assert world.frontier == offset(at(200).next)
     assert balances(world, "b") == {}
-    assert set(world.ingestion.standing.admitted) == {"x"}
+    assert set(world.ingestion.progress.admitted) == {"x"}
     world.send(resolved("y", at(199)))
     settle(world)
-    assert set(world.ingestion.standing.admitted) == {"x"}
+    assert set(world.ingestion.progress.admitted) == {"x"}
     world.send(resolved("y", at(200)))
     settle(world)
-    assert set(world.ingestion.standing.admitted) == {"x", "y"}
+    assert set(world.ingestion.progress.admitted) == {"x", "y"}
 
 
 def test_what_a_new_partition_delivered_below_the_bound_is_bound_when_it_joins(world):
@@ -147,7 +147,7 @@ def test_a_partition_without_a_resolved_time_does_not_vouch_for_its_rows(world):
     world.send(resolved("x", at(200)))
     settle(world)
     assert balances(world, "b") == {}
-    assert world.ingestion.standing.waiting == {"y": 1}
+    assert world.ingestion.progress.waiting == {"y": 1}
 
 
 def test_a_late_change_is_dropped_and_counted(world):
@@ -155,7 +155,7 @@ def test_a_late_change_is_dropped_and_counted(world):
     world.send(resolved("x", at(110)))
     settle(world)
     assert balances(world) == {1: 10, 2: 20}
-    assert world.ingestion.standing.admitted["x"].late == 2
+    assert world.ingestion.progress.admitted["x"].late == 2
     assert [landed.key for landed, bound in world.landing if not bound] == []
 
 
@@ -185,7 +185,7 @@ def test_on_late_fail_a_duplicate_is_dropped_also_of_a_deletion_and_after_a_rest
     world.send(resolved("x", at(110)))
     settle(world)
     assert balances(world) == {}
-    assert world.ingestion.standing.admitted["x"].late == 2
+    assert world.ingestion.progress.admitted["x"].late == 2
 
 
 def test_on_late_fail_a_dead_letter_that_is_sent_again_is_a_duplicate():
@@ -199,7 +199,7 @@ def test_on_late_fail_a_dead_letter_that_is_sent_again_is_a_duplicate():
     world.send(resolved("x", at(110)))
     settle(world)
     assert balances(world) == {1: 10}
-    assert world.ingestion.standing.admitted["x"].late == 2
+    assert world.ingestion.progress.admitted["x"].late == 2
     assert sum(world.dead_letters.values()) == 1
     # It is known by all that it says.
     world.send(rows("x", change(1, "more", at(90))))
@@ -247,7 +247,7 @@ def test_what_no_table_takes_is_a_dead_letter_and_the_row_stays(world, payload, 
     assert balances(world) == {1: 10, 2: 21}
     ((letter, said),) = world.dead_letters
     assert (letter.topic, said) == (payload["topic"], reason)
-    assert world.ingestion.standing.admitted["x"].dead == 1
+    assert world.ingestion.progress.admitted["x"].dead == 1
     # Sent again, it comes too late to be one more.
     world.send(rows("x", payload))
     world.send(resolved("x", at(130)))
@@ -278,9 +278,9 @@ def reader(extras=None, **columns):
 
 
 def landed(after, key=(1,)):
-    from slackwater.storage.changefeed.messages import Landed, exact_text
+    from slackwater.storage.changefeed.messages import ChangeRecord, exact_text
 
-    return Landed("x", "a", exact_text(list(key)), 1, exact_text(after))
+    return ChangeRecord("x", "a", exact_text(list(key)), 1, exact_text(after))
 
 
 def test_extras_have_what_has_no_column():
@@ -304,9 +304,9 @@ def test_values_as_cockroachdb_writes_them():
         '{"id":1,"raw":"\\\\x00ff","cents":12345678901234.5678,"at":"2026-01-31T01:02:03.5Z",'
         '"day":"2026-01-31","json":{"a":[1,2.50]},"ratio":0.5}'
     )
-    from slackwater.storage.changefeed.messages import Landed
+    from slackwater.storage.changefeed.messages import ChangeRecord
 
-    row = read.row(Landed("x", "a", "[1]", 1, after))
+    row = read.row(ChangeRecord("x", "a", "[1]", 1, after))
     assert row[1] == b"\x00\xff"
     assert str(row[2]) == "12345678901234.5678"
     assert row[3].isoformat() == "2026-01-31T01:02:03.500000+00:00"
@@ -329,7 +329,7 @@ def test_dead_letters_are_tried_again_with_the_tables_that_there_are(world):
     assert balances(world, "c") == {1: 5}
     assert world.told == [(2, 1)]
     ((letter, _),) = world.dead_letters
-    assert (letter.topic, world.ingestion.standing.admitted["x"].dead) == ("a", 1)
+    assert (letter.topic, world.ingestion.progress.admitted["x"].dead) == ("a", 1)
 
 
 def test_a_dead_letter_does_not_take_a_row_back(world):

@@ -47,9 +47,9 @@ class World:
 
     def __init__(self, env):
         self.outage = Outage(env.engine)
-        self.client = env.lead(patience=self.outage.patience())
-        self.shard = new_shard(self.client, COUNTER, None, grouped=True)
-        self.remap = new_shard(self.client, ONE_PARTITION, None, grouped=True)
+        self.client = env.lead(retry_policy=self.outage.retry_policy())
+        self.shard = new_shard(self.client, COUNTER, None, shares_tables_upper=True)
+        self.remap = new_shard(self.client, ONE_PARTITION, None, shares_tables_upper=True)
         clock = Ticks()
         oracle = TimestampOracle.recover(self.client.tables_upper(), clock)
         self.committer = GroupCommitter(

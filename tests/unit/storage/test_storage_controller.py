@@ -11,14 +11,14 @@ from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import user_id
 from slackwater.repr.read_policy import DROPPED, STEP_BACK, LagWriteFrontier, Multiple, ValidFrom
 from slackwater.storage.controller import effects as ef
-from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
     DurableState,
     ExportDescription,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
     Other,
     SinkAsOf,
@@ -110,9 +110,9 @@ def test_what_create_collections_refuses(room):
     refused(Variant.COLLECTION_ID_REUSED, create, double, {"u8": stored})
     assert refused(Variant.IDENTIFIER_MISSING, create, [("u8", other)], {}) == ("u8",)
     refused(Variant.SHARD_ALREADY_IN_USE, create, [("u8", other)], {"u8": stored})
-    lost = CollectionDescription(Ingestion("nowhere", "c"))
+    lost = CollectionDescription(IngestionDescription("nowhere", "c"))
     refused(Variant.INGESTION_INSTANCE_MISSING, create, [("u8", lost)], {"u8": stored})
-    lost = CollectionDescription(Ingestion(INSTANCE, "c", "u9"))
+    lost = CollectionDescription(IngestionDescription(INSTANCE, "c", "u9"))
     assert refused(Variant.IDENTIFIER_MISSING, create, [("u8", lost)], {"u8": stored}) == ("u9",)
     lost = CollectionDescription(IngestionExport(table, "c"))
     assert refused(Variant.IDENTIFIER_INVALID, create, [("u8", lost)], {"u8": stored}) == (table,)
@@ -133,7 +133,7 @@ def test_a_dependency_that_is_compacted_beyond_the_writer_is_refused():
     controller = StorageController(DurableState({1: "u1", 2: "u2"}), at(0))
     controller.create_instance(INSTANCE)
     descriptions = [
-        ("u2", CollectionDescription(Ingestion(INSTANCE, "c", "u1"))),
+        ("u2", CollectionDescription(IngestionDescription(INSTANCE, "c", "u1"))),
         ("u1", CollectionDescription(Other())),
     ]
     stored = {
@@ -422,15 +422,17 @@ def test_an_append_is_one_commit_and_later_ones_expect_its_end(room):
     table, other, view = room.table(), room.table(), room.view()
     first = room.core.append(
         [
-            Append(table, {own(room, table): "rows"}, Timestamp(4), at(5)),
-            Append(other, {}, None, at(5)),
-            Append(view, {own(room, view): "rows"}, Timestamp(6), at(7)),
+            CollectionAppend(table, {own(room, table): "rows"}, Timestamp(4), at(5)),
+            CollectionAppend(other, {}, None, at(5)),
+            CollectionAppend(view, {own(room, view): "rows"}, Timestamp(6), at(7)),
         ],
-        also="a step",
+        extras="a step",
     )
-    second = room.core.append([Append(view, {own(room, view): "more"}, Timestamp(7), at(8))])
+    second = room.core.append(
+        [CollectionAppend(view, {own(room, view): "more"}, Timestamp(7), at(8))]
+    )
     effects = room.core.process()
-    assert [(e.tables, e.also) for e in effects] == [((at(0), at(5)), "a step"), (None, None)]
+    assert [(e.tables, e.extras) for e in effects] == [((at(0), at(5)), "a step"), (None, None)]
     assert [[a.rows for a in e.appends] for e in effects] == [["rows", None, "rows"], ["more"]]
     assert [(e.ticket, [(a.lower, a.upper) for a in e.appends]) for e in effects] == [
         (first, [(at(0), at(5)), (at(0), at(5)), (at(0), at(7))]),
@@ -449,7 +451,7 @@ def own(room, global_id):
 def test_the_shared_upper_moves_without_rows_and_comes_back_from_a_refusal(room):
     table = room.table()
     ticket = room.core.append([], at(6))
-    behind = room.core.append([Append(table, {}, None, at(9))])
+    behind = room.core.append([CollectionAppend(table, {}, None, at(9))])
     (first, second) = room.core.process()
     assert (first.appends, first.tables, second.tables) == ((), (at(0), at(6)), (at(6), at(9)))
     room.core.respond(AppendDone(ticket))
@@ -465,37 +467,41 @@ def test_the_shared_upper_moves_without_rows_and_comes_back_from_a_refusal(room)
 
 def test_after_a_failed_append_nothing_is_expected_of_it(room):
     view = written(room, upper=5)
-    ticket = room.core.append([Append(view, {}, None, at(6))])
+    ticket = room.core.append([CollectionAppend(view, {}, None, at(6))])
     room.core.process()
     room.core.respond(AppendFailed(ticket))
     room.core.respond(AppendFailed(ticket))
     assert room.core.process() == ()
-    room.core.append([Append(view, {}, None, at(7))])
+    room.core.append([CollectionAppend(view, {}, None, at(7))])
     assert room.core.process()[0].appends[0].lower == at(5)
 
 
 def test_what_an_append_refuses(room):
     table, other, view = room.table(), room.table(), written(room, upper=5)
     append = room.core.append
-    beyond = [Append(view, {}, Timestamp(6), at(6))]
+    beyond = [CollectionAppend(view, {}, Timestamp(6), at(6))]
     assert refused(Variant.UPDATE_BEYOND_UPPER, append, beyond) == (view,)
-    assert refused(Variant.IDENTIFIER_MISSING, append, [Append("u9", {}, None, at(6))]) == ("u9",)
-    assert refused(Variant.INVALID_UPPERS, append, [Append(view, {}, None, at(4))]) == (view,)
-    twice = [Append(view, {}, None, at(6))] * 2
+    assert refused(
+        Variant.IDENTIFIER_MISSING, append, [CollectionAppend("u9", {}, None, at(6))]
+    ) == ("u9",)
+    assert refused(Variant.INVALID_UPPERS, append, [CollectionAppend(view, {}, None, at(4))]) == (
+        view,
+    )
+    twice = [CollectionAppend(view, {}, None, at(6))] * 2
     refused(Variant.INVALID_USAGE, append, twice)
-    apart = [Append(table, {}, None, at(6)), Append(other, {}, None, at(7))]
+    apart = [CollectionAppend(table, {}, None, at(6)), CollectionAppend(other, {}, None, at(7))]
     refused(Variant.INVALID_USAGE, append, apart)
     refused(Variant.INVALID_USAGE, append, apart[:1], at(8))
-    elsewhere = [Append(view, {own(room, table): ""}, None, at(6))]
+    elsewhere = [CollectionAppend(view, {own(room, table): ""}, None, at(6))]
     assert refused(Variant.INVALID_USAGE, append, elsewhere) == (view,)
     assert room.core.process() == ()
-    ticket = append([Append(view, {}, None, at(6))])
+    ticket = append([CollectionAppend(view, {}, None, at(6))])
     room.core.process()
     room.core.respond(AppendRefused(ticket, ((view, at(9)), (table, at(1)))))
     (answer,) = room.core.process()
     assert (answer.ticket, answer.error.variant) == (ticket, Variant.INVALID_UPPERS)
     assert answer.error.ids == (view,)
-    append([Append(view, {}, None, at(12))])
+    append([CollectionAppend(view, {}, None, at(12))])
     assert room.core.process()[0].appends[0].lower == at(9)
     room.core.respond(AppendRefused(ticket, ()))
     assert room.core.process() == ()

@@ -4,14 +4,13 @@ import pytest
 from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.persistence import contents, own_shard, table_shard, updates
 
-from slackwater.adapter.controllers.leader_shards import LeaderShards
-from slackwater.adapter.controllers.storage_log import Also
-from slackwater.persist.client import Append as PersistAppend
-from slackwater.persist.client import WriteResult
+from slackwater.adapter.controllers.leader_shards import PersistShardStore
+from slackwater.adapter.controllers.storage_log import CommitExtras
+from slackwater.persist.client import Append, WriteResult
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
-from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
@@ -38,7 +37,7 @@ class World:
         self.open()
 
     def open(self):
-        self.client = self.env.lead(self.epoch, patience=self.outage.patience())
+        self.client = self.env.lead(self.epoch, retry_policy=self.outage.retry_policy())
         self.epoch = 1 if self.epoch is None else self.epoch + 1
         if not self.shards:
             tables = [table_shard(self.client) for _ in range(2)]
@@ -50,15 +49,20 @@ class World:
             unclaimed=frozenset(self.client.shard_ids()) - mappings.keys(),
         )
         core = StorageController(durable, Frontier(self.client.tables_upper()))
-        self.storage = Storage(core, LeaderShards(self.client), lambda: 0, lambda command: None)
+        self.storage = Storage(
+            core, PersistShardStore(self.client), lambda: 0, lambda command: None
+        )
         found = {shard: self.client.state(shard) for shard in self.shards}
         self.storage.create(
             [
                 (
                     mappings[shard],
-                    CollectionDescription(Table() if state.grouped else Other()),
+                    CollectionDescription(Table() if state.shares_tables_upper else Other()),
                     CollectionMetadata(
-                        shard, Frontier(state.since), Frontier(state.upper), state.grouped
+                        shard,
+                        Frontier(state.since),
+                        Frontier(state.upper),
+                        state.shares_tables_upper,
                     ),
                 )
                 for shard, state in found.items()
@@ -69,7 +73,7 @@ class World:
 
     def append(self, name, shard, key, time, upper):
         parts = self.client.new_parts(shard, updates((key, "v", time, 1)))
-        return Append(name, {shard: parts}, Timestamp(time), Frontier(upper))
+        return CollectionAppend(name, {shard: parts}, Timestamp(time), Frontier(upper))
 
 
 @pytest.fixture
@@ -82,7 +86,9 @@ def test_i29_one_append_reaches_all_collections_at_once(world):
     done = []
     world.storage.append(
         [world.append("u1", one, 1, 7, 8), world.append("u3", view, 3, 4, 6)],
-        also=Also((lambda conn: done.append(conn),), {"w": WriteResult(Timestamp(7), 2, 0)}),
+        extras=CommitExtras(
+            (lambda conn: done.append(conn),), {"w": WriteResult(Timestamp(7), 2, 0)}
+        ),
     )
     assert [world.storage.upper(name).value for name in ("u1", "u2", "u3")] == [8, 8, 6]
     assert (len(done), world.client.written("w").inserted) == (1, 2)
@@ -99,7 +105,7 @@ def test_i29_one_append_reaches_all_collections_at_once(world):
 
 def test_i6_an_append_behind_somebody_else_is_told_the_upper(world):
     one, _, view = world.shards
-    world.client.commit([PersistAppend(view, Timestamp(0), Timestamp(9), ())])
+    world.client.commit([Append(view, Timestamp(0), Timestamp(9), ())])
     with pytest.raises(StorageError) as caught:
         world.storage.append([world.append("u3", view, 1, 3, 4), world.append("u1", one, 1, 3, 4)])
     assert (caught.value.variant, caught.value.ids) == (Variant.INVALID_UPPERS, ("u3",))

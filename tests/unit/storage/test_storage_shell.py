@@ -11,7 +11,7 @@ import pytest
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
-from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
@@ -89,7 +89,7 @@ def storage(outside):
             (
                 name,
                 CollectionDescription(Other()),
-                CollectionMetadata(number, Frontier(5), Frontier(20), beside=(number + 10,)),
+                CollectionMetadata(number, Frontier(5), Frontier(20), error_shards=(number + 10,)),
             )
             for number, name in enumerate(NAMES, start=1)
         ],
@@ -168,16 +168,18 @@ def test_sinks_run_where_they_are_told_to(storage, outside):
 
 
 def test_an_append_is_reported_before_it_returns(storage, outside):
-    storage.append([Append("u1", {1: "rows"}, Timestamp(24), Frontier(25))], also="with it")
+    storage.append(
+        [CollectionAppend("u1", {1: "rows"}, Timestamp(24), Frontier(25))], extras="with it"
+    )
     assert storage.upper("u1") == Frontier(25)
     (effect,) = outside.appends
-    assert (effect.also, [each.rows for each in effect.appends]) == ("with it", ["rows"])
+    assert (effect.extras, [each.rows for each in effect.appends]) == ("with it", ["rows"])
     storage.append([], Frontier(9))
     assert storage.tables_upper() == Frontier(9)
 
 
 def test_an_append_that_is_refused_or_fails_says_so(storage, outside):
-    append = [Append("u1", {}, None, Frontier(30))]
+    append = [CollectionAppend("u1", {}, None, Frontier(30))]
     outside.outcome = lambda effect: AppendRefused(effect.ticket, (("u1", Frontier(40)),))
     with pytest.raises(StorageError) as caught:
         storage.append(append)
@@ -189,9 +191,9 @@ def test_an_append_that_is_refused_or_fails_says_so(storage, outside):
 
     outside.outcome = away
     with pytest.raises(ConnectionError):
-        storage.append([Append("u1", {}, None, Frontier(50))])
+        storage.append([CollectionAppend("u1", {}, None, Frontier(50))])
     outside.outcome = committed
-    storage.append([Append("u1", {}, None, Frontier(60))])
+    storage.append([CollectionAppend("u1", {}, None, Frontier(60))])
     assert [(e.lower.value, e.upper.value) for a in outside.appends for e in a.appends] == [
         (20, 30),
         (40, 50),

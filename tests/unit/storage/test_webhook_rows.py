@@ -11,7 +11,7 @@ from slackwater.storage import webhook
 from slackwater.storage.webhook import (
     BadRequest,
     RepeatedHeader,
-    Rows,
+    RequestRows,
     TooManyRows,
     WebhookConfig,
     header_values,
@@ -185,4 +185,4 @@ def test_the_configuration_survives_json():
     assert WebhookConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     plain = WebhookConfig("JSON")
     assert WebhookConfig.from_json(json.loads(json.dumps(plain.to_json()))) == plain
-    assert table(plain, [Rows(["1"], {})]).num_rows == 1
+    assert table(plain, [RequestRows(["1"], {})]).num_rows == 1

@@ -35,7 +35,7 @@ class ItemKind(Enum):
     SYSTEM_TABLE = "system-table"
 
     @property
-    def spoken(self) -> str:
+    def display_name(self) -> str:
         """The kind as messages say it."""
         return self.value.replace("-", " ")
 
@@ -251,8 +251,8 @@ class CatalogState:
             raise user_error(
                 "SLACKWATER_WRONG_KIND",
                 objectName=found.full_name,
-                actualKind=found.kind.spoken,
-                expectedKind=kind.spoken,
+                actualKind=found.kind.display_name,
+                expectedKind=kind.display_name,
             )
         return found
 
@@ -296,7 +296,7 @@ def _age(global_id: GlobalId) -> tuple[str, int]:
 def _unknown(shown: str, kind: ItemKind | None) -> SlackwaterError:
     if kind is None:
         return user_error("SLACKWATER_UNKNOWN_RELATION", objectName=shown)
-    return user_error("SLACKWATER_UNKNOWN_OBJECT", kind=kind.spoken, objectName=shown)
+    return user_error("SLACKWATER_UNKNOWN_OBJECT", kind=kind.display_name, objectName=shown)
 
 
 def shards_of(item: CatalogItem) -> tuple[int, ...]:

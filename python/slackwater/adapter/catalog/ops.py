@@ -287,7 +287,7 @@ def _check_name_free(state: CatalogState, schema_name: str, name: str) -> None:
     condition = (
         "SLACKWATER_TABLE_ALREADY_EXISTS" if taken.kind.is_relation else "SLACKWATER_ALREADY_EXISTS"
     )
-    kind = taken.kind.spoken
+    kind = taken.kind.display_name
     shown = kind if taken.kind.is_relation else kind.capitalize()
     raise user_error(condition, objectName=taken.full_name, kind=shown)
 
@@ -315,7 +315,7 @@ def _dependents_exist(
     action: str, item: CatalogItem, dependents: Sequence[CatalogItem]
 ) -> SlackwaterError:
     named = ", ".join(
-        f"{each.kind.spoken} {each.full_name}"
+        f"{each.kind.display_name} {each.full_name}"
         for each in sorted(dependents, key=lambda each: each.full_name)
     )
     return user_error(

@@ -22,7 +22,7 @@ from slackwater.storage.controller.descriptions import (
     DataSource,
     DurableState,
     ExportDescription,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
     Other,
     SinkAsOf,
@@ -182,8 +182,8 @@ class Collections:
             shard_id=item.shard_id,
             since=Frontier(found.since),
             upper=Frontier(found.upper),
-            shares_tables_upper=found.grouped,
-            beside=() if item.errors_shard is None else (item.errors_shard,),
+            shares_tables_upper=found.shares_tables_upper,
+            error_shards=() if item.errors_shard is None else (item.errors_shard,),
         )
         return item.id, CollectionDescription(_data_source(item, state)), metadata
 
@@ -210,7 +210,7 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
         case ItemKind.SOURCE if item.is_webhook:
             return Table()
         case ItemKind.SOURCE if item.is_progress:
-            return Ingestion(INSTANCE, str(item.parent), item.id)
+            return IngestionDescription(INSTANCE, str(item.parent), item.id)
         case ItemKind.SOURCE:
             source = item if item.parent is None else state.item(item.parent)
             name = item.details.get("export", item.name)

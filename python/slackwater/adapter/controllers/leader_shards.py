@@ -9,7 +9,7 @@ from typing import cast
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from slackwater.adapter.controllers.storage_log import Also
+from slackwater.adapter.controllers.storage_log import CommitExtras
 from slackwater.persist.client import Append, PersistClient, TablesAppend, UpperMismatch
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.contents import advanced
@@ -21,7 +21,7 @@ from slackwater.storage.controller.protocol import AppendDone, AppendRefused
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderShards:
+class PersistShardStore:
     """Shards by their client. What its methods raise is what those of the client do."""
 
     persist: PersistClient
@@ -40,16 +40,16 @@ class LeaderShards:
 
     def append(self, effect: AppendRows) -> AppendDone | AppendRefused:
         """One transaction with the rows, the uppers, and the steps and results beside them."""
-        also = Also() if effect.also is None else effect.also
-        if not isinstance(also, Also):
-            raise AssertionError(f"a commit cannot have {type(also).__name__}")
+        extras = CommitExtras() if effect.extras is None else effect.extras
+        if not isinstance(extras, CommitExtras):
+            raise AssertionError(f"a commit cannot have {type(extras).__name__}")
         tables = None if effect.tables is None else _tables(*effect.tables, effect.appends)
         try:
             done = self.persist.commit(
                 [_own(each) for each in effect.appends if not each.shares_tables_upper],
                 tables=tables,
-                steps=also.steps,
-                write_ids=also.results,
+                steps=extras.steps,
+                write_ids=extras.results,
             )
         except UpperMismatch as moved:
             actual = Frontier(moved.actual)

@@ -17,13 +17,13 @@ from slackwater.persist.transactions import Step
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.shell import Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Also:
+class CommitExtras:
     """What else a commit of tables has: steps of its transaction, and results by write id."""
 
     steps: Sequence[Step] = ()
@@ -61,7 +61,7 @@ class StorageLog:
             self._storage.append(
                 [_command(owner, by_shard, Frontier(upper)) for owner, by_shard in rows.items()],
                 Frontier(upper),
-                Also(steps, results),
+                CommitExtras(steps, results),
             )
 
     def written(self, write_id: str) -> WriteResult | None:
@@ -73,9 +73,11 @@ class StorageLog:
             return self._client.new_parts(shard_id, updates)
 
 
-def _command(owner: GlobalId, rows: Mapping[int, tuple[NewPart, ...]], upper: Frontier) -> Append:
+def _command(
+    owner: GlobalId, rows: Mapping[int, tuple[NewPart, ...]], upper: Frontier
+) -> CollectionAppend:
     times = [part.max_time for made in rows.values() for part in made]
-    return Append(owner, rows, max(times, default=None), upper)
+    return CollectionAppend(owner, rows, max(times, default=None), upper)
 
 
 def _dropped() -> SlackwaterError:

@@ -10,7 +10,7 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.ddl.planned_sources import Drafts
+from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.environment import LOOK_S, Environment
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
@@ -25,7 +25,7 @@ class ChangefeedDefinitions:
     def __init__(self, env: Environment, changes: Changes) -> None:
         self._env = env
         self._changes = changes
-        self._drafts = Drafts(env)
+        self._planner = ConnectorPlanner(env)
 
     def add_table(
         self,
@@ -39,15 +39,15 @@ class ChangefeedDefinitions:
             return
         with self._env.defining(cancellation):
             source = self._source(context, statement.name)
-            table, altered = self._drafts.feed_table(source, statement.table, context)
+            table, altered = self._planner.plan_feed_table(source, statement.table, context)
 
             def make(conn: Connection) -> Sequence[CatalogOp]:
                 since = self._env.oracle.read_ts()
-                stored = self._changes.with_grouped_shard(conn, table, since)
+                stored = self._changes.with_tables_shard(conn, table, since)
                 return [CreateItem(stored), altered]
 
             self._changes.commit(make, context.user)
-            self._env.changefeeds.inbox(source.id).doubt()
+            self._env.changefeeds.inbox(source.id).invalidate()
         self._env.ingestion.wake(source.id)
 
     def replay(
@@ -64,7 +64,7 @@ class ChangefeedDefinitions:
         replay = self._env.changefeeds.inbox(source.id).replay()
         self._env.ingestion.wake(source.id)
         while not replay.done.wait(LOOK_S):
-            cancellation.refuse_late("the dead letters had been tried again")
+            cancellation.check_deadline("the dead letters had been tried again")
         session.notify(f"{replay.tried} dead letters were tried again, {replay.left} are left.")
 
     def _is_missing(

@@ -102,7 +102,7 @@ class Changes:
         if existing is None or not if_not_exists:
             return False
         session.notify(
-            f"{existing.full_name} exists already, as a {existing.kind.spoken}.", code="42P07"
+            f"{existing.full_name} exists already, as a {existing.kind.display_name}.", code="42P07"
         )
         return True
 
@@ -121,7 +121,7 @@ class Changes:
 
         return make
 
-    def with_grouped_shards(
+    def with_tables_shards(
         self, items: Sequence[CatalogItem]
     ) -> Callable[[Connection], Sequence[CatalogOp]]:
         """Creates the items with shards that share the tables upper."""
@@ -131,7 +131,7 @@ class Changes:
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
                     create_state(conn, item.id)
-            return [CreateItem(self.with_grouped_shard(conn, item, since)) for item in items]
+            return [CreateItem(self.with_tables_shard(conn, item, since)) for item in items]
 
         return make
 
@@ -148,12 +148,12 @@ class Changes:
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
         shard_id = persist.create_shard(
-            conn, desc, since=time, upper=None, grouped=True, reserved=reserved
+            conn, desc, since=time, upper=None, shares_tables_upper=True, reserved=reserved
         )
         persist.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
         return replace(item, shard_id=shard_id)
 
-    def with_grouped_shard(
+    def with_tables_shard(
         self, conn: Connection, item: CatalogItem, since: Timestamp
     ) -> CatalogItem:
         """The item with a shard that shares the tables upper, if it has columns."""
@@ -161,7 +161,9 @@ class Changes:
             return item
 
         def shard(desc: RelationDesc) -> int:
-            return self._env.persist.create_shard(conn, desc, since=since, upper=None, grouped=True)
+            return self._env.persist.create_shard(
+                conn, desc, since=since, upper=None, shares_tables_upper=True
+            )
 
         made = replace(item, shard_id=shard(item.desc))
         if not propagates_errors(item):

@@ -135,7 +135,7 @@ def _refuse(
 ) -> None:
     if item.kind is not ItemKind.TABLE:
         raise _unsupported(
-            f"Another column for a {item.kind.spoken} (on {item.full_name})",
+            f"Another column for a {item.kind.display_name} (on {item.full_name})",
             "The columns of tables can be changed.",
         )
     above = [other for other in state.with_dependents([item.id]) if other.id != item.id]

@@ -19,7 +19,7 @@ from slackwater.adapter.catalog.ops import (
     CreateItem,
 )
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.ddl.planned_sources import Drafts
+from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.secrets import version_of
@@ -41,7 +41,7 @@ class ExternalDefinitions:
         self._env = env
         self._changes = changes
         self._sources = sources
-        self._drafts = Drafts(env)
+        self._planner = ConnectorPlanner(env)
 
     def create_source(
         self,
@@ -53,15 +53,15 @@ class ExternalDefinitions:
         schema, name = resolve(statement.name, context.catalog, context.namespace)
         if self._changes.skip(session, statement.if_not_exists, schema, name):
             return
-        items = self._drafts.draft(schema, name, context, statement)
+        items = self._planner.plan_source(schema, name, context, statement)
         with self._env.defining(cancellation):
-            self._changes.commit(self._changes.with_grouped_shards(items), context.user)
+            self._changes.commit(self._changes.with_tables_shards(items), context.user)
         source = next(item for item in items if item.parent is None)
         if source.is_webhook:
-            session.notify(self._env.webhooks.invitation(source))
+            session.notify(self._env.webhooks.endpoint_notice(source))
             return
         if source.is_changefeed and source.details["config"]["path"] is None:
-            session.notify(self._env.changefeeds.invitation(source))
+            session.notify(self._env.changefeeds.endpoint_notice(source))
         self._sources.wait_for_snapshot(session, source, cancellation)
 
     def create_secret(
@@ -129,12 +129,12 @@ class ExternalDefinitions:
             if written.shard_id is not None:
                 self._env.collections.prepare_export(item_id, written.id)
             try:
-                item = self._drafts.draft_sink(item_id, schema, name, context, statement, written)
+                item = self._planner.plan_sink(item_id, schema, name, context, statement, written)
 
                 def make(conn: Connection) -> Sequence[CatalogOp]:
                     as_of = Timestamp(int(item.details["as_of"]))
                     shard_id = self._env.persist.create_shard(
-                        conn, PROGRESS, since=as_of, upper=as_of, grouped=False
+                        conn, PROGRESS, since=as_of, upper=as_of, shares_tables_upper=False
                     )
                     details = {**item.details, "progress_shard": shard_id}
                     return [CreateItem(replace(item, details=details))]
@@ -162,7 +162,7 @@ class ExternalDefinitions:
             return
         sink = self._env.state.get(schema, own, ItemKind.SINK)
         written = find_item(self._env.state, statement.from_name, context)
-        self._drafts.redirect_sink(sink, written)
+        self._planner.redirect_sink(sink, written)
         time = self._env.oracle.read_ts()
         # Held before the sink gets there, so that it can be read where the sink is then.
         hold = self._env.relations.hold([written], Holder(HoldKind.DEFINITION, sink.id))
@@ -171,7 +171,7 @@ class ExternalDefinitions:
             self._wait_until_out(sink, time, cancellation)
             with self._env.defining(cancellation):
                 sink = self._env.state.item(sink.id)
-                change = self._drafts.redirect_sink(sink, self._env.state.item(written.id))
+                change = self._planner.redirect_sink(sink, self._env.state.item(written.id))
                 if change.depends_on != sink.depends_on:
                     self._changes.commit([change], context.user)
         finally:

@@ -54,7 +54,7 @@ class Implications:
                 if item.kind is ItemKind.SINK:
                     self._env.collections.create_export(item)
                 self._start(item)
-            self._replica.work()
+            self._replica.apply_commands()
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
@@ -63,7 +63,7 @@ class Implications:
         for item in self._env.state.topological():
             self._try(item)
         self._env.storage.connect_replica(INSTANCE, REPLICA)
-        self._replica.work()
+        self._replica.apply_commands()
 
     def retry(self) -> None:
         """Tries again what could not start: Spark may not have been there, say.

@@ -115,7 +115,7 @@ class Objects:
         kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
         schema, own = resolve(name, context.catalog, context.namespace)
         if self._env.state.find(schema, own) is None and statement.if_exists:
-            session.notify(f"There is no {kind.spoken} {schema}.{own}.", code="42704")
+            session.notify(f"There is no {kind.display_name} {schema}.{own}.", code="42704")
             return None
         return DropItem(self._env.state.get(schema, own, kind).id, cascade)
 

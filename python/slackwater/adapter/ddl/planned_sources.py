@@ -47,13 +47,13 @@ from slackwater.storage.webhook import WebhookConfig
 DEFAULT_SCALE_FACTOR = 0.01
 
 
-class Drafts:
-    """Drafts catalog items of sources and sinks. None of them exists until it is committed."""
+class ConnectorPlanner:
+    """Plans the catalog items of sources and sinks. None of them exists until it is committed."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
 
-    def draft(
+    def plan_source(
         self, schema: str, name: str, context: Context, statement: st.CreateSource
     ) -> list[CatalogItem]:
         """The items of a new source in the order of their creation.
@@ -91,7 +91,7 @@ class Drafts:
         )
         return progress_item(self._env.catalog.allocate_ids()[0], source, schema, name)
 
-    def draft_sink(
+    def plan_sink(
         self,
         item_id: GlobalId,
         schema: str,
@@ -342,7 +342,7 @@ class Drafts:
             self._child(source, dead_letters, DEAD_LETTERS, None),
         ]
 
-    def feed_table(
+    def plan_feed_table(
         self, source: CatalogItem, table: st.ChangefeedTable, context: Context
     ) -> tuple[CatalogItem, AlterItem]:
         """The item of one more table of a changefeed, and the change of its source.
@@ -453,7 +453,7 @@ def _stored_columns(written: CatalogItem) -> RelationDesc:
         raise user_error(
             "SLACKWATER_WRONG_KIND",
             objectName=written.full_name,
-            actualKind=written.kind.spoken,
+            actualKind=written.kind.display_name,
             expectedKind="table, source or materialized view",
         )
     return written.desc

@@ -14,7 +14,7 @@ from slackwater.adapter.environment import Environment
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import Analysis, Function, ViewPlan
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
-from slackwater.planner.delta.lowering import NotMaintained, misuse_of_now, program_of
+from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import quote_string, to_sql
@@ -29,7 +29,7 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PlannedView:
     """A maintained view before its shards exist. `read` is all that its query was resolved to."""
 
     item: CatalogItem
@@ -57,14 +57,14 @@ class Views:
         self._env = env
         self._planned: dict[GlobalId, ViewPlan] = {}
 
-    def draft(
+    def plan_new(
         self,
         item_id: GlobalId,
         schema: str,
         name: str,
         context: Context,
         statement: st.CreateMaterializedView,
-    ) -> Draft:
+    ) -> PlannedView:
         """Checks the query and plans it. To be followed by `release`.
 
         Raises SLACKWATER_FOREIGN_RELATION, SLACKWATER_UNMATERIALIZABLE_FUNCTION,
@@ -131,7 +131,7 @@ class Views:
             Holder(HoldKind.DEFINITION, item_id),
         )
         as_of = self._env.oracle.read_ts()
-        return Draft(
+        return PlannedView(
             replace(item, details=details),
             plan,
             as_of,
@@ -157,25 +157,25 @@ class Views:
             ids.update(below)
         return {each: state.items.get(each) for each in ids}
 
-    def release(self, draft: Draft) -> None:
+    def release(self, planned: PlannedView) -> None:
         """The view exists and holds its inputs itself, or does not come to be."""
-        unused = self._planned.pop(draft.item.id, None)
+        unused = self._planned.pop(planned.item.id, None)
         if unused is not None:
-            engine = self._env.engine.under(draft.item.details.get("settings"))
+            engine = self._env.engine.under(planned.item.details.get("settings"))
             engine.forget_plan(unused.kept.plan_id)
-        self._env.storage.release(draft.hold)
+        self._env.storage.release(planned.hold)
 
-    def with_shards(self, conn: Connection, draft: Draft) -> CatalogItem:
+    def with_shards(self, conn: Connection, planned: PlannedView) -> CatalogItem:
         """Creates the view's shards in the transaction and names them in the item."""
-        if draft.item.desc is None:
+        if planned.item.desc is None:
             raise AssertionError("a view has columns")
-        as_of, create = draft.as_of, self._env.persist.create_shard
+        as_of, create = planned.as_of, self._env.persist.create_shard
         rows, errors = (
-            create(conn, desc, since=as_of, upper=as_of, grouped=False)
-            for desc in (draft.item.desc, ERRORS)
+            create(conn, desc, since=as_of, upper=as_of, shares_tables_upper=False)
+            for desc in (planned.item.desc, ERRORS)
         )
-        details = {**draft.item.details, "as_of": int(as_of), "errors": errors}
-        return replace(draft.item, shard_id=rows, details=details)
+        details = {**planned.item.details, "as_of": int(as_of), "errors": errors}
+        return replace(planned.item, shard_id=rows, details=details)
 
     def plan_ahead(self, item: CatalogItem) -> None:
         """Plans the view, so that `dataflow` need not: it may be asked with the catalog locked."""
@@ -196,7 +196,7 @@ class Views:
             errors_shard=item.errors_shard,
             as_of=Timestamp(int(item.details["as_of"])),
             settings=item.details.get("settings"),
-            is_remade=item.details.get("program") != _made_by(plan),
+            plan_changed=item.details.get("program") != _made_by(plan),
         )
 
     def plan(self, item: CatalogItem) -> ViewPlan:
@@ -222,7 +222,7 @@ class Views:
             return ViewPlan(kept, None, missing.reason)
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        resident = item.id not in self._env.worker.shortages()
+        resident = item.id not in self._env.worker.out_of_memory()
         settings = item.details.get("settings")
         return self._explained(self.plan(item), settings, resident=resident)
 
@@ -300,7 +300,7 @@ class Views:
         if plan.program is not None or not analysis.uses_mz_now:
             return
         self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
-        reason = misuse_of_now(plan.kept.plan)
+        reason = invalid_mz_now_use(plan.kept.plan)
         raise user_error(
             "SLACKWATER_TEMPORAL_FILTER",
             objectName=name,

@@ -118,13 +118,13 @@ class StagedTables:
         """
         check_outside_block(session.transaction, definition.statement)
         state = self._env.state
-        draft = self._draft(context, definition)
+        planned = self._plan_table(context, definition)
         existing = _replaceable(state, definition)
         if existing is not None and _same_columns(existing, definition.desc):
             return _target(existing, existing, None)
         _refuse_dependents(state, existing)
-        apply(state, [*_drop(existing), CreateItem(draft)])
-        return _target(draft, existing, self._env.persist.reserve_shard())
+        apply(state, [*_drop(existing), CreateItem(planned)])
+        return _target(planned, existing, self._env.persist.reserve_shard())
 
     def write(
         self,
@@ -149,8 +149,8 @@ class StagedTables:
             if hold is None and target.replaces is not None:
                 # Before ddl: who has the lock may want ddl.
                 hold = self._reads.lock_for_write(session, [target.replaces], cancellation)
-            draft = self._draft(context, definition)
-            rows = self._contents(draft, target, body) if stated["as_select"] else None
+            planned = self._plan_table(context, definition)
+            rows = self._contents(planned, target, body) if stated["as_select"] else None
             with self._env.defining(cancellation):
                 earlier = self._env.committer.written(write_id)
                 if earlier is not None:
@@ -159,16 +159,16 @@ class StagedTables:
                 parts, inserted = rows or (_nothing, 0)
                 write = Write(write_id, {}, inserted, owner=hold)
                 if existing is None or not _is_kept(existing, definition, target, rows is not None):
-                    return answer(self._make(context, existing, draft, target, parts, write))
-                with self._writes.emptying(session, existing) as removed:
+                    return answer(self._make(context, existing, planned, target, parts, write))
+                with self._writes.retract_all(session, existing) as removed:
                     both = (removed, parts)
-                    return answer(self._refill(context, existing, draft, both, write))
+                    return answer(self._refill(context, existing, planned, both, write))
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
-    def _draft(self, context: Context, definition: TableDefinition) -> CatalogItem:
-        return self._tables.draft(
+    def _plan_table(self, context: Context, definition: TableDefinition) -> CatalogItem:
+        return self._tables.plan_table(
             context,
             definition.schema_name,
             definition.name,
@@ -178,10 +178,10 @@ class StagedTables:
         )
 
     def _contents(
-        self, draft: CatalogItem, target: Target, body: Mapping[str, Any]
+        self, planned: CatalogItem, target: Target, body: Mapping[str, Any]
     ) -> tuple[PartsAt, int] | None:
         if target.shard is not None:
-            return self._writes.contents(replace(draft, shard_id=target.shard), body)
+            return self._writes.contents(replace(planned, shard_id=target.shard), body)
         if target.replaces is None:
             raise AssertionError("a target is a table or a new shard")
         # A table that is gone is refused below the lock, unless this call repeats one.
@@ -201,14 +201,14 @@ class StagedTables:
         self,
         context: Context,
         existing: CatalogItem,
-        draft: CatalogItem,
+        planned: CatalogItem,
         parts: Sequence[PartsAt],
         write: Write,
     ) -> WriteResult:
         """The object stays; its contents, and what the definition says of it, are others."""
         if existing.shard_id is None:
             raise AssertionError(f"the table {existing.id} has no shard")
-        altered = self._tables.redefined(existing, draft)
+        altered = self._tables.redefined(existing, planned)
 
         def at(time: Timestamp) -> tuple[NewPart, ...]:
             return tuple(part for parts_at in parts for part in parts_at(time))
@@ -226,7 +226,7 @@ class StagedTables:
         self,
         context: Context,
         existing: CatalogItem | None,
-        draft: CatalogItem,
+        planned: CatalogItem,
         target: Target,
         parts: PartsAt,
         write: Write,
@@ -237,7 +237,7 @@ class StagedTables:
 
         def define(conn: Connection) -> Sequence[CatalogOp]:
             time, first = prepared[-1]
-            made = self._changes.with_first_parts(conn, draft, target.shard, time, first)
+            made = self._changes.with_first_parts(conn, planned, target.shard, time, first)
             return [*_drop(existing), CreateItem(made)]
 
         def commit(step: Step) -> WriteResult:
@@ -295,7 +295,9 @@ def _refuse_dependents(state: CatalogState, existing: CatalogItem | None) -> Non
             "SLACKWATER_DEPENDENT_OBJECTS",
             action="replace the columns of",
             objectName=existing.full_name,
-            dependents=", ".join(sorted(f"{each.kind.spoken} {each.full_name}" for each in above)),
+            dependents=", ".join(
+                sorted(f"{each.kind.display_name} {each.full_name}" for each in above)
+            ),
         )
 
 

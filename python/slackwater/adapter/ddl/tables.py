@@ -54,12 +54,12 @@ class Tables:
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
         """
-        item = self.draft(context, schema_name, name, desc, properties, comment)
+        item = self.plan_table(context, schema_name, name, desc, properties, comment)
         with self._env.defining(cancellation):
-            self._changes.commit(self._changes.with_grouped_shards([item]), context.user)
+            self._changes.commit(self._changes.with_tables_shards([item]), context.user)
             return self._env.state.item(item.id)
 
-    def draft(
+    def plan_table(
         self,
         context: Context,
         schema_name: str,
@@ -90,26 +90,26 @@ class Tables:
             details={**details, "properties": kept},
         )
 
-    def redefined(self, existing: CatalogItem, draft: CatalogItem) -> AlterItem | None:
+    def redefined(self, existing: CatalogItem, planned: CatalogItem) -> AlterItem | None:
         """What changes at a table that stays when it is replaced by one with equal columns.
 
         Properties and comment are the replacement's. How much history is kept stays, unless the
         replacement says it: history that is gone does not come back.
         """
-        details = {**existing.details, **draft.details}
-        if existing.details == details and existing.comment == draft.comment:
+        details = {**existing.details, **planned.details}
+        if existing.details == details and existing.comment == planned.comment:
             return None
         desc = existing.desc or RelationDesc(())
         retain_ms = details.get("retain_history_ms")
         return AlterItem(
             existing.id,
             details=details,
-            comment=draft.comment or "",
+            comment=planned.comment or "",
             create_sql=create_table_sql(
                 existing.full_name,
                 desc,
                 retain_ms,
-                draft.comment,
+                planned.comment,
                 details.get("properties") or {},
             ),
         )
@@ -218,7 +218,7 @@ def _retain(value: str) -> int:
         ) from None
 
 
-_SPOKEN = {
+_DISPLAY_NAMES = {
     "AddColumn": "a column that is not the last one",
     "UpdateColumnType": "another type of a column",
     "UpdateColumnPosition": "another place of a column",
@@ -233,7 +233,7 @@ def _refuse_property(key: str, item: CatalogItem) -> None:
     if item.kind not in (ItemKind.TABLE, ItemKind.VIEW):
         raise user_error(
             "SLACKWATER_UNSUPPORTED",
-            feature=f"The property {key} of the {item.kind.spoken} {item.full_name}",
+            feature=f"The property {key} of the {item.kind.display_name} {item.full_name}",
             advice=f"Of properties it has {RETAIN_HISTORY} only; COMMENT describes it.",
         )
 
@@ -246,9 +246,9 @@ def _unsupported_alter(change: Mapping[str, Any], item: CatalogItem) -> Exceptio
             advice="The environment keeps the files of its tables.",
         )
     kind = next(iter(change))
-    spoken = _SPOKEN.get(str(change.get("other")), kind.replace("_", " "))
+    display_name = _DISPLAY_NAMES.get(str(change.get("other")), kind.replace("_", " "))
     return user_error(
         "SLACKWATER_UNSUPPORTED",
-        feature=f"ALTER TABLE with {spoken} (on {item.full_name})",
+        feature=f"ALTER TABLE with {display_name} (on {item.full_name})",
         advice="Create a new table with the wanted columns and INSERT INTO it.",
     )

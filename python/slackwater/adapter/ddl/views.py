@@ -27,7 +27,7 @@ from slackwater.adapter.catalog.settings import (
     context_of,
 )
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.ddl.planned_views import Draft, Views
+from slackwater.adapter.ddl.planned_views import PlannedView, Views
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
@@ -182,28 +182,28 @@ class ViewDefinitions:
         item_id = self._env.catalog.allocate_ids()[0]
         for attempt in range(1, ATTEMPTS + 1):
             with self._env.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
-                draft = self._views.draft(item_id, schema, name, context, statement)
+                planned = self._views.plan_new(item_id, schema, name, context, statement)
                 try:
-                    cancellation.refuse_late("the view was defined")
+                    cancellation.check_deadline("the view was defined")
                     if self._created(
-                        draft, context, cancellation, replace_existing=statement.or_replace
+                        planned, context, cancellation, replace_existing=statement.or_replace
                     ):
                         break
                 finally:
-                    self._views.release(draft)
-        for message in draft.notices:
+                    self._views.release(planned)
+        for message in planned.notices:
             session.notify(message)
 
     def _created(
         self,
-        draft: Draft,
+        planned: PlannedView,
         context: Context,
         cancellation: Cancellation,
         *,
         replace_existing: bool,
     ) -> bool:
         """Creates the view; False when what it reads is not what was analysed any more."""
-        schema, name = draft.item.schema_name, draft.item.name
+        schema, name = planned.item.schema_name, planned.item.name
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             ops: list[CatalogOp] = []
@@ -211,10 +211,10 @@ class ViewDefinitions:
             if replace_existing and existing is not None:
                 self._env.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)
                 ops.append(DropItem(existing.id, replaces=True))
-            return [*ops, CreateItem(self._views.with_shards(conn, draft))]
+            return [*ops, CreateItem(self._views.with_shards(conn, planned))]
 
         with self._env.defining(cancellation):
-            if not draft.describes(self._env.state):
+            if not planned.describes(self._env.state):
                 return False
             self._changes.commit(make, context.user)
             return True

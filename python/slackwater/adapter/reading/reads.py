@@ -67,13 +67,14 @@ class OpenHold:
     """The holds of a running statement, and whether it has locked shards for a write.
 
     One hold is on all collections that are read at the statement's time, and one on each that is
-    read at a time of its own. `heard_s` is when its application last spoke of a lock that waits for
-    its write, on the monotonic clock; None while there is none, or the coordinator works on it.
+    read at a time of its own. `last_renewed_s` is when its application last spoke of a lock that
+    waits for its write, on the monotonic clock; None while there is none, or the coordinator works
+    on it.
     """
 
     session: Session
     locked: bool
-    heard_s: float | None = None
+    last_renewed_s: float | None = None
     shared: ReadHold | None = None
     own: dict[GlobalId, ReadHold] = field(default_factory=dict)
 
@@ -182,7 +183,7 @@ class Reads:
         if not opened.locked:
             return answer
         with self._lock:
-            opened.heard_s = self._lease.monotonic()
+            opened.last_renewed_s = self._lease.monotonic()
         return {**answer, "lease_ms": self._lease.ms}
 
     def lock_for_write(
@@ -211,15 +212,15 @@ class Reads:
         """The application that has the lock lives. Unknown ones are ignored."""
         with self._lock:
             opened = self._open.get(token)
-            if opened is not None and opened.heard_s is not None:
-                opened.heard_s = self._lease.monotonic()
+            if opened is not None and opened.last_renewed_s is not None:
+                opened.last_renewed_s = self._lease.monotonic()
 
     def claim(self, token: str) -> bool:
         """Keeps a lock for the write that has come; false if it is not there any more."""
         with self._lock:
             opened = self._open.get(token)
             if opened is not None:
-                opened.heard_s = None
+                opened.last_renewed_s = None
             return opened is not None
 
     def has_lock(self, token: str) -> bool:
@@ -228,23 +229,23 @@ class Reads:
             opened = self._open.get(token)
             return opened is not None and opened.locked
 
-    def end_silent(self) -> tuple[str, ...]:
-        """Ends the locks whose applications were silent for a lease; gives their sessions.
+    def end_expired(self) -> tuple[str, ...]:
+        """Ends the locks whose applications have renewed nothing for a lease; gives their sessions.
 
         What they have read stays readable no longer, either: their writes are refused.
         """
         before_s = self._lease.monotonic() - self._lease.ms / 1000
         with self._lock:
-            silent = {
+            expired = {
                 token: opened
                 for token, opened in self._open.items()
-                if opened.heard_s is not None and opened.heard_s <= before_s
+                if opened.last_renewed_s is not None and opened.last_renewed_s <= before_s
             }
-            for token in silent:
+            for token in expired:
                 del self._open[token]
-        for token, opened in silent.items():
+        for token, opened in expired.items():
             self._end(token, opened)
-        return tuple(opened.session.session_id for opened in silent.values())
+        return tuple(opened.session.session_id for opened in expired.values())
 
     def release_block(self, session: Session) -> None:
         """Ends what a transaction block kept readable."""
@@ -346,9 +347,9 @@ class Reads:
 
     def _failing_below(self, item: CatalogItem) -> str:
         """What keeps the item, or a view that it reads, from going on; "": nothing is known."""
-        trouble = self._env.worker.trouble(item.id)
-        if trouble is not None:
-            return f" The last attempt to maintain {item.full_name} failed: {trouble.message}"
+        failure = self._env.worker.failure(item.id)
+        if failure is not None:
+            return f" The last attempt to maintain {item.full_name} failed: {failure.message}"
         below = (self._env.state.items.get(each) for each in item.depends_on)
         found = (self._failing_below(each) for each in below if each is not None)
         return next(filter(None, found), "")
@@ -361,7 +362,7 @@ class Reads:
             raise user_error(
                 "SLACKWATER_WRONG_KIND",
                 objectName=item.full_name,
-                actualKind=item.kind.spoken,
+                actualKind=item.kind.display_name,
                 expectedKind="relation that can be read",
             )
         return item

@@ -127,7 +127,9 @@ class Subscription:
             wait_s = timeout_ms / 1000
             cancellation.extend(timeout_ms)
         if not self.wait(wait_s, cancellation) and timeout_ms is None:
-            cancellation.refuse_late("there were rows; WITH (timeout = '...') answers without any")
+            cancellation.check_deadline(
+                "there were rows; WITH (timeout = '...') answers without any"
+            )
         schema = self.desc.arrow_schema()
         table = pa.concat_tables([schema.empty_table(), *self.ready])
         taken = table if count is None else table.slice(0, count)
@@ -203,7 +205,7 @@ class Subscriptions:
             tables = [subscription.desc.arrow_schema().empty_table()]
             while not subscription.ended:
                 if not subscription.wait(cancellation.left_s(), cancellation):
-                    cancellation.refuse_late("everything up to its UP TO was complete")
+                    cancellation.check_deadline("everything up to its UP TO was complete")
                 tables.extend(subscription.ready)
                 subscription.ready = []
                 check_size(sum(table.nbytes for table in tables), session.result_limit_bytes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from slackwater.persist.parts import Rows
+from slackwater.persist.parts import RowsOrParts
 from slackwater.repr.ids import GlobalId
 
 
@@ -16,7 +16,7 @@ class BufferedWrite:
 
     table: GlobalId
     name: str
-    rows: Rows
+    rows: RowsOrParts
     inserted: int
     deleted: int
 

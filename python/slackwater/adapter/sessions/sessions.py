@@ -28,7 +28,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
-ENDINGS_KEPT = 64
+PENDING_COMMITS_KEPT = 64
 WRITES_KEPT = 1024
 """More than there are statements at once, and the client sends only what has no answer again."""
 
@@ -60,7 +60,7 @@ class Running:
 
 
 @dataclass(slots=True)
-class Ending:
+class PendingCommit:
     """A COMMIT that the client has sent under `write_id`, and what has become of it.
 
     `block` is what it commits: Idle once that is settled, or another COMMIT has come.
@@ -88,7 +88,7 @@ class Session:
     values: dict[str, str] = field(default_factory=dict)
     transaction: Transaction[BufferedWrite] = field(default_factory=Idle)
     blocks: int = 0
-    endings: dict[str, Ending] = field(default_factory=dict)
+    pending_commits: dict[str, PendingCommit] = field(default_factory=dict)
     entered: bool = False
     cursors: dict[str, Cursor] = field(default_factory=dict)
     block_cursors: set[str] = field(default_factory=set)
@@ -207,22 +207,22 @@ class Session:
             self._end_cursors()
             return block
 
-    def commit(self, write_id: str) -> tuple[Ending, bool]:
+    def commit(self, write_id: str) -> tuple[PendingCommit, bool]:
         """Ends the block, and whether this COMMIT comes for the first time.
 
         One that came before ends nothing: it is about the block of then.
         """
         with self.lock:
-            if (asked := self.endings.get(write_id)) is not None:
+            if (asked := self.pending_commits.get(write_id)) is not None:
                 return asked, False
-            for earlier in self.endings.values():
+            for earlier in self.pending_commits.values():
                 earlier.block = Idle()
-            if len(self.endings) >= ENDINGS_KEPT:
-                del self.endings[next(iter(self.endings))]
-            ending = self.endings[write_id] = Ending(write_id, self.transaction)
+            if len(self.pending_commits) >= PENDING_COMMITS_KEPT:
+                del self.pending_commits[next(iter(self.pending_commits))]
+            pending = self.pending_commits[write_id] = PendingCommit(write_id, self.transaction)
             self.transaction = Idle()
             self._end_cursors()
-            return ending, True
+            return pending, True
 
     # Cursors
 

@@ -25,7 +25,11 @@ from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM
 from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.files import FolderReader
-from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion, Counted
+from slackwater.storage.changefeed.ingestion import (
+    ChangefeedConfig,
+    ChangefeedIngestion,
+    FeedCounters,
+)
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.checkpoint import Store
@@ -83,7 +87,7 @@ class ChangefeedSources:
             reader,
             lambda: letters(self._rows(item, "dead_letters")[0]),
         )
-        inbox.standing = lambda: ingestion.standing
+        inbox.progress = lambda: ingestion.progress
         return ingestion
 
     def _rows(self, source: CatalogItem, which: str) -> tuple[pa.Table, Timestamp]:
@@ -116,17 +120,17 @@ class ChangefeedSources:
     def metrics_text(self, now_ms: int) -> bytes:
         """The metrics now, as Prometheus reads them."""
         places = {}
-        for source_id, standing in self.changefeeds.standings().items():
+        for source_id, progress in self.changefeeds.changefeed_progress().items():
             item = self.relations.state.items.get(source_id)
-            if item is not None and standing.lower > MINIMUM:
-                committed, proposed = time_at(standing.lower), time_at(standing.proposed)
+            if item is not None and progress.lower > MINIMUM:
+                committed, proposed = time_at(progress.lower), time_at(progress.proposed)
                 places[item.full_name] = (committed.before, proposed)
         self.metrics.reached(places, now_ms)
         return self.metrics.text()
 
     def partitions(self) -> Iterator[PartitionEntry]:
         """The partitions of all sources that run. Raises SLACKWATER_METASTORE_UNAVAILABLE."""
-        for source_id, standing in self.changefeeds.standings().items():
+        for source_id, progress in self.changefeeds.changefeed_progress().items():
             item = self.relations.state.items.get(source_id)
             if item is None:
                 continue
@@ -134,18 +138,18 @@ class ChangefeedSources:
                 each.partition: each.top
                 for each in self.checkpoints.state(item.id, None).partitions
             }
-            known = {*tops, *standing.admitted, *standing.waiting, *item.details["config"]["feeds"]}
+            known = {*tops, *progress.admitted, *progress.waiting, *item.details["config"]["feeds"]}
             for name in sorted(known):
                 top = tops.get(name, FIRST)
                 yield PartitionEntry(
                     source_id=source_id,
                     partition=name,
-                    status="admitted" if name in standing.admitted else "pending",
+                    status="admitted" if name in progress.admitted else "pending",
                     resolved=top if top > FIRST else None,
-                    committed=_moment(standing.lower),
-                    proposed=_moment(standing.proposed),
-                    waiting=standing.waiting.get(name, 0),
-                    counted=standing.admitted.get(name, Counted()),
+                    committed=_moment(progress.lower),
+                    proposed=_moment(progress.proposed),
+                    waiting=progress.waiting.get(name, 0),
+                    counters=progress.admitted.get(name, FeedCounters()),
                 )
 
     def forget(self, source_id: GlobalId) -> None:

@@ -21,17 +21,17 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
-from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.adapter.writing.written_ahead import staged_files
 from slackwater.persist.client import PersistClient
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.changefeed.ingestion import Standing
+from slackwater.storage.changefeed.ingestion import ChangefeedProgress
 from slackwater.storage.changefeed.landing import landed_rows
 from slackwater.storage.changefeed.messages import (
     BadMessage,
-    Landed,
+    ChangeRecord,
     Resolved,
     Target,
     message_of,
@@ -53,7 +53,7 @@ class Changefeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class FeedRequest:
     """A request of a feed."""
 
     source: Changefeed
@@ -65,7 +65,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Replay:
-    """A wish to try dead letters again. When it is `done`: how many were, and how many are left."""
+    """A request to try dead letters again. When it is `done`: how many were, how many are left."""
 
     done: threading.Event = field(default_factory=threading.Event)
     tried: int = 0
@@ -77,11 +77,11 @@ class Inbox:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: list[tuple[Timestamp, Sequence[Landed]]] = []
+        self._entries: list[tuple[Timestamp, Sequence[ChangeRecord]]] = []
         self._read_before = Timestamp(0)
         self._is_certain = True
         self._replays: list[Replay] = []
-        self.standing: Callable[[], Standing] | None = None
+        self.progress: Callable[[], ChangefeedProgress] | None = None
 
     def begin(self) -> None:
         """The landing is about to be read: from now on it is certain again what has landed."""
@@ -93,36 +93,39 @@ class Inbox:
         with self._lock:
             self._read_before = upper
 
-    def put(self, landed_at: Timestamp, rows: Sequence[Landed]) -> None:
+    def put(self, landed_at: Timestamp, rows: Sequence[ChangeRecord]) -> None:
         with self._lock:
             self._entries.append((landed_at, rows))
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Something may have landed, or not."""
         with self._lock:
             self._is_certain = False
 
     def replay(self) -> Replay:
         """Asks for dead letters to be tried again."""
-        wish = Replay()
+        replay = Replay()
         with self._lock:
-            self._replays.append(wish)
-        return wish
+            self._replays.append(replay)
+        return replay
 
-    def wishes(self) -> int:
+    def replay_requests(self) -> int:
         """See `Arrivals`."""
         with self._lock:
             return len(self._replays)
 
-    def replayed(self, wishes: int, tried: int, left: int) -> None:
+    def replayed(self, replay_requests: int, tried: int, left: int) -> None:
         """See `Arrivals`."""
         with self._lock:
-            granted, self._replays = self._replays[:wishes], self._replays[wishes:]
-        for wish in granted:
-            wish.tried, wish.left = tried, left
-            wish.done.set()
+            granted, self._replays = (
+                self._replays[:replay_requests],
+                self._replays[replay_requests:],
+            )
+        for replay in granted:
+            replay.tried, replay.left = tried, left
+            replay.done.set()
 
-    def take(self) -> Sequence[Landed] | None:
+    def take(self) -> Sequence[ChangeRecord] | None:
         """See `Arrivals`."""
         with self._lock:
             if not self._is_certain:
@@ -134,7 +137,7 @@ class Inbox:
 @dataclass(frozen=True, slots=True)
 class _Sent:
     source: Changefeed
-    deliveries: Sequence[tuple[Delivery, Sequence[Landed]]]
+    requests: Sequence[tuple[FeedRequest, Sequence[ChangeRecord]]]
     outcome: Future[WriteResult]
 
 
@@ -143,7 +146,7 @@ class _Queue:
     """What waits for the thread that writes."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
-    waiting: list[tuple[Delivery, Sequence[Landed]]] = field(default_factory=list)
+    waiting: list[tuple[FeedRequest, Sequence[ChangeRecord]]] = field(default_factory=list)
     is_ending: bool = False
 
 
@@ -219,68 +222,68 @@ class Changefeeds:
             self._inboxes.pop(source_id, None)
             self._known.pop(source_id, None)
 
-    def post(self, delivery: Delivery) -> None:
+    def post(self, request: FeedRequest) -> None:
         """Takes a request; its `done` is called once, in another thread."""
         try:
-            self._pool.submit(self._take, delivery)
+            self._pool.submit(self._take, request)
         except RuntimeError:
-            delivery.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
+            request.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
 
     def url(self, item: CatalogItem) -> str:
         """Where feeds send to; without an ingress, the path alone."""
         parts = (CATALOG_NAME, item.schema_name, item.name)
         return f"{self._listening().url}{PATH}{'/'.join(quote(p, safe='') for p in parts)}"
 
-    def invitation(self, item: CatalogItem) -> str:
+    def endpoint_notice(self, item: CatalogItem) -> str:
         """What whoever creates a source is told."""
         told = f"Changefeeds into {item.full_name} go to {self.url(item)}?feed=<name>."
         error = self._listening().error
         return told if error is None else f"{told} None can come yet: {error}."
 
-    def standings(self) -> dict[GlobalId, Standing]:
+    def changefeed_progress(self) -> dict[GlobalId, ChangefeedProgress]:
         """How the sources stand that run."""
         with self._lock:
-            found = [(each, inbox.standing) for each, inbox in self._inboxes.items()]
-        return {each: standing() for each, standing in found if standing is not None}
+            found = [(each, inbox.progress) for each, inbox in self._inboxes.items()]
+        return {each: progress() for each, progress in found if progress is not None}
 
     # What the threads of the pool do.
 
-    def _take(self, delivery: Delivery) -> None:
+    def _take(self, request: FeedRequest) -> None:
         try:
-            feed = canonical(delivery.feed)
-            message = message_of(delivery.target, delivery.body, feed, delivery.source.keys)
+            feed = canonical(request.feed)
+            message = message_of(request.target, request.body, feed, request.source.keys)
             if isinstance(message, Resolved):
-                self._advance(delivery, feed, message.time)
+                self._advance(request, feed, message.time)
             elif message.rows:
-                self._land(delivery, message.rows)
+                self._land(request, message.rows)
             else:
-                delivery.done(Verdict.COMMITTED, "")
+                request.done(Verdict.COMMITTED, "")
         except BadMessage as error:
-            delivery.done(Verdict.MALFORMED, error.reason)
+            request.done(Verdict.MALFORMED, error.reason)
         except GoingBackwards as error:
-            self._metrics.went_backwards(delivery.source.item.full_name)
+            self._metrics.went_backwards(request.source.item.full_name)
             said = f"{error.proposed} is behind {error.newest}, which the feed has resolved before"
-            delivery.done(Verdict.BACKWARDS, said)
+            request.done(Verdict.BACKWARDS, said)
         except ValueError:
-            delivery.done(Verdict.MALFORMED, "the feed's name is none")
+            request.done(Verdict.MALFORMED, "the feed's name is none")
         except Exception as error:
-            delivery.done(*seen(error))
+            request.done(*seen(error))
 
-    def _advance(self, delivery: Delivery, feed: str, resolved: Time) -> None:
-        item = delivery.source.item
+    def _advance(self, request: FeedRequest, feed: str, resolved: Time) -> None:
+        item = request.source.item
         with self._metrics.timed("advance", item.full_name):
             self._store.advance(item.id, feed, resolved)
         self._wake(item.id)
-        delivery.done(Verdict.COMMITTED, "")
+        request.done(Verdict.COMMITTED, "")
 
-    def _land(self, delivery: Delivery, rows: Sequence[Landed]) -> None:
+    def _land(self, request: FeedRequest, rows: Sequence[ChangeRecord]) -> None:
         queue = self._queue
         with queue.changed:
             if not queue.is_ending:
-                queue.waiting.append((delivery, rows))
+                queue.waiting.append((request, rows))
                 queue.changed.notify_all()
                 return
-        delivery.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
+        request.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
 
     # The thread that writes.
 
@@ -292,13 +295,13 @@ class Changefeeds:
                 batch, queue.waiting = queue.waiting, []
             if not batch:
                 return
-            by_source: dict[GlobalId, list[tuple[Delivery, Sequence[Landed]]]] = {}
-            for delivery, rows in batch:
-                by_source.setdefault(delivery.source.item.id, []).append((delivery, rows))
+            by_source: dict[GlobalId, list[tuple[FeedRequest, Sequence[ChangeRecord]]]] = {}
+            for request, rows in batch:
+                by_source.setdefault(request.source.item.id, []).append((request, rows))
             for sent in [self._submit(each) for each in by_source.values()]:
                 self._settle(sent)
 
-    def _submit(self, together: Sequence[tuple[Delivery, Sequence[Landed]]]) -> _Sent:
+    def _submit(self, together: Sequence[tuple[FeedRequest, Sequence[ChangeRecord]]]) -> _Sent:
         """Queues the changes of one source as one write."""
         source = together[-1][0].source
         try:
@@ -306,7 +309,7 @@ class Changefeeds:
             shard_id = source.landing_shard
             write = Write(
                 write_id=f"changefeed-{uuid.uuid4().hex}",
-                appends={shard_id: written_ahead(self._persist, shard_id, rows)},
+                appends={shard_id: staged_files(self._persist, shard_id, rows)},
                 inserted=rows.num_rows,
             )
             return _Sent(source, together, self._committer.submit(write))
@@ -322,13 +325,13 @@ class Changefeeds:
         except Exception as error:
             verdict, said = seen(error)
             if verdict in (Verdict.UNAVAILABLE, Verdict.FAILED):
-                inbox.doubt()
-            for delivery, _ in sent.deliveries:
-                delivery.done(verdict, said)
+                inbox.invalidate()
+            for request, _ in sent.requests:
+                request.done(verdict, said)
             return
-        inbox.put(landed_at, [row for _, rows in sent.deliveries for row in rows])
+        inbox.put(landed_at, [row for _, rows in sent.requests for row in rows])
         self._metrics.landed(
-            sent.source.item.full_name, sum(len(rows) for _, rows in sent.deliveries)
+            sent.source.item.full_name, sum(len(rows) for _, rows in sent.requests)
         )
-        for delivery, _ in sent.deliveries:
-            delivery.done(Verdict.COMMITTED, "")
+        for request, _ in sent.requests:
+            request.done(Verdict.COMMITTED, "")

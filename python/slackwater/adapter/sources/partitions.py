@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.changefeed.ingestion import Counted
+from slackwater.storage.changefeed.ingestion import FeedCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +20,4 @@ class PartitionEntry:
     committed: Time | None
     proposed: Time | None
     waiting: int
-    counted: Counted
+    counters: FeedCounters

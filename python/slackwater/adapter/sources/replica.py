@@ -1,6 +1,6 @@
 """The replica of this process: it runs the ingestions and sinks that the controller tells it to.
 
-What it was told waits in `Told` until whoever changes the catalog has it carried out.
+What it is told waits in `ReplicaInbox` until whoever changes the catalog has it carried out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.sources import Sources
-from slackwater.adapter.sources.told import Told
+from slackwater.adapter.sources.told import ReplicaInbox
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.protocol import (
     AllowCompaction,
@@ -27,19 +27,19 @@ class Replica:
 
     def __init__(
         self,
-        told: Told,
+        inbox: ReplicaInbox,
         sources: Sources,
         sinks: SinkRunner,
         respond: Callable[[Response], None],
     ) -> None:
-        self._told = told
+        self._inbox = inbox
         self._sources = sources
         self._sinks = sinks
         self._respond = respond
 
-    def work(self) -> None:
-        """Carries out what was told. Called with the ddl lock held, which no two threads have."""
-        for command in self._told.take():
+    def apply_commands(self) -> None:
+        """Carries out the commands. Called with the ddl lock held, which no two threads have."""
+        for command in self._inbox.drain():
             match command:
                 case RunIngestion(global_id):
                     self._sources.run(global_id)

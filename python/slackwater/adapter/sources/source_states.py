@@ -25,7 +25,7 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.persist.metastore import metadata
-from slackwater.persist.parts import Rows
+from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
@@ -120,7 +120,7 @@ class SourceStates:
         source_id: GlobalId,
         reached: Reached,
         step: IngestionStep,
-        appends: Mapping[int, Rows],
+        appends: Mapping[int, RowsOrParts],
         more: Sequence[Step] = (),
     ) -> None:
         """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.

@@ -13,9 +13,9 @@ from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.source_states import SourceStates
-from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.adapter.writing.written_ahead import staged_files
 from slackwater.persist.client import PersistClient
-from slackwater.persist.parts import Rows
+from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.transactions import Step
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
@@ -51,12 +51,12 @@ class SourceSteps:
         """
         current = self._catalog.state
         item = current.item(source_id)
-        appends: dict[int, Rows] = {}
+        appends: dict[int, RowsOrParts] = {}
         for export, rows in step.updates.items():
             target = _target(current, item, export)
             if target is not None and target.shard_id is not None:
                 shard_id = target.shard_id
-                appends[shard_id] = written_ahead(self._persist, shard_id, rows)
+                appends[shard_id] = staged_files(self._persist, shard_id, rows)
         for export, rows in step.errors.items():
             target = _target(current, item, export)
             errors_shard = None if target is None else target.errors_shard

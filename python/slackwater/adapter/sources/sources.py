@@ -91,7 +91,7 @@ class Sources:
         cancelled, a notice says that it still reads.
         """
         ingestion = self._ingestion
-        with cancellation.waking(ingestion.signal):
+        with cancellation.on_cancel(ingestion.signal):
             begun = ingestion.wait_for(
                 item.id,
                 lambda status: status.status != "starting",

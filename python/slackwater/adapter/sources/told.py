@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from slackwater.storage.controller.protocol import AllowCompaction, Command, RunIngestion, RunSink
 
 
-class Told:
+class ReplicaInbox:
     """What the controller has told the replica and it has not carried out yet, in order."""
 
     def __init__(self) -> None:
         self._commands: deque[RunIngestion | RunSink | AllowCompaction] = deque()
 
-    def obey(self, command: Command) -> None:
+    def push(self, command: Command) -> None:
         """Takes a command, in any thread. Compaction itself is not the replica's work here."""
         match command:
             case RunIngestion() | RunSink():
@@ -28,7 +28,7 @@ class Told:
             case _:
                 pass
 
-    def take(self) -> Iterator[RunIngestion | RunSink | AllowCompaction]:
+    def drain(self) -> Iterator[RunIngestion | RunSink | AllowCompaction]:
         """The commands, each taken off when it is asked for; new ones come at the end."""
         while self._commands:
             yield self._commands.popleft()

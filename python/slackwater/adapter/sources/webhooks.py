@@ -25,7 +25,7 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.sources.checks import CheckConfig, Checks
 from slackwater.adapter.sources.source_states import SourceStates, write_statistics
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
-from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.adapter.writing.written_ahead import staged_files
 from slackwater.persist.client import PersistClient
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.errors import SlackwaterError
@@ -33,7 +33,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.webhook import (
     BadRequest,
-    Rows,
+    RequestRows,
     TooManyRows,
     WebhookConfig,
     rows_of,
@@ -84,7 +84,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class WebhookRequest:
     """A request. `received_us` counts from the epoch."""
 
     webhook: Webhook
@@ -95,10 +95,10 @@ class Posted:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _RequestQueue:
     """The requests of one source that wait to be checked. `busy`: a thread looks after them."""
 
-    waiting: deque[Posted] = field(default_factory=deque)
+    waiting: deque[WebhookRequest] = field(default_factory=deque)
     busy: bool = False
 
 
@@ -107,7 +107,7 @@ class _Sent:
     """A write of one source's rows. `counted` are its counters with it, `news` what they add."""
 
     source: GlobalId
-    posted: Sequence[Posted]
+    requests: Sequence[WebhookRequest]
     news: SourceStatistics
     outcome: Future[WriteResult]
     counted: SourceStatistics
@@ -144,12 +144,12 @@ class Webhooks:
         self._listening = Listening("", "spark.slackwater.ingress.address is not set", clock_ms())
         self._known: dict[GlobalId, tuple[CatalogItem, Webhook]] = {}
         self._lock = threading.Lock()
-        self._lanes: dict[GlobalId, _Lane] = {}
+        self._queues: dict[GlobalId, _RequestQueue] = {}
         self._counted: dict[GlobalId, SourceStatistics] = {}
         self._stored: dict[GlobalId, SourceStatistics] = {}
         self._pool = ThreadPoolExecutor(CHECKING_THREADS, "webhook-check")
         self._changed = threading.Condition()
-        self._waiting: list[tuple[Posted, Rows]] = []
+        self._waiting: list[tuple[WebhookRequest, RequestRows]] = []
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="webhook-append", daemon=True)
 
@@ -184,44 +184,44 @@ class Webhooks:
             self._known[item.id] = known = (item, webhook)
         return known[1]
 
-    def post(self, posted: Posted) -> None:
+    def post(self, request: WebhookRequest) -> None:
         """Takes a request; its `done` is called once, here or in another thread."""
-        own = posted.webhook.item.id
-        received = SourceStatistics(messages_received=1, bytes_received=len(posted.body))
+        own = request.webhook.item.id
+        received = SourceStatistics(messages_received=1, bytes_received=len(request.body))
         with self._lock:
             self._counted[own] = self._counted.get(own, SourceStatistics()).after(received)
-        if posted.webhook.check is None and len(posted.body) <= AT_ONCE_BYTES:
-            self._stage([posted])
+        if request.webhook.check is None and len(request.body) <= AT_ONCE_BYTES:
+            self._stage([request])
             return
         with self._lock:
-            lane = self._lanes.setdefault(own, _Lane())
-            lane.waiting.append(posted)
-            if lane.busy:
+            queue = self._queues.setdefault(own, _RequestQueue())
+            queue.waiting.append(request)
+            if queue.busy:
                 return
-            lane.busy = True
+            queue.busy = True
         try:
-            self._pool.submit(self._work, own, lane)
+            self._pool.submit(self._work, own, queue)
         except RuntimeError:
-            _tell(lane.waiting, Verdict.UNAVAILABLE)
+            _tell(queue.waiting, Verdict.UNAVAILABLE)
 
     # What a source's own thread does.
 
-    def _work(self, own: GlobalId, lane: _Lane) -> None:
+    def _work(self, own: GlobalId, queue: _RequestQueue) -> None:
         while True:
             with self._lock:
-                batch = tuple(lane.waiting)
-                lane.waiting.clear()
+                batch = tuple(queue.waiting)
+                queue.waiting.clear()
                 if not batch:
-                    lane.busy = False
-                    if self._lanes.get(own) is lane:
-                        del self._lanes[own]
+                    queue.busy = False
+                    if self._queues.get(own) is queue:
+                        del self._queues[own]
                     return
             try:
                 self._stage(self._checked(batch))
             except Exception as error:
                 _tell(batch, *seen(error))
 
-    def _checked(self, batch: Sequence[Posted]) -> list[Posted]:
+    def _checked(self, batch: Sequence[WebhookRequest]) -> list[WebhookRequest]:
         """Those that may pass; the others are told."""
         webhook = batch[0].webhook
         others = [each for each in batch if each.webhook is not webhook]
@@ -235,9 +235,9 @@ class Webhooks:
         _tell([each for each, ok in zip(batch, held, strict=True) if not ok], Verdict.REFUSED)
         return [each for each, ok in zip(batch, held, strict=True) if ok]
 
-    def _stage(self, batch: Sequence[Posted]) -> None:
+    def _stage(self, batch: Sequence[WebhookRequest]) -> None:
         """Makes rows of requests and hands them to the thread that writes."""
-        staged: list[tuple[Posted, Rows]] = []
+        staged: list[tuple[WebhookRequest, RequestRows]] = []
         for each in batch:
             try:
                 staged.append((each, rows_of(each.webhook.config, each.body, each.headers)))
@@ -261,18 +261,18 @@ class Webhooks:
                 batch, self._waiting = self._waiting, []
                 if not batch:
                     return
-            by_source: dict[GlobalId, list[tuple[Posted, Rows]]] = {}
-            for posted, rows in batch:
-                by_source.setdefault(posted.webhook.item.id, []).append((posted, rows))
+            by_source: dict[GlobalId, list[tuple[WebhookRequest, RequestRows]]] = {}
+            for request, rows in batch:
+                by_source.setdefault(request.webhook.item.id, []).append((request, rows))
             sent = [self._submit(each) for each in by_source.values()]
             for each in sent:
                 self._settle(each)
 
-    def _submit(self, together: Sequence[tuple[Posted, Rows]]) -> _Sent:
+    def _submit(self, together: Sequence[tuple[WebhookRequest, RequestRows]]) -> _Sent:
         """Queues the rows of one source as one write."""
         webhook = together[-1][0].webhook
         own = webhook.item.id
-        posted = [each for each, _ in together]
+        requests = [each for each, _ in together]
         with self._lock:
             news = self._counted.pop(own, SourceStatistics())
         try:
@@ -284,15 +284,15 @@ class Webhooks:
 
             write = Write(
                 write_id=f"webhook-{uuid.uuid4().hex}",
-                appends={webhook.shard_id: written_ahead(self._persist, webhook.shard_id, rows)},
+                appends={webhook.shard_id: staged_files(self._persist, webhook.shard_id, rows)},
                 inserted=rows.num_rows,
                 steps=(record,),
             )
-            return _Sent(own, posted, news, self._committer.submit(write), counted)
+            return _Sent(own, requests, news, self._committer.submit(write), counted)
         except Exception as error:
             failed: Future[WriteResult] = Future()
             failed.set_exception(error)
-            return _Sent(own, posted, news, failed, SourceStatistics())
+            return _Sent(own, requests, news, failed, SourceStatistics())
 
     def _stored_of(self, own: GlobalId) -> SourceStatistics:
         """The counters of a source that are durable."""
@@ -312,10 +312,10 @@ class Webhooks:
                 else:
                     later = self._counted.get(sent.source, SourceStatistics())
                     self._counted[sent.source] = later.after(sent.news)
-            _tell(sent.posted, verdict, said)
+            _tell(sent.requests, verdict, said)
         else:
             self._stored[sent.source] = sent.counted
-            _tell(sent.posted, Verdict.COMMITTED)
+            _tell(sent.requests, Verdict.COMMITTED)
 
     # What the system relations show.
 
@@ -334,7 +334,7 @@ class Webhooks:
         path = "/".join(quote(part, safe="") for part in parts)
         return f"{self._listening.url}{PATH}{path}"
 
-    def invitation(self, item: CatalogItem) -> str:
+    def endpoint_notice(self, item: CatalogItem) -> str:
         """What whoever creates a source is told."""
         told = f"Requests for {item.full_name} go to POST {self.url(item)}."
         error = self._listening.error
@@ -371,7 +371,9 @@ class Webhooks:
         return [item for item in self._state().items.values() if item.is_webhook]
 
 
-def _tell(batch: Sequence[Posted] | deque[Posted], verdict: Verdict, said: str = "") -> None:
+def _tell(
+    batch: Sequence[WebhookRequest] | deque[WebhookRequest], verdict: Verdict, said: str = ""
+) -> None:
     for each in batch:
         each.done(verdict, said or verdict.value)
 

@@ -1,6 +1,6 @@
 """Rows of the system relations that show what runs.
 
-Frontiers, lags, fillings, ticks, statuses, statistics, sessions, holds and storage.
+Frontiers, lags, hydration, ticks, statuses, statistics, sessions, holds and storage.
 Each function makes one relation's rows; `relations` names their columns.
 """
 
@@ -13,25 +13,25 @@ from slackwater.adapter.catalog.model import (
     ItemKind,
     shards_of,
 )
-from slackwater.adapter.system.objects import Row, items, moment, sink_type, source_type
+from slackwater.adapter.system.objects import SystemRow, items, moment, sink_type, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 
 
-def frontiers(snapshot: SystemSnapshot) -> Iterator[Row]:
+def frontiers(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, each in snapshot.frontiers.items():
         since = None if each.since is None else each.since.as_nullable()
         yield object_id, since, each.upper.as_nullable()
 
 
-def hydration_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
+def hydration_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for each in snapshot.hydration:
         yield each.object_id, each.replica_id, each.hydrated
 
 
-def hydration_progress(snapshot: SystemSnapshot) -> Iterator[Row]:
-    for each in snapshot.fillings:
+def hydration_progress(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for each in snapshot.hydration_progress:
         yield (
             each.global_id,
             _only_replica(snapshot),
@@ -48,7 +48,7 @@ def _lag_ms(behind: Frontier, ahead: Frontier) -> int | None:
     return None if ahead.is_empty else ahead.value - behind.value
 
 
-def materialization_lag(snapshot: SystemSnapshot) -> Iterator[Row]:
+def materialization_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """Against the direct inputs (local) and against the tables and sources below them (global)."""
     kinds = (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX, ItemKind.SINK)
     for item in items(snapshot, *kinds):
@@ -109,13 +109,13 @@ def _slowest(snapshot: SystemSnapshot, inputs: Iterable[GlobalId]) -> GlobalId |
     return min(inputs, key=lambda each: snapshot.frontiers[each].upper, default=None)
 
 
-def wallclock_global_lag(snapshot: SystemSnapshot) -> Iterator[Row]:
+def wallclock_global_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, each in snapshot.frontiers.items():
         lag = 0 if each.upper.is_empty else max(0, snapshot.now_ms - each.upper.value)
         yield object_id, lag
 
 
-def source_statistics(snapshot: SystemSnapshot) -> Iterator[Row]:
+def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, s in snapshot.source_statistics.items():
         yield (
             object_id,
@@ -138,7 +138,7 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[Row]:
 
 def _statuses(
     snapshot: SystemSnapshot, kind: ItemKind, type_of: Callable[[CatalogItem], str]
-) -> Iterator[Row]:
+) -> Iterator[SystemRow]:
     for item in items(snapshot, kind):
         # A table of a source, or its progress relation, is as the source is.
         status = snapshot.statuses.get(item.parent or item.id)
@@ -155,30 +155,30 @@ def _statuses(
         yield item.id, item.name, type_of(item), *known
 
 
-def source_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
+def source_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     return _statuses(snapshot, ItemKind.SOURCE, source_type)
 
 
-def source_status_history(snapshot: SystemSnapshot) -> Iterator[Row]:
+def source_status_history(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for source_id, s in snapshot.source_history:
         yield moment(s.last_change_ms), source_id, s.status, s.error, s.details_json, None
 
 
-def sink_statuses(snapshot: SystemSnapshot) -> Iterator[Row]:
+def sink_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     return _statuses(snapshot, ItemKind.SINK, sink_type)
 
 
-def sessions(snapshot: SystemSnapshot) -> Iterator[Row]:
+def sessions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for s in snapshot.sessions:
         yield s.id, s.connection_id, s.user, s.client_ip, moment(s.connected_ms)
 
 
-def subscriptions(snapshot: SystemSnapshot) -> Iterator[Row]:
+def subscriptions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for s in snapshot.subscriptions:
         yield s.id, s.session_id, s.cluster_id, moment(s.created_ms), list(s.reads)
 
 
-def notices(snapshot: SystemSnapshot) -> Iterator[Row]:
+def notices(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for n in snapshot.notices:
         yield (
             n.id,
@@ -195,7 +195,7 @@ def notices(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def read_holds(snapshot: SystemSnapshot) -> Iterator[Row]:
+def read_holds(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for hold in snapshot.read_holds:
         for global_id in sorted(hold.ids):
             yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
@@ -205,7 +205,7 @@ def _only_replica(snapshot: SystemSnapshot) -> str:
     return snapshot.clusters[0].replicas[0].id
 
 
-def recent_ticks(snapshot: SystemSnapshot) -> Iterator[Row]:
+def recent_ticks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for tick in snapshot.ticks:
         yield (
             tick.global_id,
@@ -225,7 +225,7 @@ def recent_ticks(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[Row]:
+def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for tick in snapshot.ticks:
         for number, step in enumerate(tick.steps):
             yield (
@@ -242,20 +242,20 @@ def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[Row]:
             )
 
 
-def storage_shards(snapshot: SystemSnapshot) -> Iterator[Row]:
+def storage_shards(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
         for shard_id in shards_of(item):
             yield item.id, str(shard_id)
 
 
-def recent_storage_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
+def recent_storage_usage(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     sizes = {each.shard_id: each.size_bytes for each in snapshot.usage}
     for item in items(snapshot):
         if shard_ids := shards_of(item):
             yield item.id, sum(sizes.get(shard_id, 0) for shard_id in shard_ids)
 
 
-def shard_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
+def shard_usage(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     owners = {s: item.id for item in items(snapshot) for s in shards_of(item)}
     for each in snapshot.usage:
         state = "finalized" if each.finalized else "dropped" if each.dropped else "live"
@@ -270,9 +270,9 @@ def shard_usage(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def changefeed_partitions(snapshot: SystemSnapshot) -> Iterator[Row]:
+def changefeed_partitions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for each in snapshot.partitions:
-        resolved, counted = each.resolved, each.counted
+        resolved, counters = each.resolved, each.counters
         yield (
             each.source_id,
             each.partition,
@@ -283,8 +283,8 @@ def changefeed_partitions(snapshot: SystemSnapshot) -> Iterator[Row]:
             ),
             None if resolved is None else max(0, snapshot.now_ms - resolved.nanos // 1_000_000),
             each.waiting,
-            counted.rows,
-            counted.late,
-            counted.repeated,
-            counted.dead,
+            counters.rows,
+            counters.late,
+            counters.repeated,
+            counters.dead,
         )

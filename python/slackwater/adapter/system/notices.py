@@ -49,7 +49,7 @@ def _of_sessions(env: Environment) -> Iterator[NoticeEntry]:
 
 def _of_views(env: Environment) -> Iterator[NoticeEntry]:
     yield from _told(env, STALLED, STALLED_HINT, stalled, env.worker.stalled())
-    yield from _told(env, UNINDEXED, UNINDEXED_HINT, unindexed, env.worker.shortages())
+    yield from _told(env, UNINDEXED, UNINDEXED_HINT, unindexed, env.worker.out_of_memory())
 
 
 def _told(
@@ -57,9 +57,9 @@ def _told(
     kind: str,
     hint: str,
     said: Callable[[str, SlackwaterError], str],
-    troubles: Mapping[GlobalId, tuple[SlackwaterError, int]],
+    failures: Mapping[GlobalId, tuple[SlackwaterError, int]],
 ) -> Iterator[NoticeEntry]:
-    for global_id, (error, for_ms) in troubles.items():
+    for global_id, (error, for_ms) in failures.items():
         item = env.state.items.get(global_id)
         if item is not None:
             yield NoticeEntry(

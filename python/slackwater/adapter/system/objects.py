@@ -22,7 +22,7 @@ from slackwater.planner.parser.redaction import redacted
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
 
-Row = tuple[Any, ...]
+SystemRow = tuple[Any, ...]
 DATABASE_ID = "u1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _USER_OIDS = 1_000_000
@@ -70,38 +70,38 @@ def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
     return next((c.id for c in snapshot.clusters if c.name == wanted), None)
 
 
-def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
+def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
     return item.id, oid(item.id), _schema_id(snapshot.catalog, item), item.name
 
 
-def _definition(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
+def _definition(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
     """`create_sql` and `redacted_create_sql`; of system relations neither."""
     sql = current_sql(snapshot.catalog, item)
     return (sql, redacted(sql)) if sql else (None, None)
 
 
-def databases(_: SystemSnapshot) -> Iterator[Row]:
+def databases(_: SystemSnapshot) -> Iterator[SystemRow]:
     yield DATABASE_ID, oid(DATABASE_ID), CATALOG_NAME, "", ["=U/"]
 
 
-def schemas(snapshot: SystemSnapshot) -> Iterator[Row]:
+def schemas(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for schema in snapshot.catalog.schemas.values():
         database = None if schema.is_system else DATABASE_ID
         yield schema.id, oid(schema.id), database, schema.name, "", ["=UC/"]
 
 
-def objects(snapshot: SystemSnapshot) -> Iterator[Row]:
+def objects(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
         yield _object_row(snapshot, item)
 
 
-def relations(snapshot: SystemSnapshot) -> Iterator[Row]:
+def relations(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
         if item.kind not in _NO_RELATION_KINDS:
             yield _object_row(snapshot, item)
 
 
-def _object_row(snapshot: SystemSnapshot, item: CatalogItem) -> Row:
+def _object_row(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
     return (
         *_identity(snapshot, item),
         _type_name(item),
@@ -115,7 +115,7 @@ def _type_name(item: CatalogItem) -> str:
     return "table" if item.kind is ItemKind.SYSTEM_TABLE else item.kind.value
 
 
-def tables(snapshot: SystemSnapshot) -> Iterator[Row]:
+def tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.TABLE, ItemKind.SYSTEM_TABLE):
         yield (
             *_identity(snapshot, item),
@@ -126,7 +126,7 @@ def tables(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def views(snapshot: SystemSnapshot) -> Iterator[Row]:
+def views(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.VIEW):
         yield (
             *_identity(snapshot, item),
@@ -137,7 +137,7 @@ def views(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def materialized_views(snapshot: SystemSnapshot) -> Iterator[Row]:
+def materialized_views(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.MATERIALIZED_VIEW):
         yield (
             *_identity(snapshot, item),
@@ -161,7 +161,7 @@ def source_type(item: CatalogItem) -> str:
     return str(item.details.get("connector") or "subsource")
 
 
-def sources(snapshot: SystemSnapshot) -> Iterator[Row]:
+def sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SOURCE):
         yield (
             *_identity(snapshot, item),
@@ -182,7 +182,7 @@ def sink_type(item: CatalogItem) -> str:
     return _config_text(item, "connector") or "files"
 
 
-def sinks(snapshot: SystemSnapshot) -> Iterator[Row]:
+def sinks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SINK):
         file_format = _config_text(item, "format")
         yield (
@@ -200,7 +200,7 @@ def sinks(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def indexes(snapshot: SystemSnapshot) -> Iterator[Row]:
+def indexes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.INDEX):
         yield (
             item.id,
@@ -213,7 +213,7 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def columns(snapshot: SystemSnapshot) -> Iterator[Row]:
+def columns(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
         columns = () if item.desc is None else item.desc.columns
         for position, column in enumerate(columns, start=1):
@@ -229,30 +229,30 @@ def columns(snapshot: SystemSnapshot) -> Iterator[Row]:
             )
 
 
-def clusters(snapshot: SystemSnapshot) -> Iterator[Row]:
+def clusters(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for c in snapshot.clusters:
         factor = len(c.replicas) if c.managed else None
         yield c.id, c.name, c.owner, ["=UC/"], c.managed, c.size, factor, None, None, None, None
 
 
-def cluster_replicas(snapshot: SystemSnapshot) -> Iterator[Row]:
+def cluster_replicas(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for c in snapshot.clusters:
         for replica in c.replicas:
             yield replica.id, replica.name, c.id, replica.size, None, c.owner, None
 
 
-def audit_events(snapshot: SystemSnapshot) -> Iterator[Row]:
+def audit_events(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for e in snapshot.audit_events:
         yield e.id, e.event_type, e.object_type, e.details, e.user, moment(e.occurred_ms)
 
 
-def object_dependencies(snapshot: SystemSnapshot) -> Iterator[Row]:
+def object_dependencies(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
         for used in item.direct_dependencies:
             yield item.id, used
 
 
-def fully_qualified_names(snapshot: SystemSnapshot) -> Iterator[Row]:
+def fully_qualified_names(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
         schema = snapshot.catalog.schema(item.schema_name)
         yield (
@@ -267,7 +267,7 @@ def fully_qualified_names(snapshot: SystemSnapshot) -> Iterator[Row]:
         )
 
 
-def comments(snapshot: SystemSnapshot) -> Iterator[Row]:
+def comments(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """Of a column with its position in `mz_columns`, of anything else with NULL."""
     for schema in snapshot.catalog.schemas.values():
         if schema.comment:
@@ -282,12 +282,12 @@ def comments(snapshot: SystemSnapshot) -> Iterator[Row]:
                 yield item.id, _type_name(item), position, comment
 
 
-def secrets(snapshot: SystemSnapshot) -> Iterator[Row]:
+def secrets(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """Names alone."""
     for item in items(snapshot, ItemKind.SECRET):
         yield (*_identity(snapshot, item), item.owner, _privileges(item))
 
 
-def webhook_sources(snapshot: SystemSnapshot) -> Iterator[Row]:
+def webhook_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, url in snapshot.webhooks.items():
         yield object_id, snapshot.catalog.items[object_id].name, url

@@ -22,7 +22,7 @@ from slackwater.adapter.catalog.model import (
     SchemaEntry,
 )
 from slackwater.adapter.system import activity, objects
-from slackwater.adapter.system.objects import Row
+from slackwater.adapter.system.objects import SystemRow
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.ids import GlobalId, system_id
 from slackwater.repr.relation import Column, RelationDesc
@@ -47,7 +47,7 @@ class SystemRelation:
     schema_name: str
     name: str
     desc: RelationDesc
-    rows: Callable[[SystemSnapshot], Iterable[Row]]
+    rows: Callable[[SystemSnapshot], Iterable[SystemRow]]
 
     def table(self, snapshot: SystemSnapshot) -> pa.Table:
         """The contents, in `desc.arrow_schema()`."""
@@ -95,7 +95,7 @@ _SQL = "create_sql redacted_create_sql"
 _HEAD = "id! oid:long! schema_id! name!"
 _OBJECT = f"{_HEAD} type! owner_id! cluster_id privileges:texts!"
 _STATUS = "id! name! type! last_status_change_at:time status! error details"
-_LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[Row]]], ...] = (
+_LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRow]]], ...] = (
     (
         "mz_catalog",
         "mz_databases",

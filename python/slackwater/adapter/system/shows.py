@@ -171,7 +171,7 @@ class Shows:
             self._env.relations.refuse_errors(item, last, Timestamp(last + 1))
         except SlackwaterError as error:
             return error
-        return self._env.worker.trouble(item.id)
+        return self._env.worker.failure(item.id)
 
     def _state(self, item: CatalogItem) -> str:
         floor = self._env.persist.state(item.shard_id).since if item.shard_id is not None else 0

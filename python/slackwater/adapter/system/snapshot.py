@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.sources.partitions import PartitionEntry
-from slackwater.compute.records import Filling, TickRecord
+from slackwater.compute.records import HydrationProgress, TickRecord
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
@@ -134,7 +134,7 @@ class SystemSnapshot:
     source_history: tuple[tuple[GlobalId, ObjectStatus], ...] = ()
     usage: tuple[ShardUsage, ...] = ()
     ticks: tuple[TickRecord, ...] = ()
-    fillings: tuple[Filling, ...] = ()
+    hydration_progress: tuple[HydrationProgress, ...] = ()
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
     """Where requests for a source go, by its id."""
     partitions: tuple[PartitionEntry, ...] = ()

@@ -137,7 +137,7 @@ class SystemTables:
             ),
             usage=env.persist.query(usage) if with_usage else (),
             ticks=tuple(env.worker.records.all()),
-            fillings=tuple(env.worker.fillings()) if with_progress else (),
+            hydration_progress=tuple(env.worker.hydration_progress()) if with_progress else (),
             webhooks=env.webhooks.urls(),
             partitions=tuple(self._changefeeds.partitions()) if with_partitions else (),
         )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from slackwater.repr.ending import Ending
+from slackwater.repr.cancellation import CancellationToken
 from slackwater.repr.errors import user_error
 
 _LOOK_S = 0.5
@@ -33,15 +33,15 @@ class Cancellation:
         self.timeout_ms = timeout_ms
         self._monotonic = monotonic
         self._until = monotonic() + timeout_ms / 1000 if timeout_ms else None
-        self._ending = Ending()
+        self._token = CancellationToken()
 
     def cancel(self) -> None:
         """Ends the statement's waits. Cancelling twice is cancelling once."""
-        self._ending.end()
+        self._token.cancel()
 
     @property
     def is_cancelled(self) -> bool:
-        return self._ending.is_ended
+        return self._token.is_cancelled
 
     def extend(self, wait_ms: int) -> None:
         """Counts the deadline from after `wait_ms`, which the statement itself says it waits."""
@@ -57,14 +57,14 @@ class Cancellation:
 
     def pause(self, seconds: float) -> None:
         """Returns after so long, or when the statement is cancelled."""
-        self._ending.wait(seconds)
+        self._token.wait(seconds)
 
     def check(self) -> None:
         """Raises SLACKWATER_CANCELED once it is cancelled."""
         if self.is_cancelled:
             raise user_error("SLACKWATER_CANCELED")
 
-    def refuse_late(self, doing: str) -> None:
+    def check_deadline(self, doing: str) -> None:
         """As `check`; after the deadline SLACKWATER_STATEMENT_TIMEOUT, which names `doing`."""
         self.check()
         if self.left_s() <= 0:
@@ -72,17 +72,17 @@ class Cancellation:
                 "SLACKWATER_STATEMENT_TIMEOUT", seconds=f"{self.timeout_ms / 1000:g}", doing=doing
             )
 
-    def waking(self, action: Callable[[], None]) -> AbstractContextManager[None]:
+    def on_cancel(self, action: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `action` in the canceller's thread, if it comes to that while the block runs.
 
         At once if it has come to that already. It may still run when the block has ended.
         """
-        return self._ending.calling(action)
+        return self._token.on_cancel(action)
 
     @contextmanager
-    def ending(self, action: Callable[[], None]) -> Iterator[None]:
-        """As `waking`, and at the deadline as well: for what cannot be told how long to take."""
-        with self.waking(action):
+    def on_cancel_or_deadline(self, action: Callable[[], None]) -> Iterator[None]:
+        """As `on_cancel`, and at the deadline as well: for what cannot be told how long to take."""
+        with self.on_cancel(action):
             if self._until is None:
                 yield
                 return
@@ -125,7 +125,7 @@ class FrontierWatch:
         passed on. Raises SLACKWATER_CANCELED.
         """
         deadline = self._monotonic() + timeout_s
-        with cancellation.waking(self.signal), self._moved:
+        with cancellation.on_cancel(self.signal), self._moved:
             while not reached():
                 cancellation.check()
                 left = deadline - self._monotonic()

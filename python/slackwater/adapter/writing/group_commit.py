@@ -25,7 +25,7 @@ from slackwater.adapter.controllers.table_log import LogFencedError, LogMovedErr
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.write_queue import WriteQueue
-from slackwater.persist.parts import NewPart, Rows
+from slackwater.persist.parts import NewPart, RowsOrParts
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -47,7 +47,7 @@ class Write:
     """
 
     write_id: str
-    appends: Mapping[int, Rows]
+    appends: Mapping[int, RowsOrParts]
     inserted: int = 0
     deleted: int = 0
     steps: tuple[Step, ...] = ()
@@ -300,7 +300,7 @@ class GroupCommitter:
             self._shared.locks[token] = granted
             self._grant()
             self._changed.notify_all()
-        with ends.waking(lambda: self._give_up(token)):
+        with ends.on_cancel(lambda: self._give_up(token)):
             granted.result()
 
     def _give_up(self, token: int) -> None:

@@ -30,10 +30,10 @@ from slackwater.adapter.writing.group_commit import (
     concatenated,
     count_changes,
 )
-from slackwater.adapter.writing.written_ahead import written_ahead
+from slackwater.adapter.writing.written_ahead import staged_files
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
-from slackwater.persist.parts import FileBody, NewPart, PartsAt, Rows, Uniform
+from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -152,7 +152,7 @@ class Writes:
                 if each.mode == "overwrite":
                     # What it has is found out in the thread of the statement: its lock keeps
                     # everybody from changing it, and its hold keeps the files.
-                    removed = emptied.enter_context(self.emptying(session, each.item))
+                    removed = emptied.enter_context(self.retract_all(session, each.item))
                     buffered.append(BufferedWrite(each.item.id, each.item.full_name, removed, 0, 0))
                 elif received.deleted:
                     self._refuse_unmatched(session, each.item, received)
@@ -209,7 +209,7 @@ class Writes:
             )
 
     @contextmanager
-    def emptying(self, session: Session, item: CatalogItem) -> Iterator[PartsAt]:
+    def retract_all(self, session: Session, item: CatalogItem) -> Iterator[PartsAt]:
         """What takes back all that the table has, for a commit inside of the block.
 
         The caller has the table's write lock. What there is is found out when the block begins.
@@ -230,7 +230,7 @@ class Writes:
     ) -> WriteResult:
         """Commits all `writes` at one timestamp. Cancelled only before the commit has begun."""
         cancellation.check()
-        appends: dict[int, list[Rows]] = {}
+        appends: dict[int, list[RowsOrParts]] = {}
         for write in writes:
             item = self._relations.state.items.get(write.table)
             if item is None or item.shard_id is None:
@@ -250,10 +250,10 @@ class Writes:
         def withdraw() -> None:
             self._committer.withdraw(write_id)
 
-        with cancellation.waking(withdraw):
+        with cancellation.on_cancel(withdraw):
             return future.result()
 
-    def _together(self, shard_id: int, rows: Sequence[Rows]) -> Rows:
+    def _together(self, shard_id: int, rows: Sequence[RowsOrParts]) -> RowsOrParts:
         """All that is written to one shard.
 
         Together the statements of a block may be too much for the committing thread to write.
@@ -262,11 +262,11 @@ class Writes:
         others = [each for each in rows if not isinstance(each, pa.Table)]
         wholes = concatenated(tables)
         if len(wholes) == 1 and not others:
-            return written_ahead(self._persist, shard_id, wholes[0])
+            return staged_files(self._persist, shard_id, wholes[0])
         others.extend(self._parts(shard_id, whole) for whole in wholes)
         return lambda time: tuple(part for parts_at in others for part in parts_at(time))
 
-    def _parts(self, shard_id: int, rows: Rows) -> PartsAt:
+    def _parts(self, shard_id: int, rows: RowsOrParts) -> PartsAt:
         if not isinstance(rows, pa.Table):
             return rows
         if not rows.num_rows:

@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 
 from slackwater.persist.blobs import INLINE_LIMIT_BYTES, uniform_file
 from slackwater.persist.client import PersistClient
-from slackwater.persist.parts import FileBody, NewPart, Rows, Uniform
+from slackwater.persist.parts import FileBody, NewPart, RowsOrParts, Uniform
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN
 
 _TIME_BYTES = 8
 _ONES = frozenset({1, -1})
-"""Rows of these diffs are written ahead: those that come and those that go."""
+"""Rows of these diffs are staged as files: those that come and those that go."""
 
 
-def written_ahead(persist: PersistClient, shard_id: int, rows: pa.Table) -> Rows:
+def staged_files(persist: PersistClient, shard_id: int, rows: pa.Table) -> RowsOrParts:
     """`rows`, which end with ``__diff``, for a write to the shard.
 
     What is too much for an inline part is in files when this returns, one for each diff; if the

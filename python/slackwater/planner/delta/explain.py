@@ -10,11 +10,11 @@ from slackwater.planner.delta.join_order import join_of
 from slackwater.planner.delta.lowering import is_accumulated
 from slackwater.planner.delta.program import (
     ArrangementNumber,
-    Delta,
-    Lookup,
-    Presence,
+    DeltaStep,
+    LookupStep,
     Program,
-    Regrouped,
+    RecomputeGroupsStep,
+    SemiJoinStep,
 )
 from slackwater.planner.plan.algebra import (
     Aggregate,
@@ -133,11 +133,11 @@ def read_by_steps(
     found: list[str | None] = []
     for step in program.steps:
         match step:
-            case Delta(collection=collection):
+            case DeltaStep(collection=collection):
                 found.append(names.get(collection, collection))
-            case Lookup(arrangement=number) | Regrouped(arrangement=number):
+            case LookupStep(arrangement=number) | RecomputeGroupsStep(arrangement=number):
                 found.append(arranged(number))
-            case Presence(left_arrangement=left, right_arrangement=right):
+            case SemiJoinStep(left_arrangement=left, right_arrangement=right):
                 found.append(f"{arranged(left)}; {arranged(right)}")
             case _:
                 found.append(None)

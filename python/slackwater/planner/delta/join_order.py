@@ -45,7 +45,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class LookupStage:
     """The next input that a pipeline looks up.
 
     Its rows by `keys`, which equal `probes` over what is there already; the `conditions` that can
@@ -118,7 +118,7 @@ def _holds_join(plan: AnalyzedPlan, number: NodeNumber, readers: Mapping[NodeNum
 
 def pipelines(
     plan: AnalyzedPlan, joined: Joined, sizes: Sizes = NO_SIZES
-) -> Iterator[tuple[int, tuple[Hop, ...]]]:
+) -> Iterator[tuple[int, tuple[LookupStage, ...]]]:
     """For each input the others in the order in which its changes meet them.
 
     It follows columns that are known already, most of them first; where that decides nothing, the
@@ -149,7 +149,7 @@ class _Order:
 
     def path(
         self, begin: int, choose: Callable[[frozenset[int], _Candidates], int]
-    ) -> tuple[Hop, ...]:
+    ) -> tuple[LookupStage, ...]:
         """The way from an input that `choose` finds, which is asked for each next one."""
         joined, scopes, reads = self.joined, self.scopes, self.reads
         equalities = list(joined.equalities)
@@ -157,7 +157,7 @@ class _Order:
         met = frozenset({begin})
         bound = scopes[begin]
         waiting = [i for i in range(len(scopes)) if i != begin]
-        hops = []
+        stages = []
         while waiting:
             candidates = {i: _between(equalities, bound, scopes[i], reads) for i in waiting}
             chosen = choose(met, candidates)
@@ -175,10 +175,12 @@ class _Order:
             ready.extend(left_over)
             needed = _needed(joined, bound, equalities, conditions, reads)
             columns = needed if waiting else joined.out
-            hops.append(Hop(chosen, *_sides(used), _null_safe(used), tuple(ready), columns))
-        return tuple(hops)
+            stages.append(
+                LookupStage(chosen, *_sides(used), _null_safe(used), tuple(ready), columns)
+            )
+        return tuple(stages)
 
-    def cheaper(self, begin: int, usual: tuple[Hop, ...]) -> tuple[Hop, ...]:
+    def cheaper(self, begin: int, usual: tuple[LookupStage, ...]) -> tuple[LookupStage, ...]:
         """`usual`, or a way in which the next input is the one that fewest rows are found in."""
         found = self.path(begin, self._fewest)
         is_less = self._rows(begin, found) < self._rows(begin, usual) < math.inf
@@ -194,12 +196,12 @@ class _Order:
             key=lambda i: self._found(met, i, *_sides(candidates[i]), _null_safe(candidates[i])),
         )
 
-    def _rows(self, begin: int, hops: Sequence[Hop]) -> float:
+    def _rows(self, begin: int, stages: Sequence[LookupStage]) -> float:
         """How many rows all lookups find together for one update."""
         total, rows, met = 0.0, 1.0, frozenset({begin})
-        for hop in hops:
-            rows *= self._found(met, hop.input, hop.keys, hop.probes, hop.null_safe)
-            total, met = total + rows, met | {hop.input}
+        for stage in stages:
+            rows *= self._found(met, stage.input, stage.keys, stage.probes, stage.null_safe)
+            total, met = total + rows, met | {stage.input}
         return total
 
     def _found(

@@ -14,27 +14,27 @@ from slackwater.planner.delta.program import (
     Accumulation,
     Arrangement,
     ArrangementNumber,
-    Delta,
+    ConstantStep,
+    DeltaStep,
     Equality,
-    Expanded,
-    Filtered,
-    Generated,
-    Lookup,
-    Mapped,
+    ExpandStep,
+    FilterStep,
+    GenerateStep,
+    LookupStep,
+    MapStep,
     Null,
     OfColumn,
     OfHandle,
-    Presence,
     Program,
-    Reduced,
-    Regrouped,
+    RecomputeGroupsStep,
+    ReduceStep,
+    SemiJoinStep,
     Size,
     Step,
     StepNumber,
-    Timed,
+    TemporalFilterStep,
     Truth,
-    Unchanging,
-    United,
+    UnionStep,
     Value,
 )
 from slackwater.planner.plan.algebra import (
@@ -153,7 +153,7 @@ RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """Window functions that ask only which rows are peers."""
 
 
-def misuse_of_now(plan: AnalyzedPlan) -> str | None:
+def invalid_mz_now_use(plan: AnalyzedPlan) -> str | None:
     """What ``mz_now()`` is used for that is no temporal filter; None: nothing."""
     found = next((handle for handle in plan.handles if handle.uses_now), None)
     if found is None:
@@ -163,13 +163,13 @@ def misuse_of_now(plan: AnalyzedPlan) -> str | None:
 
 def program_of(plan: AnalyzedPlan) -> Program:
     """The program of the plan. Raises NotMaintained."""
-    misused = misuse_of_now(plan)
+    misused = invalid_mz_now_use(plan)
     if misused is not None:
         raise NotMaintained(misused)
     lowering = _Lowering(plan, NO_SIZES)
     last = lowering.step(plan.root)
     if last != len(lowering.steps) - 1:
-        lowering.add(United((last,), lowering.steps[last].columns))
+        lowering.add(UnionStep((last,), lowering.steps[last].columns))
     return Program(tuple(lowering.steps), tuple(lowering.arrangements), lowering.aliases)
 
 
@@ -213,21 +213,23 @@ class _Lowering:
     def _lowered(self, node: NodeNumber) -> StepNumber:
         match self.plan.nodes[node]:
             case Source() as source:
-                return self.add(Delta(source.collection, source.fields, source.out))
+                return self.add(DeltaStep(source.collection, source.fields, source.out))
             case Constant() as constant:
-                return self.add(Unchanging(constant.out))
+                return self.add(ConstantStep(constant.out))
             case Project() as project:
                 return self._project(project)
             case Filter() as found:
                 below = self.step(found.inputs[0])
-                return self.add(Filtered(below, found.conjuncts, found.out))
+                return self.add(FilterStep(below, found.conjuncts, found.out))
             case TemporalFilter() as found:
                 below = found.inputs[0]
-                return self.add(Timed(self.step(below), below, found.bounds, found.out))
+                return self.add(
+                    TemporalFilterStep(self.step(below), below, found.bounds, found.out)
+                )
             case Generate() as generate:
                 below = self.step(generate.inputs[0])
                 return self.add(
-                    Generated(
+                    GenerateStep(
                         below,
                         generate.handle,
                         generate.outer,
@@ -237,9 +239,9 @@ class _Lowering:
                 )
             case Expand() as expand:
                 below = self.step(expand.inputs[0])
-                return self.add(Expanded(below, expand.projections, expand.out))
+                return self.add(ExpandStep(below, expand.projections, expand.out))
             case Union() as union:
-                return self.add(United(tuple(self.step(i) for i in union.inputs), union.out))
+                return self.add(UnionStep(tuple(self.step(i) for i in union.inputs), union.out))
             case Sort() as sort:
                 return self.step(sort.inputs[0])
             case Limit():
@@ -259,7 +261,7 @@ class _Lowering:
 
     def _project(self, project: Project) -> StepNumber:
         below = self.step(project.inputs[0])
-        return self.add(Mapped(below, tuple(OfHandle(h) for h in project.exprs), project.out))
+        return self.add(MapStep(below, tuple(OfHandle(h) for h in project.exprs), project.out))
 
     # Groups
 
@@ -270,7 +272,7 @@ class _Lowering:
             return self._regrouped(node, aggregate)
         below = self._widened(aggregate.inputs[0])
         reduced = self.add(
-            Reduced(
+            ReduceStep(
                 self.step(below),
                 below,
                 tuple(group.handle for group in aggregate.groups),
@@ -282,7 +284,7 @@ class _Lowering:
             )
         )
         results = tuple(OfHandle(h) for h in aggregate.results)
-        return self.add(Mapped(reduced, results, aggregate.out))
+        return self.add(MapStep(reduced, results, aggregate.out))
 
     def _widened(self, node: NodeNumber) -> NodeNumber:
         """The node, or one with the same rows and more columns where leaving them out only costs.
@@ -321,7 +323,7 @@ class _Lowering:
     ) -> StepNumber:
         step = self.step(below)
         arranged = self._arrangement(below, keys, (True,) * len(keys))
-        return self.add(Regrouped(step, node, arranged, once, out))
+        return self.add(RecomputeGroupsStep(step, node, arranged, once, out))
 
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
         if call.in_order or is_accumulated(self.plan, call):
@@ -372,9 +374,9 @@ class _Lowering:
             case JoinKind.INNER | JoinKind.CROSS:
                 return self._inner(node)
             case JoinKind.LEFT_SEMI:
-                return self._presence(join, left=0, present=True)
+                return self._semi_join(join, left=0, present=True)
             case JoinKind.LEFT_ANTI:
-                return self._presence(join, left=0, present=False)
+                return self._semi_join(join, left=0, present=False)
             case JoinKind.EXISTENCE:
                 return self._existence(join)
             case JoinKind.LEFT_OUTER:
@@ -403,22 +405,24 @@ class _Lowering:
         united: list[StepNumber] = []
         for begin, path in pipelines(self.plan, joined, self.sizes):
             step = deltas[begin]
-            if isinstance(self.steps[step], Unchanging):
+            if isinstance(self.steps[step], ConstantStep):
                 continue
-            for hop in path:
-                arrangement = self._arrangement(joined.inputs[hop.input], hop.keys, hop.null_safe)
+            for stage in path:
+                arrangement = self._arrangement(
+                    joined.inputs[stage.input], stage.keys, stage.null_safe
+                )
                 step = self.add(
-                    Lookup(
+                    LookupStep(
                         step,
                         arrangement,
-                        hop.probes,
-                        hop.input > begin,
-                        hop.conditions,
-                        hop.columns,
+                        stage.probes,
+                        stage.input > begin,
+                        stage.conditions,
+                        stage.columns,
                     )
                 )
             united.append(step)
-        return self.add(United(tuple(united), joined.out))
+        return self.add(UnionStep(tuple(united), joined.out))
 
     def _outer(self, join: Join, kept: tuple[int, ...]) -> StepNumber:
         """The pairs, and the rows of the `kept` sides that have no partner, with NULLs beside."""
@@ -434,23 +438,23 @@ class _Lowering:
         )
         steps = [pairs]
         for side in kept:
-            alone = self._presence(join, left=side, present=False)
+            alone = self._semi_join(join, left=side, present=False)
             own = frozenset((left, right)[side].out)
             values: tuple[Value, ...] = tuple(
                 OfColumn(c) if c in own else Null(c) for c in (*left.out, *right.out)
             )
-            steps.append(self.add(Mapped(alone, values, join.out)))
-        return self.add(United(tuple(steps), join.out))
+            steps.append(self.add(MapStep(alone, values, join.out)))
+        return self.add(UnionStep(tuple(steps), join.out))
 
     def _existence(self, join: Join) -> StepNumber:
         steps = []
         for present in (True, False):
-            found = self._presence(join, left=0, present=present)
+            found = self._semi_join(join, left=0, present=present)
             values: tuple[Value, ...] = tuple(OfColumn(c) for c in join.out[:-1])
-            steps.append(self.add(Mapped(found, (*values, Truth(present)), join.out)))
-        return self.add(United(tuple(steps), join.out))
+            steps.append(self.add(MapStep(found, (*values, Truth(present)), join.out)))
+        return self.add(UnionStep(tuple(steps), join.out))
 
-    def _presence(self, join: Join, *, left: int, present: bool) -> StepNumber:
+    def _semi_join(self, join: Join, *, left: int, present: bool) -> StepNumber:
         sides = (
             tuple(key.left for key in join.keys),
             tuple(key.right for key in join.keys),
@@ -465,7 +469,7 @@ class _Lowering:
         ]
         right = 1 - left
         return self.add(
-            Presence(
+            SemiJoinStep(
                 steps[left],
                 steps[right],
                 arranged[left],

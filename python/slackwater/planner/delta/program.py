@@ -62,7 +62,7 @@ Condition: TypeAlias = HandleNumber | Equality
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class DeltaStep:
     """The updates of a collection."""
 
     collection: str
@@ -71,28 +71,28 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanging:
+class ConstantStep:
     """No updates."""
 
     columns: tuple[ColumnNumber, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MapStep:
     input: StepNumber
     values: tuple[Value, ...]
     columns: tuple[ColumnNumber, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Filtered:
+class FilterStep:
     input: StepNumber
     conditions: tuple[Condition, ...]
     columns: tuple[ColumnNumber, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TemporalFilterStep:
     """The rows of plan node `node`, each while all of `bounds` hold for it."""
 
     input: StepNumber
@@ -102,14 +102,14 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class ExpandStep:
     input: StepNumber
     projections: tuple[tuple[HandleNumber, ...], ...]
     columns: tuple[ColumnNumber, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GenerateStep:
     input: StepNumber
     generator: HandleNumber
     outer: bool
@@ -118,13 +118,13 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True)
-class United:
+class UnionStep:
     inputs: tuple[StepNumber, ...]
     columns: tuple[ColumnNumber, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class LookupStep:
     """``{((a, b), max(ta, tb), da * db)}`` for updates `a` and what is arranged by their keys.
 
     `old`: as it was before the interval; else with the changes in it.
@@ -139,7 +139,7 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class SemiJoinStep:
     """The rows of `left` for which `right` has a partner; with `present` false, those without."""
 
     left: StepNumber
@@ -158,7 +158,7 @@ class Accumulation:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class ReduceStep:
     """Groups of the rows of plan node `node`, of which a state is accumulated."""
 
     input: StepNumber
@@ -169,7 +169,7 @@ class Reduced:
 
 
 @dataclass(frozen=True, slots=True)
-class Regrouped:
+class RecomputeGroupsStep:
     """Groups of plan node `node`, an aggregate or a window, computed anew from all their rows.
 
     `arrangement` has the operator's input by its groups. `once`: it makes no difference how often a
@@ -184,18 +184,18 @@ class Regrouped:
 
 
 Step: TypeAlias = (
-    Delta
-    | Unchanging
-    | Mapped
-    | Filtered
-    | Timed
-    | Expanded
-    | Generated
-    | United
-    | Lookup
-    | Presence
-    | Reduced
-    | Regrouped
+    DeltaStep
+    | ConstantStep
+    | MapStep
+    | FilterStep
+    | TemporalFilterStep
+    | ExpandStep
+    | GenerateStep
+    | UnionStep
+    | LookupStep
+    | SemiJoinStep
+    | ReduceStep
+    | RecomputeGroupsStep
 )
 
 
@@ -236,14 +236,16 @@ class Program:
 
     def fields(self, collection: str) -> frozenset[str]:
         """The columns of the collection in whose changes it takes an interest."""
-        deltas = (step for step in self.steps if isinstance(step, Delta))
+        deltas = (step for step in self.steps if isinstance(step, DeltaStep))
         return frozenset(f for step in deltas if step.collection == collection for f in step.fields)
 
     @property
     def has_choice(self) -> bool:
         """Whether its lookups could have another order."""
         steps = self.steps
-        return any(isinstance(s, Lookup) and isinstance(steps[s.input], Lookup) for s in steps)
+        return any(
+            isinstance(s, LookupStep) and isinstance(steps[s.input], LookupStep) for s in steps
+        )
 
     def to_json(self) -> str:
         """The form that the driver reads."""
@@ -263,15 +265,15 @@ def _step_json(step: Step) -> dict[str, Any]:
 
 def _fields(step: Step) -> dict[str, Any]:
     match step:
-        case Delta():
+        case DeltaStep():
             return {"op": "delta", "source": step.collection, "fields": list(step.fields)}
-        case Unchanging():
+        case ConstantStep():
             return {"op": "constant"}
-        case Mapped():
+        case MapStep():
             return {"op": "map", "in": step.input, "exprs": [_value(v) for v in step.values]}
-        case Filtered():
+        case FilterStep():
             return {"op": "filter", "in": step.input, "conjuncts": _conditions(step.conditions)}
-        case Timed():
+        case TemporalFilterStep():
             return {
                 "op": "temporal",
                 "in": step.input,
@@ -280,13 +282,13 @@ def _fields(step: Step) -> dict[str, Any]:
                     {"comparison": each.comparison, "handle": each.handle} for each in step.bounds
                 ],
             }
-        case Expanded():
+        case ExpandStep():
             return {
                 "op": "expand",
                 "in": step.input,
                 "projections": [list(each) for each in step.projections],
             }
-        case Generated():
+        case GenerateStep():
             return {
                 "op": "generate",
                 "in": step.input,
@@ -294,9 +296,9 @@ def _fields(step: Step) -> dict[str, Any]:
                 "outer": step.outer,
                 "generated": list(step.generated),
             }
-        case United():
+        case UnionStep():
             return {"op": "union", "in": list(step.inputs)}
-        case Lookup():
+        case LookupStep():
             return {
                 "op": "lookup",
                 "in": step.input,
@@ -305,7 +307,7 @@ def _fields(step: Step) -> dict[str, Any]:
                 "old": step.old,
                 "conjuncts": _conditions(step.conditions),
             }
-        case Presence():
+        case SemiJoinStep():
             return {
                 "op": "presence",
                 "left": step.left,
@@ -315,7 +317,7 @@ def _fields(step: Step) -> dict[str, Any]:
                 "conjuncts": _conditions(step.conditions),
                 "present": step.present,
             }
-        case Reduced():
+        case ReduceStep():
             return {
                 "op": "reduce",
                 "in": step.input,
@@ -325,7 +327,7 @@ def _fields(step: Step) -> dict[str, Any]:
                     {"function": each.function, "filter": each.filter} for each in step.aggregates
                 ],
             }
-        case Regrouped():
+        case RecomputeGroupsStep():
             return {
                 "op": "regroup",
                 "in": step.input,

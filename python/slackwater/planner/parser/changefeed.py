@@ -15,15 +15,15 @@ from slackwater.planner.parser.options import (
 )
 from slackwater.planner.parser.query import read_key
 from slackwater.planner.parser.statements import ChangefeedSource, ChangefeedTable
-from slackwater.planner.parser.tokens import Cursor, Token
+from slackwater.planner.parser.tokens import Token, TokenCursor
 from slackwater.repr.errors import SlackwaterError
 
 
-def read_changefeed(cursor: Cursor) -> ChangefeedSource:
+def read_changefeed(cursor: TokenCursor) -> ChangefeedSource:
     """What follows CHANGEFEED."""
     feeds: list[str] = []
 
-    def listed(cursor: Cursor, option: str) -> str:
+    def listed(cursor: TokenCursor, option: str) -> str:
         cursor.expect_symbol("(")
         feeds.append(text(cursor, option))
         while cursor.accept_symbol(","):
@@ -64,7 +64,7 @@ def _path(options: Mapping[str, OptionValue]) -> str | None:
     return None if "PATH" not in options else str(options["PATH"])
 
 
-def _tables(cursor: Cursor) -> tuple[ChangefeedTable, ...]:
+def _tables(cursor: TokenCursor) -> tuple[ChangefeedTable, ...]:
     cursor.expect_symbol("(")
     found = [read_changefeed_table(cursor)]
     while cursor.accept_symbol(","):
@@ -77,7 +77,7 @@ def _tables(cursor: Cursor) -> tuple[ChangefeedTable, ...]:
     return tuple(found)
 
 
-def read_changefeed_table(cursor: Cursor) -> ChangefeedTable:
+def read_changefeed_table(cursor: TokenCursor) -> ChangefeedTable:
     """``name (columns) KEY (columns) [EXTRAS column]``."""
     name = cursor.identifier("a table")
     if not cursor.token.is_symbol("("):
@@ -94,7 +94,9 @@ def read_changefeed_table(cursor: Cursor) -> ChangefeedTable:
     return ChangefeedTable(name, columns, key, extras)
 
 
-def _invalid(cursor: Cursor, at: Token, option: str, value: str, reason: str) -> SlackwaterError:
+def _invalid(
+    cursor: TokenCursor, at: Token, option: str, value: str, reason: str
+) -> SlackwaterError:
     return cursor.error(
         "SLACKWATER_INVALID_OPTION",
         at,

@@ -40,7 +40,7 @@ from slackwater.planner.parser.statements import (
     TextSlice,
     WebhookSource,
 )
-from slackwater.planner.parser.tokens import Cursor, Kind
+from slackwater.planner.parser.tokens import Kind, TokenCursor
 from slackwater.planner.parser.variables import CLUSTER, cluster_named
 from slackwater.planner.parser.webhook import read_webhook
 
@@ -80,13 +80,13 @@ _LARGEST_SCALE = 10.0
 _ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
 
 
-def retain_history(cursor: Cursor, option: str) -> int:
+def retain_history(cursor: TokenCursor, option: str) -> int:
     """``FOR '1 hour'``, in milliseconds."""
     cursor.expect("FOR")
     return positive_duration(cursor, option)
 
 
-def _refresh(cursor: Cursor, option: str) -> str:
+def _refresh(cursor: TokenCursor, option: str) -> str:
     if cursor.accept("ON", "COMMIT"):
         return "ON COMMIT"
     raise cursor.unsupported(
@@ -94,7 +94,7 @@ def _refresh(cursor: Cursor, option: str) -> str:
     )
 
 
-def read_create(cursor: Cursor) -> Created | None:
+def read_create(cursor: TokenCursor) -> Created | None:
     """A CREATE statement; None for what is Spark's."""
     start = cursor.token
     cursor.expect("CREATE")
@@ -136,7 +136,7 @@ def _advice(kind: str) -> str:
     return "Leave it out."
 
 
-def _refuse_index(cursor: Cursor) -> None:
+def _refuse_index(cursor: TokenCursor) -> None:
     """Spark has CREATE INDEX too, for catalogs of databases: only ours is refused."""
     at = cursor.token
     cursor.expect("INDEX")
@@ -155,7 +155,7 @@ def _refuse_index(cursor: Cursor) -> None:
     )
 
 
-def _if_not_exists(cursor: Cursor, or_replace: bool = False) -> bool:
+def _if_not_exists(cursor: TokenCursor, or_replace: bool = False) -> bool:
     at = cursor.token
     found = cursor.accept("IF", "NOT", "EXISTS")
     if found and or_replace:
@@ -163,7 +163,7 @@ def _if_not_exists(cursor: Cursor, or_replace: bool = False) -> bool:
     return found
 
 
-def _table(cursor: Cursor, or_replace: bool) -> CreateTable | None:
+def _table(cursor: TokenCursor, or_replace: bool) -> CreateTable | None:
     start = cursor.mark
     if not _has_options(cursor):
         return None
@@ -188,7 +188,7 @@ def _table(cursor: Cursor, or_replace: bool) -> CreateTable | None:
     return CreateTable(name, body, query, history, if_not_exists, or_replace)
 
 
-def _has_options(cursor: Cursor) -> bool:
+def _has_options(cursor: TokenCursor) -> bool:
     """Whether there is a ``WITH (`` before the query, or FROM SOURCE or WEBHOOK: Spark has neither.
 
     A WITH that begins a query is followed by a name.
@@ -207,7 +207,7 @@ def _has_options(cursor: Cursor) -> bool:
     return False
 
 
-def _view(cursor: Cursor, or_replace: bool) -> CreateView | CreateViewUnder | None:
+def _view(cursor: TokenCursor, or_replace: bool) -> CreateView | CreateViewUnder | None:
     """The plain forms, and those with options; None for whatever else Spark has."""
     cursor.statement = "CREATE VIEW"
     start = cursor.mark
@@ -234,7 +234,7 @@ def _view(cursor: Cursor, or_replace: bool) -> CreateView | CreateViewUnder | No
     return CreateView(name, query, columns, or_replace, if_not_exists, comment)
 
 
-def _view_under(cursor: Cursor, or_replace: bool) -> CreateViewUnder:
+def _view_under(cursor: TokenCursor, or_replace: bool) -> CreateViewUnder:
     if_not_exists = _if_not_exists(cursor, or_replace)
     name = cursor.name()
     columns = _described_columns(cursor) if cursor.token.is_symbol("(") else None
@@ -255,7 +255,7 @@ def _view_under(cursor: Cursor, or_replace: bool) -> CreateViewUnder:
     )
 
 
-def _described_columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
+def _described_columns(cursor: TokenCursor) -> tuple[tuple[str, str | None], ...]:
     cursor.expect_symbol("(")
     found: list[tuple[str, str | None]] = []
     while not found or cursor.accept_symbol(","):
@@ -265,7 +265,7 @@ def _described_columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
     return tuple(found)
 
 
-def _pairs(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+def _pairs(cursor: TokenCursor) -> tuple[tuple[str, str], ...]:
     """``('name' = 'value', ...)``, which may be empty."""
     cursor.expect_symbol("(")
     found: list[tuple[str, str]] = []
@@ -278,7 +278,7 @@ def _pairs(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _plain_columns(cursor: Cursor) -> tuple[str, ...] | None:
+def _plain_columns(cursor: TokenCursor) -> tuple[str, ...] | None:
     """A list of names; None if it says more about a column, such as a comment."""
     names: list[str] = []
     while True:
@@ -292,7 +292,7 @@ def _plain_columns(cursor: Cursor) -> tuple[str, ...] | None:
             return None
 
 
-def _materialized_view(cursor: Cursor, or_replace: bool) -> CreateMaterializedView:
+def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMaterializedView:
     cursor.statement = "CREATE MATERIALIZED VIEW"
     if_not_exists = _if_not_exists(cursor, or_replace)
     name = cursor.name()
@@ -301,7 +301,7 @@ def _materialized_view(cursor: Cursor, or_replace: bool) -> CreateMaterializedVi
     options: dict[str, OptionValue] = {}
     asserted: list[str] = []
 
-    def asserted_column(cursor: Cursor, option: str) -> str:
+    def asserted_column(cursor: TokenCursor, option: str) -> str:
         asserted.append(cursor.identifier("the name of a column"))
         return asserted[-1]
 
@@ -339,16 +339,16 @@ class _Under:
             "SETTINGS": self._settings,
         }
 
-    def _schema(self, cursor: Cursor, _: str) -> bool:
+    def _schema(self, cursor: TokenCursor, _: str) -> bool:
         self.read = replace(self.read, schema=cursor.name("the name of a schema"))
         return True
 
-    def _settings(self, cursor: Cursor, _: str) -> bool:
+    def _settings(self, cursor: TokenCursor, _: str) -> bool:
         self.read = replace(self.read, settings=_pairs(cursor))
         return True
 
 
-def read_cluster(cursor: Cursor) -> str | None:
+def read_cluster(cursor: TokenCursor) -> str | None:
     """``IN CLUSTER c``, if it is next."""
     if not cursor.looking_at("IN", "CLUSTER"):
         return None
@@ -362,7 +362,7 @@ def _milliseconds(options: Mapping[str, OptionValue], option: str) -> int | None
     return cast("int | None", options.get(option))
 
 
-def _source(cursor: Cursor) -> CreateSource:
+def _source(cursor: TokenCursor) -> CreateSource:
     cursor.statement = "CREATE SOURCE"
     if_not_exists = _if_not_exists(cursor)
     name = cursor.name()
@@ -399,7 +399,7 @@ def _source(cursor: Cursor) -> CreateSource:
     )
 
 
-def _declared_columns(cursor: Cursor) -> TextSlice | None:
+def _declared_columns(cursor: TokenCursor) -> TextSlice | None:
     if not cursor.token.is_symbol("("):
         return None
     start = cursor.mark
@@ -409,7 +409,7 @@ def _declared_columns(cursor: Cursor) -> TextSlice | None:
     return cursor.slice(start + 1, cursor.mark - 1)
 
 
-def _connector(cursor: Cursor) -> Connector:
+def _connector(cursor: TokenCursor) -> Connector:
     at = cursor.token
     if cursor.accept("LOAD", "GENERATOR"):
         return _load_generator(cursor)
@@ -425,7 +425,7 @@ def _connector(cursor: Cursor) -> Connector:
     raise cursor.syntax_error("LOAD GENERATOR, FILES, WEBHOOK or CHANGEFEED")
 
 
-def _load_generator(cursor: Cursor) -> LoadGenerator:
+def _load_generator(cursor: TokenCursor) -> LoadGenerator:
     for other in _OTHER_GENERATORS:
         if cursor.looking_at(*other.split()):
             raise cursor.unsupported(f"LOAD GENERATOR {other}", _CONNECTORS)
@@ -466,7 +466,7 @@ def _load_generator(cursor: Cursor) -> LoadGenerator:
     )
 
 
-def _key_value(cursor: Cursor) -> LoadGenerator:
+def _key_value(cursor: TokenCursor) -> LoadGenerator:
     at = cursor.token
     required = ("KEYS", "SNAPSHOT ROUNDS", "VALUE SIZE", "PARTITIONS", "BATCH SIZE", "SEED")
     options = read_options(
@@ -504,7 +504,7 @@ def _key_value(cursor: Cursor) -> LoadGenerator:
     )
 
 
-def _source_envelope(cursor: Cursor) -> Literal["NONE", "UPSERT"] | None:
+def _source_envelope(cursor: TokenCursor) -> Literal["NONE", "UPSERT"] | None:
     if not cursor.accept("ENVELOPE"):
         return None
     if cursor.accept("NONE"):
@@ -514,7 +514,7 @@ def _source_envelope(cursor: Cursor) -> Literal["NONE", "UPSERT"] | None:
     raise cursor.syntax_error("NONE or UPSERT")
 
 
-def _files_source(cursor: Cursor) -> FilesSource:
+def _files_source(cursor: TokenCursor) -> FilesSource:
     at = cursor.token
     known: Mapping[str, ReadValue] = {
         "PATH": text,
@@ -549,13 +549,13 @@ def _files_source(cursor: Cursor) -> FilesSource:
     )
 
 
-def _require(cursor: Cursor, options: Mapping[str, OptionValue], *required: str) -> None:
+def _require(cursor: TokenCursor, options: Mapping[str, OptionValue], *required: str) -> None:
     for option in required:
         if option not in options:
             raise cursor.syntax_error(f"the option {option}", cursor.at(cursor.mark - 1))
 
 
-def _sink(cursor: Cursor) -> CreateSink:
+def _sink(cursor: TokenCursor) -> CreateSink:
     cursor.statement = "CREATE SINK"
     if_not_exists = _if_not_exists(cursor)
     unnamed = cursor.looking_at("FROM") or cursor.looking_at("IN", "CLUSTER")
@@ -572,7 +572,7 @@ def _sink(cursor: Cursor) -> CreateSink:
     return CreateSink(name, from_name, connector, envelope, if_not_exists, cluster, snapshot)
 
 
-def _files_sink(cursor: Cursor) -> FilesSink:
+def _files_sink(cursor: TokenCursor) -> FilesSink:
     for other in _OTHER_SINKS:
         if cursor.looking_at(other):
             raise cursor.unsupported(f"CREATE SINK ... INTO {other}", "Sinks write FILES.")
@@ -582,7 +582,7 @@ def _files_sink(cursor: Cursor) -> FilesSink:
     return FilesSink(str(options["PATH"]), cast("Literal['PARQUET', 'JSON']", options["FORMAT"]))
 
 
-def _sink_envelope(cursor: Cursor) -> Envelope:
+def _sink_envelope(cursor: TokenCursor) -> Envelope:
     """``ENVELOPE UPSERT KEY (a)``; the key may also stand before ENVELOPE."""
     first = read_key(cursor) if cursor.looking_at("KEY") else ()
     if not first and not cursor.looking_at("ENVELOPE"):

@@ -24,7 +24,7 @@ from slackwater.planner.parser.statements import (
     ShowKind,
     ShowVariable,
 )
-from slackwater.planner.parser.tokens import Cursor, Kind
+from slackwater.planner.parser.tokens import Kind, TokenCursor
 
 _SPARK_KINDS = frozenset({ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.SCHEMA})
 _REFUSED_KINDS = (
@@ -54,20 +54,20 @@ _RETAINERS = frozenset(
 )
 
 
-def _accept_kind(cursor: Cursor, *left_out: ObjectKind) -> ObjectKind | None:
+def _accept_kind(cursor: TokenCursor, *left_out: ObjectKind) -> ObjectKind | None:
     for kind in ObjectKind:
         if kind not in left_out and cursor.accept(*kind.value.split()):
             return kind
     return None
 
 
-def _refuse(cursor: Cursor, verb: str, kinds: tuple[str, ...], advice: str) -> None:
+def _refuse(cursor: TokenCursor, verb: str, kinds: tuple[str, ...], advice: str) -> None:
     for kind in kinds:
         if cursor.looking_at(*kind.split()):
             raise cursor.unsupported(f"{verb} {kind}", advice)
 
 
-def read_drop(cursor: Cursor) -> DropObjects | None:
+def read_drop(cursor: TokenCursor) -> DropObjects | None:
     """DROP of one or more objects; None for Spark's kinds and clauses."""
     cursor.expect("DROP")
     _refuse(cursor, "DROP", (*_REFUSED_KINDS, "OWNED"), _KINDS_TEXT)
@@ -101,7 +101,7 @@ Altered = (
 
 
 def read_alter(
-    cursor: Cursor,
+    cursor: TokenCursor,
 ) -> Altered | None:
     """ALTER of an object; None for what only Spark has."""
     cursor.expect("ALTER")
@@ -141,15 +141,15 @@ def read_alter(
     return None
 
 
-def _fixed_option(cursor: Cursor, option: str) -> OptionValue:
+def _fixed_option(cursor: TokenCursor, option: str) -> OptionValue:
     raise cursor.unsupported(f"Changing {option} of a source", "Create the source anew.")
 
 
-def _no_value(cursor: Cursor, option: str) -> OptionValue:
+def _no_value(cursor: TokenCursor, option: str) -> OptionValue:
     return True
 
 
-def _refuse_alter(cursor: Cursor, kind: ObjectKind) -> None:
+def _refuse_alter(cursor: TokenCursor, kind: ObjectKind) -> None:
     """What Spark does not have is refused by name; the rest of its own kinds is Spark's."""
     if cursor.at_end:
         if kind is ObjectKind.SECRET:
@@ -170,7 +170,7 @@ def _refuse_alter(cursor: Cursor, kind: ObjectKind) -> None:
     )
 
 
-def read_comment(cursor: Cursor) -> CommentOn | None:
+def read_comment(cursor: TokenCursor) -> CommentOn | None:
     """COMMENT ON for the kinds of objects that Spark has not."""
     if not cursor.looking_at("ON", ahead=1):
         return None
@@ -190,7 +190,7 @@ def read_comment(cursor: Cursor) -> CommentOn | None:
     return CommentOn(kind, name, cursor.string("a string, or NULL"))
 
 
-def read_show(cursor: Cursor) -> Show | ShowCreate | ShowVariable | ShowAll | None:
+def read_show(cursor: TokenCursor) -> Show | ShowCreate | ShowVariable | ShowAll | None:
     """Our SHOW statements; None for Spark's."""
     cursor.expect("SHOW")
     cursor.statement = "SHOW"
@@ -208,7 +208,7 @@ def read_show(cursor: Cursor) -> Show | ShowCreate | ShowVariable | ShowAll | No
     return None if variable is None else ShowVariable(variable)
 
 
-def _show(cursor: Cursor, kind: ShowKind) -> Show | None:
+def _show(cursor: TokenCursor, kind: ShowKind) -> Show | None:
     cursor.statement = f"SHOW {kind.value}"
     schema: QualifiedName | None = None
     cluster: str | None = None
@@ -232,7 +232,7 @@ def _show(cursor: Cursor, kind: ShowKind) -> Show | None:
     return Show(kind, schema, like, cluster, on)
 
 
-def _show_create(cursor: Cursor) -> ShowCreate | None:
+def _show_create(cursor: TokenCursor) -> ShowCreate | None:
     cursor.expect("CREATE")
     _refuse(cursor, "SHOW CREATE", _REFUSED_KINDS, _KINDS_TEXT)
     if cursor.looking_at("SECRET"):

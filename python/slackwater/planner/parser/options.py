@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.planner.parser.tokens import Cursor, Kind, Token
+from slackwater.planner.parser.tokens import Kind, Token, TokenCursor
 from slackwater.repr.errors import SlackwaterError
 
 OptionValue = int | float | str | bool
-ReadValue = Callable[[Cursor, str], OptionValue]
+ReadValue = Callable[[TokenCursor, str], OptionValue]
 """Reads the value of the named option at the cursor; raises SLACKWATER_INVALID_OPTION."""
 
 _LARGEST = 2**63 - 1
@@ -24,7 +24,7 @@ _FALSE = frozenset({"FALSE", "OFF", "NO", "0"})
 
 
 def read_options(
-    cursor: Cursor, known: Mapping[str, ReadValue], repeated: Collection[str] = ()
+    cursor: TokenCursor, known: Mapping[str, ReadValue], repeated: Collection[str] = ()
 ) -> dict[str, OptionValue]:
     """The options of the parenthesised list at the cursor, by their names in upper case.
 
@@ -51,7 +51,7 @@ def read_options(
     return found
 
 
-def _option_name(cursor: Cursor, known: Mapping[str, ReadValue]) -> str:
+def _option_name(cursor: TokenCursor, known: Mapping[str, ReadValue]) -> str:
     for option in sorted(known, key=len, reverse=True):
         if cursor.accept(*option.split()):
             return option
@@ -70,7 +70,7 @@ def _option_name(cursor: Cursor, known: Mapping[str, ReadValue]) -> str:
     )
 
 
-def _invalid(cursor: Cursor, option: str, token: Token, reason: str) -> SlackwaterError:
+def _invalid(cursor: TokenCursor, option: str, token: Token, reason: str) -> SlackwaterError:
     return cursor.error(
         "SLACKWATER_INVALID_OPTION",
         token,
@@ -81,7 +81,7 @@ def _invalid(cursor: Cursor, option: str, token: Token, reason: str) -> Slackwat
     )
 
 
-def duration(cursor: Cursor, option: str) -> int:
+def duration(cursor: TokenCursor, option: str) -> int:
     """A string such as '1 hour', as milliseconds; zero is allowed."""
     token = cursor.token
     if token.kind is not Kind.STRING:
@@ -94,7 +94,7 @@ def duration(cursor: Cursor, option: str) -> int:
     return value
 
 
-def positive_duration(cursor: Cursor, option: str) -> int:
+def positive_duration(cursor: TokenCursor, option: str) -> int:
     token = cursor.token
     value = duration(cursor, option)
     if value == 0:
@@ -102,7 +102,7 @@ def positive_duration(cursor: Cursor, option: str) -> int:
     return value
 
 
-def integer(cursor: Cursor, option: str) -> int:
+def integer(cursor: TokenCursor, option: str) -> int:
     """A whole number, not negative, below 2^63."""
     token = cursor.token
     digits = token.text if token.kind in (Kind.NUMBER, Kind.WORD) else ""
@@ -114,7 +114,7 @@ def integer(cursor: Cursor, option: str) -> int:
     return int(digits)
 
 
-def positive_integer(cursor: Cursor, option: str) -> int:
+def positive_integer(cursor: TokenCursor, option: str) -> int:
     """A whole number from 1 on."""
     token = cursor.token
     value = integer(cursor, option)
@@ -126,7 +126,7 @@ def positive_integer(cursor: Cursor, option: str) -> int:
 def positive_number(most: float) -> ReadValue:
     """A number that is greater than zero, and at most `most`; digits with or without a point."""
 
-    def read(cursor: Cursor, option: str) -> float:
+    def read(cursor: TokenCursor, option: str) -> float:
         token = cursor.token
         if token.kind is not Kind.NUMBER or not _DECIMAL.fullmatch(token.text):
             raise _invalid(cursor, option, token, "a number greater than zero is expected")
@@ -140,7 +140,7 @@ def positive_number(most: float) -> ReadValue:
     return read
 
 
-def text(cursor: Cursor, option: str) -> str:
+def text(cursor: TokenCursor, option: str) -> str:
     """A string that is not empty."""
     token = cursor.token
     if token.kind is not Kind.STRING:
@@ -150,7 +150,7 @@ def text(cursor: Cursor, option: str) -> str:
     return cursor.advance().text
 
 
-def boolean(cursor: Cursor, option: str) -> bool:
+def boolean(cursor: TokenCursor, option: str) -> bool:
     """true or false, as a word or a string; nothing at all means true."""
     token = cursor.token
     if token.is_symbol(",") or token.is_symbol(")"):
@@ -165,7 +165,7 @@ def boolean(cursor: Cursor, option: str) -> bool:
 def choice(*allowed: str) -> ReadValue:
     """One of these words, in upper case; a string with the same text means the word."""
 
-    def read(cursor: Cursor, option: str) -> str:
+    def read(cursor: TokenCursor, option: str) -> str:
         token = cursor.token
         word = token.text.upper()
         if token.kind not in (Kind.WORD, Kind.STRING) or word not in allowed:

@@ -18,7 +18,7 @@ from slackwater.planner.parser.query import (
 )
 from slackwater.planner.parser.session import read_begin, read_reset, read_set, read_transaction_end
 from slackwater.planner.parser.statements import Statement
-from slackwater.planner.parser.tokens import Cursor
+from slackwater.planner.parser.tokens import TokenCursor
 
 __all__ = ["parse", "split_as_of"]
 
@@ -34,14 +34,14 @@ def parse(text: str) -> Statement | None:
     SLACKWATER_UNKNOWN_OPTION, SLACKWATER_DUPLICATE_OPTION, SLACKWATER_INVALID_OPTION and
     SLACKWATER_UNSUPPORTED, each with a position.
     """
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     statement = _read(cursor)
     if statement is not None:
         cursor.expect_end()
     return statement
 
 
-def _read(cursor: Cursor) -> Statement | None:
+def _read(cursor: TokenCursor) -> Statement | None:
     match cursor.token.upper:
         case "CREATE":
             return read_create(cursor)
@@ -76,7 +76,7 @@ def _read(cursor: Cursor) -> Statement | None:
             return None
 
 
-def _refuse(cursor: Cursor, word: str) -> None:
+def _refuse(cursor: TokenCursor, word: str) -> None:
     """Statements of Materialize's and of other products, which Spark does not have either."""
     for kind in _MAINTAINED:
         if cursor.looking_at("REFRESH", *kind.split()):

@@ -23,7 +23,7 @@ from slackwater.planner.parser.statements import (
     Subscribe,
     TextSlice,
 )
-from slackwater.planner.parser.tokens import Cursor, Kind
+from slackwater.planner.parser.tokens import Kind, TokenCursor
 
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE"})
 _AFTER_ALIAS = frozenset(
@@ -76,13 +76,13 @@ def split_as_of(text: str) -> tuple[TextSlice, AsOf | None]:
     Spark's own. Raises SLACKWATER_SYNTAX_ERROR when the text is empty or its parentheses or
     literals are not closed.
     """
-    cursor = Cursor(text)
+    cursor = TokenCursor(text)
     cursor.statement = "the query"
     query = _read_as_of(cursor)
     return query.text, query.as_of
 
 
-def read_query(cursor: Cursor) -> Query:
+def read_query(cursor: TokenCursor) -> Query:
     """The query at the cursor, up to the end of the statement."""
     token = cursor.token
     if token.upper not in _QUERY_WORDS and not token.is_symbol("("):
@@ -90,7 +90,7 @@ def read_query(cursor: Cursor) -> Query:
     return _read_as_of(cursor)
 
 
-def read_timeless_query(cursor: Cursor) -> TextSlice:
+def read_timeless_query(cursor: TokenCursor) -> TextSlice:
     """The query at the cursor, which must not say when it is read."""
     query = read_query(cursor)
     if query.as_of is not None:
@@ -100,7 +100,7 @@ def read_timeless_query(cursor: Cursor) -> TextSlice:
     return query.text
 
 
-def _read_as_of(cursor: Cursor) -> Query:
+def _read_as_of(cursor: TokenCursor) -> Query:
     start = cursor.mark
     marks = cursor.groups()
     if not marks:
@@ -119,7 +119,7 @@ def _read_as_of(cursor: Cursor) -> Query:
     return query
 
 
-def _as_of_index(cursor: Cursor, marks: Sequence[int]) -> int | None:
+def _as_of_index(cursor: TokenCursor, marks: Sequence[int]) -> int | None:
     """Where in `marks` the AS OF of the whole query is."""
     for index in range(len(marks) - 3, 0, -1):
         if cursor.at(marks[index]).is_word("AS") and cursor.at(marks[index + 1]).is_word("OF"):
@@ -129,7 +129,7 @@ def _as_of_index(cursor: Cursor, marks: Sequence[int]) -> int | None:
     return None
 
 
-def _is_table_version(cursor: Cursor, before: Sequence[int]) -> bool:
+def _is_table_version(cursor: TokenCursor, before: Sequence[int]) -> bool:
     """Whether AS OF belongs to ``t VERSION AS OF``; `version` alone may be a relation's name."""
     if len(before) < 2 or cursor.at(before[-1]).upper not in _TABLE_VERSIONS:
         return False
@@ -137,7 +137,7 @@ def _is_table_version(cursor: Cursor, before: Sequence[int]) -> bool:
     return not (token.is_symbol(",") or token.is_symbol(".") or token.upper in _BEFORE_RELATION)
 
 
-def _is_time(cursor: Cursor, tail: Sequence[int]) -> bool:
+def _is_time(cursor: TokenCursor, tail: Sequence[int]) -> bool:
     """Whether the groups after AS OF can be one expression that ends the statement."""
     for index, mark in enumerate(tail):
         token = cursor.at(mark)
@@ -150,7 +150,7 @@ def _is_time(cursor: Cursor, tail: Sequence[int]) -> bool:
     return not (len(tail) == 1 and _is_column_list(cursor, tail[0]))
 
 
-def _is_column_list(cursor: Cursor, mark: int) -> bool:
+def _is_column_list(cursor: TokenCursor, mark: int) -> bool:
     """Whether a group is ``(a, b)``: columns of an alias named "of"."""
     position = mark
     if not cursor.at(position).is_symbol("("):
@@ -166,7 +166,7 @@ def _is_column_list(cursor: Cursor, mark: int) -> bool:
         position += 2
 
 
-def read_subscribe(cursor: Cursor) -> Subscribe:
+def read_subscribe(cursor: TokenCursor) -> Subscribe:
     cursor.statement = "SUBSCRIBE"
     cursor.expect("SUBSCRIBE")
     cursor.accept("TO")
@@ -201,14 +201,14 @@ def read_subscribe(cursor: Cursor) -> Subscribe:
 _CLAUSES = ("WITH", "AS OF", "UP TO", "ENVELOPE", "WITHIN TIMESTAMP ORDER BY")
 
 
-def _next_clause(cursor: Cursor) -> str | None:
+def _next_clause(cursor: TokenCursor) -> str | None:
     for clause in _CLAUSES:
         if cursor.looking_at(*clause.split()):
             return clause if clause != "WITH" or cursor.peek().is_symbol("(") else None
     return None
 
 
-def _subscribe_clause(cursor: Cursor, seen: set[str]) -> str:
+def _subscribe_clause(cursor: TokenCursor, seen: set[str]) -> str:
     """Reads the keywords of the next clause. Each may be written once, in any order."""
     clause = _next_clause(cursor)
     if clause is None or clause in seen:
@@ -219,11 +219,11 @@ def _subscribe_clause(cursor: Cursor, seen: set[str]) -> str:
     return clause
 
 
-def _clause_text(cursor: Cursor) -> TextSlice:
+def _clause_text(cursor: TokenCursor) -> TextSlice:
     return cursor.rest("an expression", stop=lambda: _next_clause(cursor) is not None)
 
 
-def _subscribe_target(cursor: Cursor) -> QualifiedName | TextSlice:
+def _subscribe_target(cursor: TokenCursor) -> QualifiedName | TextSlice:
     if not cursor.token.is_symbol("("):
         return cursor.name("a relation or a query in parentheses")
     start = cursor.mark
@@ -237,7 +237,7 @@ def _subscribe_target(cursor: Cursor) -> QualifiedName | TextSlice:
     return query
 
 
-def _subscribe_envelope(cursor: Cursor) -> Envelope:
+def _subscribe_envelope(cursor: TokenCursor) -> Envelope:
     if cursor.accept("UPSERT"):
         return Envelope("UPSERT", read_key(cursor))
     if cursor.accept("DEBEZIUM"):
@@ -245,7 +245,7 @@ def _subscribe_envelope(cursor: Cursor) -> Envelope:
     raise cursor.syntax_error("UPSERT or DEBEZIUM")
 
 
-def read_key(cursor: Cursor) -> tuple[str, ...]:
+def read_key(cursor: TokenCursor) -> tuple[str, ...]:
     """``KEY (a, b)``, with or without parentheses around it."""
     wrapped = cursor.accept_symbol("(")
     cursor.expect("KEY")
@@ -255,7 +255,7 @@ def read_key(cursor: Cursor) -> tuple[str, ...]:
     return key
 
 
-def read_declare(cursor: Cursor) -> DeclareCursor | None:
+def read_declare(cursor: TokenCursor) -> DeclareCursor | None:
     if not cursor.looking_at("CURSOR", ahead=2):
         return None
     cursor.statement = "DECLARE CURSOR"
@@ -267,7 +267,7 @@ def read_declare(cursor: Cursor) -> DeclareCursor | None:
     return DeclareCursor(name, read_query(cursor))
 
 
-def read_fetch(cursor: Cursor) -> Fetch:
+def read_fetch(cursor: TokenCursor) -> Fetch:
     cursor.statement = "FETCH"
     cursor.expect("FETCH")
     if not _is_last_name(cursor):
@@ -282,25 +282,25 @@ def read_fetch(cursor: Cursor) -> Fetch:
     return Fetch(name, count, timeout_ms)
 
 
-def _is_last_name(cursor: Cursor) -> bool:
+def _is_last_name(cursor: TokenCursor) -> bool:
     """Whether the word at the cursor is the cursor's name, though it may look like a keyword."""
     behind = cursor.peek()
     return behind.kind is Kind.END or behind.is_symbol(";") or behind.is_word("WITH")
 
 
-def _fetch_count(cursor: Cursor) -> int:
+def _fetch_count(cursor: TokenCursor) -> int:
     is_count = cursor.token.kind is Kind.NUMBER or cursor.token.is_symbol("-")
     return int(integer(cursor, "count")) if is_count else 1
 
 
-def read_close(cursor: Cursor) -> CloseCursor:
+def read_close(cursor: TokenCursor) -> CloseCursor:
     cursor.statement = "CLOSE"
     cursor.expect("CLOSE")
     return CloseCursor(cursor.identifier("the name of a cursor"))
 
 
 def read_explain(
-    cursor: Cursor,
+    cursor: TokenCursor,
 ) -> ExplainTimestamp | ExplainIncremental | ExplainAnalyze | None:
     """Our EXPLAIN statements; None for Spark's."""
     cursor.expect("EXPLAIN")
@@ -315,7 +315,7 @@ def read_explain(
     return None
 
 
-def _explain_timestamp(cursor: Cursor) -> ExplainTimestamp:
+def _explain_timestamp(cursor: TokenCursor) -> ExplainTimestamp:
     cursor.statement = "EXPLAIN TIMESTAMP"
     shape: Literal["TEXT", "JSON"] = "TEXT"
     if cursor.accept("AS"):
@@ -327,7 +327,7 @@ def _explain_timestamp(cursor: Cursor) -> ExplainTimestamp:
     return ExplainTimestamp(read_query(cursor), shape)
 
 
-def _explain_incremental(cursor: Cursor) -> ExplainIncremental:
+def _explain_incremental(cursor: TokenCursor) -> ExplainIncremental:
     cursor.statement = "EXPLAIN INCREMENTAL"
     introduced = cursor.accept("FOR")
     if cursor.accept("MATERIALIZED", "VIEW"):
@@ -337,14 +337,14 @@ def _explain_incremental(cursor: Cursor) -> ExplainIncremental:
     return ExplainIncremental(read_timeless_query(cursor))
 
 
-def _explain_analyze(cursor: Cursor) -> ExplainAnalyze:
+def _explain_analyze(cursor: TokenCursor) -> ExplainAnalyze:
     cursor.statement = "EXPLAIN ANALYZE"
     cursor.accept("FOR")
     cursor.expect("MATERIALIZED", "VIEW")
     return ExplainAnalyze(cursor.name())
 
 
-def _refuse_explain(cursor: Cursor) -> None:
+def _refuse_explain(cursor: TokenCursor) -> None:
     refused = {
         ("FILTER", "PUSHDOWN"),
         ("ANALYZE", "CPU"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from slackwater.planner.parser.statements import AlterSecret, CreateSecret
-from slackwater.planner.parser.tokens import Cursor, Kind
+from slackwater.planner.parser.tokens import Kind, TokenCursor
 
 _BYTES = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'")
 _VALUE = "a value such as 'text', or X'00ff'"
 
 
-def read_create_secret(cursor: Cursor) -> CreateSecret:
+def read_create_secret(cursor: TokenCursor) -> CreateSecret:
     """What follows CREATE SECRET."""
     cursor.statement = "CREATE SECRET"
     cursor.hides_text = True
@@ -21,7 +21,7 @@ def read_create_secret(cursor: Cursor) -> CreateSecret:
     return CreateSecret(name, _value(cursor), if_not_exists)
 
 
-def read_alter_secret(cursor: Cursor) -> AlterSecret | None:
+def read_alter_secret(cursor: TokenCursor) -> AlterSecret | None:
     """``ALTER SECRET s AS value``; None for what other objects know too."""
     start = cursor.mark
     if_exists = cursor.accept("IF", "EXISTS")
@@ -34,7 +34,7 @@ def read_alter_secret(cursor: Cursor) -> AlterSecret | None:
     return AlterSecret(name, _value(cursor), if_exists)
 
 
-def _value(cursor: Cursor) -> bytes:
+def _value(cursor: TokenCursor) -> bytes:
     token = cursor.token
     if token.kind is Kind.STRING:
         try:

@@ -10,7 +10,7 @@ from slackwater.planner.parser.statements import (
     SetVariable,
     ShowVariable,
 )
-from slackwater.planner.parser.tokens import Cursor, Kind
+from slackwater.planner.parser.tokens import Kind, TokenCursor
 from slackwater.planner.parser.variables import KNOWN_NAMES, PREFIX
 
 _LEVELS = (
@@ -24,7 +24,7 @@ _OTHER_LEVELS = ("STRONG SESSION SERIALIZABLE", "BOUNDED STALENESS")
 _LEVELS_TEXT = "the isolation level STRICT SERIALIZABLE or SERIALIZABLE"
 
 
-def read_begin(cursor: Cursor) -> Begin | None:
+def read_begin(cursor: TokenCursor) -> Begin | None:
     """BEGIN or START TRANSACTION; None for the compound statements of Spark's scripts."""
     if cursor.accept("START"):
         if not cursor.accept("TRANSACTION"):
@@ -39,14 +39,14 @@ def read_begin(cursor: Cursor) -> Begin | None:
     return _modes(cursor)
 
 
-def _is_mode(cursor: Cursor) -> bool:
+def _is_mode(cursor: TokenCursor) -> bool:
     return any(
         cursor.looking_at(*words)
         for words in (("ISOLATION", "LEVEL"), ("READ", "ONLY"), ("READ", "WRITE"))
     )
 
 
-def _modes(cursor: Cursor) -> Begin:
+def _modes(cursor: TokenCursor) -> Begin:
     isolation: str | None = None
     read_only: bool | None = None
     while not cursor.at_end:
@@ -64,7 +64,7 @@ def _modes(cursor: Cursor) -> Begin:
     return Begin(isolation, read_only)
 
 
-def _level(cursor: Cursor) -> str:
+def _level(cursor: TokenCursor) -> str:
     for level in _LEVELS:
         if cursor.accept(*level.split()):
             return level.lower()
@@ -74,7 +74,7 @@ def _level(cursor: Cursor) -> str:
     raise cursor.syntax_error(_LEVELS_TEXT)
 
 
-def read_transaction_end(cursor: Cursor) -> Commit | Rollback:
+def read_transaction_end(cursor: TokenCursor) -> Commit | Rollback:
     cursor.statement = cursor.advance().upper
     _ = cursor.accept("TRANSACTION") or cursor.accept("WORK")
     if cursor.looking_at("AND", "CHAIN"):
@@ -86,7 +86,7 @@ def read_transaction_end(cursor: Cursor) -> Commit | Rollback:
     return Commit() if cursor.statement == "COMMIT" else Rollback()
 
 
-def read_variable_name(cursor: Cursor) -> str | None:
+def read_variable_name(cursor: TokenCursor) -> str | None:
     """The name of a variable of ours, in lower case and without prefix, if it is next.
 
     Any name behind the prefix is ours, so that a mistyped one is told.
@@ -104,7 +104,7 @@ def read_variable_name(cursor: Cursor) -> str | None:
     return name
 
 
-def read_set(cursor: Cursor) -> SetVariable | ShowVariable | None:
+def read_set(cursor: TokenCursor) -> SetVariable | ShowVariable | None:
     """SET of our variables; None for Spark's configuration."""
     cursor.expect("SET")
     cursor.statement = "SET"
@@ -132,7 +132,7 @@ def read_set(cursor: Cursor) -> SetVariable | ShowVariable | None:
     return SetVariable(name, _value(cursor), local)
 
 
-def _set_characteristics(cursor: Cursor) -> SetVariable:
+def _set_characteristics(cursor: TokenCursor) -> SetVariable:
     cursor.statement = "SET SESSION CHARACTERISTICS"
     at = cursor.token
     modes = _modes(cursor)
@@ -145,7 +145,7 @@ def _set_characteristics(cursor: Cursor) -> SetVariable:
     return SetVariable("transaction_isolation", modes.isolation)
 
 
-def _value(cursor: Cursor) -> str | None:
+def _value(cursor: TokenCursor) -> str | None:
     """The text of a value: a string, or words as they stand; None for DEFAULT."""
     token = cursor.token
     start = cursor.mark
@@ -163,7 +163,7 @@ def _value(cursor: Cursor) -> str | None:
     return "".join(pieces)
 
 
-def read_reset(cursor: Cursor) -> ResetVariable | None:
+def read_reset(cursor: TokenCursor) -> ResetVariable | None:
     """RESET of our variables; None for Spark's configuration."""
     cursor.expect("RESET")
     cursor.statement = "RESET"

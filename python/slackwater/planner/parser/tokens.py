@@ -197,7 +197,7 @@ def position_of(text: str, offset: int) -> Position:
     return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1))
 
 
-class Cursor:
+class TokenCursor:
     """Reads the tokens of one statement from left to right.
 
     `statement` names the statement in errors; the grammar sets it as soon as it knows. Every

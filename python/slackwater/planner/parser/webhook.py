@@ -19,7 +19,7 @@ from slackwater.planner.parser.statements import (
     WebhookFormat,
     WebhookSource,
 )
-from slackwater.planner.parser.tokens import Cursor, Token
+from slackwater.planner.parser.tokens import Token, TokenCursor
 
 _CLAUSES = "BODY FORMAT, INCLUDE HEADER, INCLUDE HEADERS or CHECK"
 
@@ -34,7 +34,7 @@ class _Clauses:
     check: WebhookCheck | None = None
 
 
-def read_webhook(cursor: Cursor) -> WebhookSource:
+def read_webhook(cursor: TokenCursor) -> WebhookSource:
     """What follows WEBHOOK."""
     found = _Clauses()
     at = cursor.token
@@ -53,7 +53,7 @@ def read_webhook(cursor: Cursor) -> WebhookSource:
     return WebhookSource(found.format, tuple(found.columns), found.rules, found.check)
 
 
-def _clause(cursor: Cursor, found: _Clauses) -> None:
+def _clause(cursor: TokenCursor, found: _Clauses) -> None:
     at = cursor.token
     if cursor.accept("BODY"):
         cursor.expect("FORMAT")
@@ -71,14 +71,14 @@ def _clause(cursor: Cursor, found: _Clauses) -> None:
         raise cursor.syntax_error(_CLAUSES)
 
 
-def _once(cursor: Cursor, at: Token, clause: str, is_first: bool) -> None:
+def _once(cursor: TokenCursor, at: Token, clause: str, is_first: bool) -> None:
     if not is_first:
         raise cursor.error(
             "SLACKWATER_DUPLICATE_OPTION", at, statement=cursor.statement, option=clause
         )
 
 
-def _format(cursor: Cursor) -> WebhookFormat:
+def _format(cursor: TokenCursor) -> WebhookFormat:
     if cursor.accept("JSON"):
         return "JSON ARRAY" if cursor.accept("ARRAY") else "JSON"
     if cursor.accept("TEXT"):
@@ -93,7 +93,7 @@ def _format(cursor: Cursor) -> WebhookFormat:
     raise cursor.syntax_error("TEXT, JSON, JSON ARRAY or BYTES")
 
 
-def _header_name(cursor: Cursor) -> str:
+def _header_name(cursor: TokenCursor) -> str:
     """Names of headers have no case: HTTP says so, and proxies change it."""
     at = cursor.token
     name = cursor.string("the name of a header as a string").lower()
@@ -102,18 +102,20 @@ def _header_name(cursor: Cursor) -> str:
     return name
 
 
-def _column(cursor: Cursor) -> HeaderColumn:
+def _column(cursor: TokenCursor) -> HeaderColumn:
     header = _header_name(cursor)
     cursor.expect("AS")
     return HeaderColumn(header, cursor.identifier("a column"), cursor.accept("BYTES"))
 
 
-def _rule(cursor: Cursor) -> HeaderRule:
+def _rule(cursor: TokenCursor) -> HeaderRule:
     is_blocked = cursor.accept("NOT")
     return HeaderRule(_header_name(cursor), is_blocked)
 
 
-def _listed(cursor: Cursor, read: Callable[[Cursor], HeaderRule]) -> tuple[HeaderRule, ...]:
+def _listed(
+    cursor: TokenCursor, read: Callable[[TokenCursor], HeaderRule]
+) -> tuple[HeaderRule, ...]:
     cursor.expect_symbol("(")
     if cursor.accept_symbol(")"):
         return ()
@@ -124,7 +126,7 @@ def _listed(cursor: Cursor, read: Callable[[Cursor], HeaderRule]) -> tuple[Heade
     return tuple(found)
 
 
-def _check(cursor: Cursor) -> WebhookCheck:
+def _check(cursor: TokenCursor) -> WebhookCheck:
     cursor.expect_symbol("(")
     inputs: list[CheckInput] = []
     if cursor.accept("WITH"):
@@ -138,7 +140,7 @@ def _check(cursor: Cursor) -> WebhookCheck:
     return WebhookCheck(tuple(inputs), condition)
 
 
-def _input(cursor: Cursor) -> CheckInput:
+def _input(cursor: TokenCursor) -> CheckInput:
     kind: Literal["BODY", "HEADERS", "SECRET"]
     secret: QualifiedName | None = None
     if cursor.accept("BODY"):
@@ -153,7 +155,7 @@ def _input(cursor: Cursor) -> CheckInput:
     return CheckInput(kind, secret, alias, cursor.accept("BYTES"))
 
 
-def _refuse_two_of_one_name(cursor: Cursor, at: Token, found: _Clauses) -> None:
+def _refuse_two_of_one_name(cursor: TokenCursor, at: Token, found: _Clauses) -> None:
     """Columns of one relation, and names of one condition, are told apart by their names."""
     columns = ["body", *([] if found.rules is None else ["headers"])]
     columns += [each.column for each in found.columns]

@@ -30,7 +30,7 @@ class SparkType:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PlanColumn:
     """A column where it begins. Above an outer join it may be NULL even if `nullable` is false."""
 
     name: str
@@ -311,7 +311,7 @@ class AnalyzedPlan:
 
     nodes: tuple[Operator, ...]
     root: NodeNumber
-    columns: tuple[Column, ...]
+    columns: tuple[PlanColumn, ...]
     handles: tuple[Handle, ...]
     collections: tuple[str, ...]
     names: tuple[str, ...]

@@ -12,7 +12,6 @@ from slackwater.planner.plan.algebra import (
     AggregateCall,
     AnalyzedPlan,
     Bound,
-    Column,
     Computed,
     Constant,
     Expand,
@@ -26,6 +25,7 @@ from slackwater.planner.plan.algebra import (
     NullAware,
     Operator,
     Other,
+    PlanColumn,
     Project,
     Sort,
     SortKey,
@@ -136,8 +136,8 @@ def _integers(value: Any) -> tuple[int, ...]:
     return tuple(_integer(each) for each in _typed(value, list))
 
 
-def _column(fields: _Fields) -> Column:
-    made = Column(fields.text("name"), fields.type(), fields.boolean("nullable"))
+def _column(fields: _Fields) -> PlanColumn:
+    made = PlanColumn(fields.text("name"), fields.type(), fields.boolean("nullable"))
     fields.end()
     return made
 

@@ -26,12 +26,12 @@ import structlog
 
 from slackwater.adapter.catalog.model import CATALOG_NAME
 from slackwater.adapter.sources import changefeeds
-from slackwater.adapter.sources.changefeeds import Changefeed, Delivery
+from slackwater.adapter.sources.changefeeds import Changefeed, FeedRequest
 from slackwater.adapter.sources.metrics import CONTENT_TYPE
-from slackwater.adapter.sources.webhooks import PATH, Done, Posted, Verdict, Webhook
+from slackwater.adapter.sources.webhooks import PATH, Done, Verdict, Webhook, WebhookRequest
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
-from slackwater.server.ingress.gate import Behind, Gate
+from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.settings import IngressSettings
 from slackwater.server.ingress.tokens import Tokens
 from slackwater.storage.changefeed.messages import DEFAULT_FEED, BadMessage, Target, target_of
@@ -144,7 +144,7 @@ class _Verdicts:
 class IngressApp:
     """The application. Used in one loop at a time."""
 
-    def __init__(self, settings: IngressSettings, gate: Gate, tokens: Tokens | None) -> None:
+    def __init__(self, settings: IngressSettings, gate: BackendGate, tokens: Tokens | None) -> None:
         self._settings = settings
         self._gate = gate
         self._tokens = tokens
@@ -183,7 +183,7 @@ class IngressApp:
 
     def _health(self, scope: Scope) -> Answer:
         _only(scope, "GET", "HEAD")
-        self._behind()
+        self._backend()
         return Answer(200, "OK")
 
     def _metrics(self, scope: Scope) -> Answer:
@@ -191,18 +191,18 @@ class IngressApp:
         headers = _headers(scope)
         if not self._may(headers.get("authorization"), _METRICS_SCHEMA):
             return UNAUTHORIZED
-        return Answer(200, self._behind().metrics().decode(), content_type=CONTENT_TYPE)
+        return Answer(200, self._backend().metrics().decode(), content_type=CONTENT_TYPE)
 
-    def _behind(self) -> Behind:
+    def _backend(self) -> IngressBackend:
         """Who takes requests. Raises `Refused` while nobody does."""
-        behind = self._gate.behind
-        if behind is None:
+        backend = self._gate.backend
+        if backend is None:
             raise Refused(CLOSED)
         try:
-            behind.confirm()
+            backend.confirm()
         except (SlackwaterError, Fenced):
             raise Refused(CLOSED) from None
-        return behind
+        return backend
 
     async def _posted(self, scope: Scope, receive: Receive) -> Answer:
         if scope["raw_path"].startswith(_CHANGEFEED):
@@ -231,7 +231,7 @@ class IngressApp:
         _only(scope, "POST", "PUT")
         headers = _headers(scope)
         query = parse_qs(scope["query_string"].decode("latin-1"))
-        source = self._behind().changefeeds.find(parts[1], parts[2])
+        source = self._backend().changefeeds.find(parts[1], parts[2])
         if source is None:
             return NOT_FOUND
         if not self._may(_authorization(headers, query), parts[1]):
@@ -242,7 +242,7 @@ class IngressApp:
 
     async def _deliver(self, source: Changefeed, target: Target, feed: str, body: bytes) -> Answer:
         def hand_over(done: Done) -> None:
-            self._behind().changefeeds.post(Delivery(source, target, feed, body, done))
+            self._backend().changefeeds.post(FeedRequest(source, target, feed, body, done))
 
         return answer_of(*await self._told(hand_over))
 
@@ -259,7 +259,7 @@ class IngressApp:
             self._bytes -= expected
 
     def _find(self, schema: str, name: str) -> Webhook:
-        webhook = self._behind().webhooks.find(schema, name)
+        webhook = self._backend().webhooks.find(schema, name)
         if webhook is None:
             raise Refused(NOT_FOUND)
         return webhook
@@ -293,7 +293,7 @@ class IngressApp:
         self, webhook: Webhook, body: bytes, headers: Mapping[str, str], received_us: int
     ) -> Callable[[Done], None]:
         def hand_over(done: Done) -> None:
-            self._behind().webhooks.post(Posted(webhook, body, headers, received_us, done))
+            self._backend().webhooks.post(WebhookRequest(webhook, body, headers, received_us, done))
 
         return hand_over
 

@@ -11,7 +11,7 @@ from slackwater.adapter.sources.webhooks import Webhooks
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class IngressBackend:
     """Who takes requests. `confirm` raises unless the process may answer as the leader.
 
     `metrics` gives them in the format of Prometheus.
@@ -23,34 +23,34 @@ class Behind:
     metrics: Callable[[], bytes]
 
 
-class Gate:
+class BackendGate:
     """Thread-safe. Whoever comes while it is closed is asked to come again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._behind: Behind | None = None
+        self._backend: IngressBackend | None = None
         self._told: tuple[str, str | None] | None = None
 
     @property
-    def behind(self) -> Behind | None:
+    def backend(self) -> IngressBackend | None:
         """None: it is closed."""
-        return self._behind
+        return self._backend
 
-    def open(self, behind: Behind) -> None:
+    def open(self, backend: IngressBackend) -> None:
         with self._lock:
-            self._behind = behind
+            self._backend = backend
             told = self._told
         if told is not None:
-            behind.webhooks.listens(*told)
+            backend.webhooks.listens(*told)
 
     def close(self) -> None:
         with self._lock:
-            self._behind = None
+            self._backend = None
 
     def listens(self, url: str, error: str | None) -> None:
         """Notes where requests come, or why none can."""
         with self._lock:
             self._told = (url, error)
-            behind = self._behind
-        if behind is not None:
-            behind.webhooks.listens(url, error)
+            backend = self._backend
+        if backend is not None:
+            backend.webhooks.listens(url, error)

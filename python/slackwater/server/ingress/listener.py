@@ -16,7 +16,7 @@ import structlog
 import uvicorn
 
 from slackwater.server.ingress.app import IngressApp
-from slackwater.server.ingress.gate import Gate
+from slackwater.server.ingress.gate import BackendGate
 from slackwater.server.ingress.settings import IngressSettings, invalid
 from slackwater.server.ingress.tokens import Tokens
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger("ingress")
 class Ingress:
     """Listens from `start` to `stop`. Raises SLACKWATER_INVALID_OPTION when it cannot begin."""
 
-    def __init__(self, settings: IngressSettings, gate: Gate) -> None:
+    def __init__(self, settings: IngressSettings, gate: BackendGate) -> None:
         self._settings = settings
         self._gate = gate
         self._ending = threading.Event()

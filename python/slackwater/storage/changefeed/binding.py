@@ -14,25 +14,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from slackwater.storage.changefeed.messages import Landed
-from slackwater.storage.changefeed.tables import Drift, Row
+from slackwater.storage.changefeed.messages import ChangeRecord
+from slackwater.storage.changefeed.tables import Drift, FeedRow
 
 Slot = tuple[str, str]
 """A topic and a key in it."""
-Decode = Callable[[Landed], Row | None]
+Decode = Callable[[ChangeRecord], FeedRow | None]
 """The row that a change leaves, None where it deletes it. Raises `Drift`."""
 
 
 class LateChange(Exception):
     """A change came below what is bound, and it is not one that was bound."""
 
-    def __init__(self, landed: Landed) -> None:
-        super().__init__(f"{landed.topic} at {landed.updated}")
-        self.landed = landed
+    def __init__(self, change: ChangeRecord) -> None:
+        super().__init__(f"{change.topic} at {change.updated}")
+        self.change = change
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class BindingWindow:
     """What a binding takes: changes before `upper` of the feeds that are in.
 
     All of an `admitted` feed before `lower` is bound, so what still comes there is late. A feed
@@ -44,14 +44,14 @@ class Window:
     admitted: frozenset[str]
     joining: frozenset[str] = frozenset()
 
-    def takes(self, landed: Landed) -> bool:
+    def takes(self, change: ChangeRecord) -> bool:
         """Whether the change leaves the landing with this binding."""
-        is_in = landed.feed in self.admitted or landed.feed in self.joining
-        return is_in and landed.updated < self.upper
+        is_in = change.feed in self.admitted or change.feed in self.joining
+        return is_in and change.updated < self.upper
 
-    def is_late(self, landed: Landed) -> bool:
+    def is_late(self, change: ChangeRecord) -> bool:
         """Whether a change that is taken should have come before."""
-        return landed.feed in self.admitted and landed.updated < self.lower
+        return change.feed in self.admitted and change.updated < self.lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +64,26 @@ class Bound:
     `repeated` what a newer change, or the same one, made superfluous.
     """
 
-    changes: Mapping[str, Sequence[tuple[Row, int]]]
-    images: Mapping[Slot, Landed]
-    replaced: Sequence[Landed]
-    taken: Sequence[Landed]
-    left: Sequence[Landed]
-    dead: Sequence[tuple[Landed, str]]
+    changes: Mapping[str, Sequence[tuple[FeedRow, int]]]
+    images: Mapping[Slot, ChangeRecord]
+    replaced: Sequence[ChangeRecord]
+    taken: Sequence[ChangeRecord]
+    left: Sequence[ChangeRecord]
+    dead: Sequence[tuple[ChangeRecord, str]]
     rows: Mapping[str, int]
     late: Mapping[str, int]
     repeated: Mapping[str, int]
 
 
 def bind(
-    images: Mapping[Slot, Landed],
-    waiting: Iterable[Landed],
-    window: Window,
+    images: Mapping[Slot, ChangeRecord],
+    waiting: Iterable[ChangeRecord],
+    window: BindingWindow,
     decode: Decode,
     *,
-    again: Iterable[Landed] = (),
+    again: Iterable[ChangeRecord] = (),
     is_strict: bool = False,
-    is_dead: Callable[[Landed], bool] = lambda _: False,
+    is_dead: Callable[[ChangeRecord], bool] = lambda _: False,
 ) -> Bound:
     """What of `waiting` is bound in `window`, after bindings that left `images`.
 
@@ -91,31 +91,31 @@ def bind(
     `is_strict` it raises `LateChange` for a late change that is newer than what its key has, unless
     that one `is_dead` already.
     """
-    taken: list[Landed] = []
-    left: list[Landed] = []
+    taken: list[ChangeRecord] = []
+    left: list[ChangeRecord] = []
     late: Counter[str] = Counter()
-    candidates: dict[Slot, list[Landed]] = {}
-    for landed in waiting:
-        if not window.takes(landed):
-            left.append(landed)
+    candidates: dict[Slot, list[ChangeRecord]] = {}
+    for change in waiting:
+        if not window.takes(change):
+            left.append(change)
             continue
-        taken.append(landed)
-        slot = (landed.topic, landed.key)
-        if not window.is_late(landed):
-            candidates.setdefault(slot, []).append(landed)
+        taken.append(change)
+        slot = (change.topic, change.key)
+        if not window.is_late(change):
+            candidates.setdefault(slot, []).append(change)
             continue
-        late[landed.feed] += 1
+        late[change.feed] += 1
         image = images.get(slot)
-        is_news = image is None or image.updated < landed.updated
-        if is_strict and is_news and not is_dead(landed):
-            raise LateChange(landed)
-    for landed in again:
-        candidates.setdefault((landed.topic, landed.key), []).append(landed)
-    chosen: dict[Slot, Landed] = {}
-    dead: list[tuple[Landed, str]] = []
+        is_news = image is None or image.updated < change.updated
+        if is_strict and is_news and not is_dead(change):
+            raise LateChange(change)
+    for change in again:
+        candidates.setdefault((change.topic, change.key), []).append(change)
+    chosen: dict[Slot, ChangeRecord] = {}
+    dead: list[tuple[ChangeRecord, str]] = []
     rows: Counter[str] = Counter()
     repeated: Counter[str] = Counter()
-    changes: dict[str, list[tuple[Row, int]]] = {}
+    changes: dict[str, list[tuple[FeedRow, int]]] = {}
     for slot, found in candidates.items():
         newest, row, refused = _newest(images.get(slot), found, decode)
         dead += refused
@@ -141,33 +141,35 @@ def bind(
 
 
 def _newest(
-    image: Landed | None, found: Sequence[Landed], decode: Decode
-) -> tuple[Landed | None, Row | None, list[tuple[Landed, str]]]:
+    image: ChangeRecord | None, found: Sequence[ChangeRecord], decode: Decode
+) -> tuple[ChangeRecord | None, FeedRow | None, list[tuple[ChangeRecord, str]]]:
     """The newest change that its table takes, if it is newer than `image`, and its row.
 
     Those that are newer still are refused, with the reasons.
     """
-    refused: list[tuple[Landed, str]] = []
+    refused: list[tuple[ChangeRecord, str]] = []
     # Two that differ and have one time break the contract; the order of texts decides.
-    for landed in sorted(set(found), key=_age, reverse=True):
-        if image is not None and landed.updated <= image.updated:
+    for change in sorted(set(found), key=_age, reverse=True):
+        if image is not None and change.updated <= image.updated:
             break
         try:
-            return landed, decode(landed), refused
+            return change, decode(change), refused
         except Drift as drift:
-            refused.append((landed, drift.reason))
+            refused.append((change, drift.reason))
     return None, None, refused
 
 
-def _age(landed: Landed) -> tuple[int, str, str]:
-    return landed.updated, landed.after or "", landed.feed
+def _age(change: ChangeRecord) -> tuple[int, str, str]:
+    return change.updated, change.after or "", change.feed
 
 
-def _row(image: Landed | None, decode: Decode) -> Row | None:
+def _row(image: ChangeRecord | None, decode: Decode) -> FeedRow | None:
     return None if image is None else decode(image)
 
 
-def _replace(changes: list[tuple[Row, int]], before: Row | None, after: Row | None) -> None:
+def _replace(
+    changes: list[tuple[FeedRow, int]], before: FeedRow | None, after: FeedRow | None
+) -> None:
     if before == after:
         return
     if before is not None:

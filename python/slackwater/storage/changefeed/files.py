@@ -21,7 +21,7 @@ from slackwater.repr.hlc import Time
 from slackwater.storage.changefeed.ingestion import Files
 from slackwater.storage.changefeed.messages import (
     BadMessage,
-    Landed,
+    ChangeRecord,
     Payloads,
     Target,
     message_of,
@@ -64,7 +64,7 @@ class FolderReader:
 
         Raises SLACKWATER_SOURCE_FILE_UNREADABLE.
         """
-        rows: list[Landed] = []
+        rows: list[ChangeRecord] = []
         reached: tuple[str, Time, int] | None = None
         size_bytes = ends = 0
         for found in self._behind(last):
@@ -116,7 +116,7 @@ class FolderReader:
         except (OSError, EOFError, zlib.error) as error:
             raise _unreadable(path, error) from None
 
-    def _rows(self, found: _Found, data: bytes) -> Sequence[Landed]:
+    def _rows(self, found: _Found, data: bytes) -> Sequence[ChangeRecord]:
         try:
             message = message_of(found.target, data, FILES_FEED, self._keys)
         except BadMessage as error:

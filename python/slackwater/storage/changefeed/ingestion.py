@@ -22,11 +22,11 @@ from slackwater.repr.errors import user_error
 from slackwater.repr.hlc import ZERO, Range
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM, admission
-from slackwater.storage.changefeed.binding import Bound, LateChange, Slot, Window, bind
+from slackwater.storage.changefeed.binding import BindingWindow, Bound, LateChange, Slot, bind
 from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.landing import dead_letter_rows, landing_rows
-from slackwater.storage.changefeed.messages import Landed
-from slackwater.storage.changefeed.tables import Drift, FeedTable, Reader, Row
+from slackwater.storage.changefeed.messages import ChangeRecord
+from slackwater.storage.changefeed.tables import Drift, FeedRow, FeedTable, Reader
 from slackwater.storage.checkpoint.store import GroupState
 from slackwater.storage.ingestion import (
     IngestionStep,
@@ -51,7 +51,7 @@ class ChangefeedConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class FeedCounters:
     """What was bound, came late, was superfluous, and what is a dead letter now."""
 
     rows: int = 0
@@ -59,8 +59,8 @@ class Counted:
     repeated: int = 0
     dead: int = 0
 
-    def after(self, rows: int, late: int, repeated: int, dead: int) -> Counted:
-        return Counted(
+    def after(self, rows: int, late: int, repeated: int, dead: int) -> FeedCounters:
+        return FeedCounters(
             self.rows + rows, self.late + late, self.repeated + repeated, self.dead + dead
         )
 
@@ -68,21 +68,21 @@ class Counted:
 class Arrivals(Protocol):
     """What has landed since the ingestion began."""
 
-    def take(self) -> Sequence[Landed] | None:
+    def take(self) -> Sequence[ChangeRecord] | None:
         """What has come since the last time; None: it is not certain, look at the landing."""
 
-    def wishes(self) -> int:
+    def replay_requests(self) -> int:
         """How many wish that dead letters are tried again."""
 
-    def replayed(self, wishes: int, tried: int, left: int) -> None:
-        """So many wishes are granted: so many dead letters were tried, and some of them left."""
+    def replayed(self, replay_requests: int, tried: int, left: int) -> None:
+        """So many requests are granted: so many dead letters were tried, and some of them left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """What was read of files: changes, the name of the last file, and how many bytes."""
 
-    rows: Sequence[Landed]
+    rows: Sequence[ChangeRecord]
     last: str | None
     size_bytes: int = 0
 
@@ -93,23 +93,23 @@ class FileReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ChangefeedProgress:
     """How a source stands, for who looks at it. Offsets; `waiting` counts changes by feed."""
 
     lower: int = MINIMUM
     proposed: int = MINIMUM
-    admitted: Mapping[str, Counted] = field(default_factory=dict)
+    admitted: Mapping[str, FeedCounters] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Poll:
     bound: Bound
-    feeds: Mapping[str, Counted]
+    feeds: Mapping[str, FeedCounters]
     read: str | None
-    fresh: Sequence[Landed]
-    wishes: int
-    again: Sequence[tuple[Landed, str]]
+    fresh: Sequence[ChangeRecord]
+    replay_requests: int
+    again: Sequence[tuple[ChangeRecord, str]]
     dead: frozenset[Slot]
 
 
@@ -126,12 +126,12 @@ class ChangefeedIngestion:
         config: ChangefeedConfig,
         checkpoints: Callable[[int | None], GroupState],
         arrivals: Arrivals,
-        waiting: Sequence[Landed] = (),
-        images: Sequence[Landed] = (),
+        waiting: Sequence[ChangeRecord] = (),
+        images: Sequence[ChangeRecord] = (),
         frontier: SourceFrontier | None = None,
         state: str | None = None,
         files: FileReader | None = None,
-        dead_letters: Callable[[], Sequence[tuple[Landed, str]]] = tuple,
+        dead_letters: Callable[[], Sequence[tuple[ChangeRecord, str]]] = tuple,
     ) -> None:
         self._source_id = source_id
         self._config = config
@@ -142,11 +142,11 @@ class ChangefeedIngestion:
         self._readers = {name: Reader(table) for name, table in config.tables.items()}
         self._waiting = list(waiting)
         self._waiting_of = Counter(each.feed for each in waiting)
-        self._images: dict[Slot, Landed] = {(each.topic, each.key): each for each in images}
+        self._images: dict[Slot, ChangeRecord] = {(each.topic, each.key): each for each in images}
         self._lower = MINIMUM if frontier is None else frontier.positions[0].offset
         self._state = state
         found = {} if state is None else json.loads(state)
-        self._feeds = {name: Counted(*c) for name, c in found.get("feeds", {}).items()}
+        self._feeds = {name: FeedCounters(*c) for name, c in found.get("feeds", {}).items()}
         self._read: str | None = found.get("read")
         self._dead = self._slots(letter for letter, _ in dead_letters())
         self._last: _Poll | None = None
@@ -168,21 +168,21 @@ class ChangefeedIngestion:
         found = admission(whole, window, admitted, self._config.feeds, self._lower)
         self._look(found.upper)
         is_new = found.upper > self._lower or bool(found.joining)
-        wishes = self._arrivals.wishes()
-        if not is_new and not fresh and not wishes and self._state is not None:
+        replay_requests = self._arrivals.replay_requests()
+        if not is_new and not fresh and not replay_requests and self._state is not None:
             return None
-        again = self._dead_letters() if wishes else ()
+        again = self._dead_letters() if replay_requests else ()
         bound = self._bound(
-            Window(self._lower, found.upper, admitted, found.joining),
+            BindingWindow(self._lower, found.upper, admitted, found.joining),
             [*self._waiting, *fresh],
-            [landed for landed, _ in again],
+            [change for change, _ in again],
         )
         last = self._read if read is None else read.last
         feeds = _counted(self._feeds, found.admitted, bound, again)
         dead = self._slots(letter for letter, _ in bound.dead)
-        if not wishes:
+        if not replay_requests:
             dead |= self._dead
-        self._last = _Poll(bound, feeds, last, fresh, wishes, again, dead)
+        self._last = _Poll(bound, feeds, last, fresh, replay_requests, again, dead)
         return self._step(found.upper, self._last, 0 if read is None else read.size_bytes)
 
     def committed(self, step: IngestionStep) -> None:
@@ -191,9 +191,9 @@ class ChangefeedIngestion:
             raise AssertionError("nothing was polled")
         for slot, _ in self._needless(done):
             del self._images[slot]
-        for slot, landed in done.bound.images.items():
-            if self._keeps(slot, landed, done.dead):
-                self._images[slot] = landed
+        for slot, change in done.bound.images.items():
+            if self._keeps(slot, change, done.dead):
+                self._images[slot] = change
             else:
                 self._images.pop(slot, None)
         self._dead = done.dead
@@ -204,19 +204,21 @@ class ChangefeedIngestion:
         self._lower = step.frontier.positions[0].offset
         self._state = step.state
         self._look(self._lower)
-        if done.wishes:
-            tried = {landed for landed, _ in done.again}
-            left = sum(landed in tried for landed, _ in done.bound.dead)
-            self._arrivals.replayed(done.wishes, len(done.again), left)
+        if done.replay_requests:
+            tried = {change for change, _ in done.again}
+            left = sum(change in tried for change, _ in done.bound.dead)
+            self._arrivals.replayed(done.replay_requests, len(done.again), left)
 
     def _look(self, proposed: int) -> None:
         """Shows how the source stands."""
         waiting = dict(self._waiting_of)
-        self.standing = Standing(self._lower, proposed, dict(self._feeds), waiting)
+        self.progress = ChangefeedProgress(self._lower, proposed, dict(self._feeds), waiting)
 
-    def _bound(self, window: Window, waiting: Sequence[Landed], again: Sequence[Landed]) -> Bound:
+    def _bound(
+        self, window: BindingWindow, waiting: Sequence[ChangeRecord], again: Sequence[ChangeRecord]
+    ) -> Bound:
         @cache
-        def letters() -> frozenset[Landed]:
+        def letters() -> frozenset[ChangeRecord]:
             return frozenset(letter for letter, _ in self._dead_letters())
 
         try:
@@ -227,44 +229,44 @@ class ChangefeedIngestion:
                 self._decode,
                 again=again,
                 is_strict=self._config.is_strict,
-                is_dead=lambda landed: landed in letters(),
+                is_dead=lambda change: change in letters(),
             )
         except LateChange as late:
             raise user_error(
                 "SLACKWATER_LATE_CHANGE",
                 objectName=self._config.name,
-                table=late.landed.topic,
-                feed=late.landed.feed,
-                updated=str(time_at(late.landed.updated)),
+                table=late.change.topic,
+                feed=late.change.feed,
+                updated=str(time_at(late.change.updated)),
                 bound=str(time_at(self._lower)),
             ) from None
 
-    def _decode(self, landed: Landed) -> Row | None:
-        reader = self._readers.get(landed.topic)
+    def _decode(self, change: ChangeRecord) -> FeedRow | None:
+        reader = self._readers.get(change.topic)
         if reader is None:
             raise Drift("the source has no such table")
-        return reader.row(landed)
+        return reader.row(change)
 
-    def _slots(self, letters: Iterable[Landed]) -> frozenset[Slot]:
+    def _slots(self, letters: Iterable[ChangeRecord]) -> frozenset[Slot]:
         """The keys that have dead letters, of the tables that there are."""
         return frozenset((each.topic, each.key) for each in letters if each.topic in self._readers)
 
-    def _keeps(self, slot: Slot, landed: Landed, dead: frozenset[Slot]) -> bool:
+    def _keeps(self, slot: Slot, change: ChangeRecord, dead: frozenset[Slot]) -> bool:
         """Whether the landing keeps what a key has.
 
         A deletion only to know late changes by it, or older dead letters of the key.
         """
-        return landed.after is not None or self._config.is_strict or slot in dead
+        return change.after is not None or self._config.is_strict or slot in dead
 
-    def _needless(self, poll: _Poll) -> list[tuple[Slot, Landed]]:
+    def _needless(self, poll: _Poll) -> list[tuple[Slot, ChangeRecord]]:
         """The deletions that were kept for dead letters which are gone."""
         found = [(slot, self._images.get(slot)) for slot in self._dead - poll.dead]
         return [
-            (slot, landed)
-            for slot, landed in found
-            if landed is not None
+            (slot, change)
+            for slot, change in found
+            if change is not None
             and slot not in poll.bound.images
-            and not self._keeps(slot, landed, poll.dead)
+            and not self._keeps(slot, change, poll.dead)
         ]
 
     def _step(self, upper: int, poll: _Poll, size_bytes: int) -> IngestionStep:
@@ -275,8 +277,8 @@ class ChangefeedIngestion:
         landing = self._landing(poll)
         if landing:
             updates[self._config.landing] = landing_rows(landing)
-        letters = [(landed, reason, -1) for landed, reason in poll.again]
-        letters += [(landed, reason, 1) for landed, reason in bound.dead]
+        letters = [(change, reason, -1) for change, reason in poll.again]
+        letters += [(change, reason, 1) for change, reason in bound.dead]
         if letters:
             updates[self._config.dead_letters] = dead_letter_rows(letters)
         staged = sum(len(found) for found in bound.changes.values())
@@ -296,7 +298,7 @@ class ChangefeedIngestion:
             checkpoints=Range(ZERO, time_at(upper)) if upper > MINIMUM else None,
         )
 
-    def _landing(self, poll: _Poll) -> list[tuple[Landed, bool, int]]:
+    def _landing(self, poll: _Poll) -> list[tuple[ChangeRecord, bool, int]]:
         """What changes in the landing. What came from a file is there only if it has to wait."""
         bound = poll.bound
         new = {id(each) for each in poll.fresh}
@@ -312,20 +314,20 @@ class ChangefeedIngestion:
         return changes
 
 
-def _size(landed: Landed) -> int:
-    return len(landed.key) + len(landed.after or "")
+def _size(change: ChangeRecord) -> int:
+    return len(change.key) + len(change.after or "")
 
 
 def _counted(
-    before: Mapping[str, Counted],
+    before: Mapping[str, FeedCounters],
     admitted: frozenset[str],
     bound: Bound,
-    again: Sequence[tuple[Landed, str]],
-) -> dict[str, Counted]:
-    dead = Counter(landed.feed for landed, _ in bound.dead)
-    dead.subtract(landed.feed for landed, _ in again)
+    again: Sequence[tuple[ChangeRecord, str]],
+) -> dict[str, FeedCounters]:
+    dead = Counter(change.feed for change, _ in bound.dead)
+    dead.subtract(change.feed for change, _ in again)
     return {
-        feed: before.get(feed, Counted()).after(
+        feed: before.get(feed, FeedCounters()).after(
             bound.rows.get(feed, 0),
             bound.late.get(feed, 0),
             bound.repeated.get(feed, 0),

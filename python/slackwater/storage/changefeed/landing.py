@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from slackwater.repr.relation import DIFF_COLUMN, Column, RelationDesc
 from slackwater.storage.changefeed.encoding import DECIMAL, decimal, place_of
-from slackwater.storage.changefeed.messages import Landed
+from slackwater.storage.changefeed.messages import ChangeRecord
 
 BOUND = "bound"
 
@@ -41,7 +41,7 @@ _LANDING = LANDING.arrow_schema().append(_DIFF)
 _DEAD_LETTERS = DEAD_LETTERS.arrow_schema().append(_DIFF)
 
 
-def landing_rows(changes: Sequence[tuple[Landed, bool, int]]) -> pa.Table:
+def landing_rows(changes: Sequence[tuple[ChangeRecord, bool, int]]) -> pa.Table:
     """Changes with whether they are bound and their diffs, as the collection takes them."""
     bound = pa.array([each for _, each, _ in changes], pa.bool_())
     diffs = pa.array([diff for _, _, diff in changes], pa.int64())
@@ -49,15 +49,15 @@ def landing_rows(changes: Sequence[tuple[Landed, bool, int]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_LANDING)
 
 
-def landed_rows(landed: Sequence[Landed]) -> pa.Table:
+def landed_rows(changes: Sequence[ChangeRecord]) -> pa.Table:
     """Changes that have just come."""
-    count = len(landed)
+    count = len(changes)
     bound = pa.repeat(pa.scalar(False), count)
     diffs = pa.repeat(pa.scalar(1, pa.int64()), count)
-    return pa.Table.from_arrays([*_arrays(landed), bound, diffs], schema=_LANDING)
+    return pa.Table.from_arrays([*_arrays(changes), bound, diffs], schema=_LANDING)
 
 
-def dead_letter_rows(letters: Sequence[tuple[Landed, str, int]]) -> pa.Table:
+def dead_letter_rows(letters: Sequence[tuple[ChangeRecord, str, int]]) -> pa.Table:
     """Changes that no table takes, with the reasons and their diffs."""
     reasons = pa.array([reason for _, reason, _ in letters], pa.string())
     diffs = pa.array([diff for _, _, diff in letters], pa.int64())
@@ -65,36 +65,36 @@ def dead_letter_rows(letters: Sequence[tuple[Landed, str, int]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_DEAD_LETTERS)
 
 
-def contents(rows: pa.Table) -> tuple[list[Landed], list[Landed]]:
+def contents(rows: pa.Table) -> tuple[list[ChangeRecord], list[ChangeRecord]]:
     """What waits and what is bound, of the rows of the landing, each as often as it is there."""
-    waiting: list[Landed] = []
-    images: list[Landed] = []
-    for landed, bound in zip(_changes(rows), rows.column(BOUND).to_pylist(), strict=True):
-        (images if bound else waiting).append(landed)
+    waiting: list[ChangeRecord] = []
+    images: list[ChangeRecord] = []
+    for change, bound in zip(_changes(rows), rows.column(BOUND).to_pylist(), strict=True):
+        (images if bound else waiting).append(change)
     return waiting, images
 
 
-def letters(rows: pa.Table) -> list[tuple[Landed, str]]:
+def letters(rows: pa.Table) -> list[tuple[ChangeRecord, str]]:
     """The dead letters that the rows of their collection are."""
     return list(zip(_changes(rows), rows.column("reason").to_pylist(), strict=True))
 
 
-def _changes(rows: pa.Table) -> Iterable[Landed]:
+def _changes(rows: pa.Table) -> Iterable[ChangeRecord]:
     columns = [rows.column(each.name).to_pylist() for each in _CHANGE]
     for feed, topic, key, updated, after in zip(*columns, strict=True):
-        yield Landed(feed, topic, key, place_of(updated), after)
+        yield ChangeRecord(feed, topic, key, place_of(updated), after)
 
 
-def _arrays(landed: Sequence[Landed]) -> list[pa.Array]:
+def _arrays(changes: Sequence[ChangeRecord]) -> list[pa.Array]:
     # All changes of a transaction have one time, and making a decimal is slow.
-    places = {each: number for number, each in enumerate({row.updated for row in landed})}
+    places = {each: number for number, each in enumerate({row.updated for row in changes})}
     kind = _LANDING.field("updated").type
     times = pa.array([decimal(each) for each in places], kind)
-    updated = times.take(pa.array([places[each.updated] for each in landed], pa.int32()))
+    updated = times.take(pa.array([places[each.updated] for each in changes], pa.int32()))
     return [
-        pa.array([each.feed for each in landed], pa.string()),
-        pa.array([each.topic for each in landed], pa.string()),
-        pa.array([each.key for each in landed], pa.string()),
+        pa.array([each.feed for each in changes], pa.string()),
+        pa.array([each.topic for each in changes], pa.string()),
+        pa.array([each.key for each in changes], pa.string()),
         updated,
-        pa.array([each.after for each in landed], pa.string()),
+        pa.array([each.after for each in changes], pa.string()),
     ]

@@ -43,7 +43,7 @@ class BadMessage(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class ChangeRecord:
     """A change of one row, as it landed. `after` is JSON; None: the row was deleted.
 
     `topic` is the last part of the table's name, `key` the text of the JSON array (see `key_text`),
@@ -61,7 +61,7 @@ class Landed:
 class Payloads:
     """Changes of rows."""
 
-    rows: Sequence[Landed]
+    rows: Sequence[ChangeRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _no_constant(_: str) -> None:
 
 def _rows(
     payload: Sequence[Any], target: Target, feed: str, keys: Mapping[str, Sequence[str]]
-) -> Iterator[Landed]:
+) -> Iterator[ChangeRecord]:
     places: dict[str, int] = {}
     topics: dict[str, str] = {}
     for row in payload:
@@ -187,7 +187,7 @@ def _rows(
         if not isinstance(key, list):
             raise BadMessage("a payload has no key")
         text = None if after is None else exact_text(after)
-        yield Landed(feed, topic, key_text(key), places[updated], text)
+        yield ChangeRecord(feed, topic, key_text(key), places[updated], text)
 
 
 def _key_of_query(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any] | None:

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
-from slackwater.storage.changefeed.messages import Landed, exact_text
+from slackwater.storage.changefeed.messages import ChangeRecord, exact_text
 from slackwater.storage.text_values import from_json, shown
 
-Row = tuple[Any, ...]
+FeedRow = tuple[Any, ...]
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -54,14 +54,14 @@ class Reader:
         ]
         self._known = frozenset(name for name, _, _ in self._cells)
 
-    def row(self, landed: Landed) -> Row | None:
+    def row(self, change: ChangeRecord) -> FeedRow | None:
         """The row that the change leaves; None: none. Raises `Drift`."""
-        key = json.loads(landed.key, parse_float=Decimal)
+        key = json.loads(change.key, parse_float=Decimal)
         if len(key) != len(self._table.key):
             raise Drift(f"the key has {len(key)} columns and not {len(self._table.key)}")
-        if landed.after is None:
+        if change.after is None:
             return None
-        after = json.loads(landed.after, parse_float=Decimal)
+        after = json.loads(change.after, parse_float=Decimal)
         if [after.get(column) for column in self._table.key] != key:
             raise Drift(f"the key is not that of {', '.join(self._table.key)}")
         row = [self._value(after, *cell) for cell in self._cells]
@@ -73,7 +73,7 @@ class Reader:
             raise Drift(f"unknown columns: {shown(', '.join(sorted(unknown)))}")
         return tuple(row)
 
-    def updates(self, updates: Sequence[tuple[Row, int]]) -> pa.Table:
+    def updates(self, updates: Sequence[tuple[FeedRow, int]]) -> pa.Table:
         """Rows with their diffs, as the collection takes them."""
         rows = list(zip(*(row for row, _ in updates), strict=True)) or [()] * len(self._schema)
         arrays = [pa.array(c, field.type) for c, field in zip(rows, self._schema, strict=True)]

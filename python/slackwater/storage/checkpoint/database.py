@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from slackwater.persist.metastore import PATIENCE, Patience, connect, query, transaction
+from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy, connect, query, transaction
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.hlc import Range, Time
 from slackwater.storage.checkpoint import statements
@@ -39,12 +39,13 @@ class Transactions(Protocol):
 class EngineTransactions:
     """Transactions of an engine that `metastore.connect` made, without a leader.
 
-    Raises SLACKWATER_METASTORE_UNAVAILABLE when the database was away as long as `patience` says.
+    Raises SLACKWATER_METASTORE_UNAVAILABLE when the database was away as long as `retry_policy`
+    says.
     """
 
-    def __init__(self, engine: Engine, patience: Patience = PATIENCE) -> None:
+    def __init__(self, engine: Engine, retry_policy: RetryPolicy = RETRY_POLICY) -> None:
         self._engine = engine
-        self._patience = patience
+        self._retry_policy = retry_policy
 
     def transact(self, *steps: Step) -> None:
         """See `Transactions`."""
@@ -53,11 +54,11 @@ class EngineTransactions:
             for step in steps:
                 step(conn)
 
-        transaction(self._engine, body, patience=self._patience)
+        transaction(self._engine, body, retry_policy=self._retry_policy)
 
     def query(self, body: Callable[[Connection], T]) -> T:
         """See `Transactions`."""
-        return query(self._engine, body, patience=self._patience)
+        return query(self._engine, body, retry_policy=self._retry_policy)
 
 
 class Notifications(Protocol):
@@ -139,7 +140,7 @@ class DatabaseStore:
 
 
 @contextmanager
-def open_store(url: str, *, patience: Patience = PATIENCE) -> Iterator[DatabaseStore]:
+def open_store(url: str, *, retry_policy: RetryPolicy = RETRY_POLICY) -> Iterator[DatabaseStore]:
     """A store in a database that belongs to nobody else, for any number of processes.
 
     `url` is ``sqlite:///path`` or ``postgresql+psycopg://...``; tables that are missing are made.
@@ -148,7 +149,7 @@ def open_store(url: str, *, patience: Patience = PATIENCE) -> Iterator[DatabaseS
     """
     engine = connect(url)
     try:
-        create_tables(engine, patience=patience)
+        create_tables(engine, retry_policy=retry_policy)
         with ExitStack() as ending:
             notifications = None
             if engine.dialect.name == "postgresql":
@@ -156,7 +157,7 @@ def open_store(url: str, *, patience: Patience = PATIENCE) -> Iterator[DatabaseS
                 from slackwater.storage.checkpoint.notifications import PostgresNotifications
 
                 notifications = ending.enter_context(closing(PostgresNotifications(engine)))
-            transactions = EngineTransactions(engine, patience)
+            transactions = EngineTransactions(engine, retry_policy)
             yield DatabaseStore(transactions, notifications=notifications)
     finally:
         engine.dispose()

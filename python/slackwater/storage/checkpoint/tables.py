@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Connection, Engine, Index, String, Table, func, select
 
-from slackwater.persist.metastore import PATIENCE, Patience, metadata, transaction
+from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy, metadata, transaction
 from slackwater.repr.hlc import ZERO, Time
 
 NAME_LENGTH = 255
@@ -66,7 +66,7 @@ def time_of(text: str) -> Time:
     return Time(int(nanos), int(logical))
 
 
-def create_tables(engine: Engine, *, patience: Patience = PATIENCE) -> None:
+def create_tables(engine: Engine, *, retry_policy: RetryPolicy = RETRY_POLICY) -> None:
     """Makes the tables where they are missing. Several processes may do this at the same time.
 
     Not for a metastore of Slackwater: there they are part of its history. Raises
@@ -78,4 +78,4 @@ def create_tables(engine: Engine, *, patience: Patience = PATIENCE) -> None:
             conn.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
         metadata.create_all(conn, tables=[checkpoint_groups, checkpoints])
 
-    transaction(engine, create, patience=patience)
+    transaction(engine, create, retry_policy=retry_policy)

@@ -21,7 +21,7 @@ from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class CollectionAppend:
     """Rows for a collection, whose upper moves to `upper`.
 
     `rows`, opaque here, are given by shard: its own, and those that are read with it. `max_time` is
@@ -47,7 +47,7 @@ class Appends:
         self._next_ticket = 1
 
     def append(
-        self, commands: Sequence[Append], tables_upper: Frontier | None, also: object
+        self, commands: Sequence[CollectionAppend], tables_upper: Frontier | None, extras: object
     ) -> AppendRows:
         """See `StorageController.append`."""
         states = [self._capabilities.live(each.id) for each in commands]
@@ -55,7 +55,7 @@ class Appends:
         foreign = [
             each.id
             for each, state in zip(commands, states, strict=True)
-            if not each.rows.keys() <= {state.metadata.shard_id, *state.metadata.beside}
+            if not each.rows.keys() <= {state.metadata.shard_id, *state.metadata.error_shards}
         ]
         if foreign:
             raise StorageError(Variant.INVALID_USAGE, foreign, "rows for a shard of another")
@@ -85,7 +85,7 @@ class Appends:
                 for shard in _by_shard(each, state, lower)
             ),
             tables,
-            also,
+            extras,
         )
         self._next_ticket += 1
         self._open[effect.ticket] = effect
@@ -128,7 +128,9 @@ def _key(state: CollectionState) -> GlobalId | None:
     return None if state.metadata.shares_tables_upper else state.id
 
 
-def _by_shard(append: Append, state: CollectionState, lower: Frontier) -> Iterator[ShardAppend]:
+def _by_shard(
+    append: CollectionAppend, state: CollectionState, lower: Frontier
+) -> Iterator[ShardAppend]:
     metadata = state.metadata
     for shard_id in dict.fromkeys((metadata.shard_id, *append.rows)):
         rows = append.rows.get(shard_id)

@@ -20,7 +20,7 @@ from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.read_policy import DROPPED, STEP_BACK, NoPolicy, ReadPolicy, followed
+from slackwater.repr.read_policy import DROPPED, STEP_BACK, NoPolicy, ReadPolicy, advance_by_policy
 from slackwater.storage.controller.descriptions import CollectionDescription, CollectionMetadata
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
@@ -176,7 +176,7 @@ class Capabilities:
         if state.evaluated_at == state.upper:
             return
         state.evaluated_at = state.upper
-        implied = followed(state.implied, state.policy, state.upper)
+        implied = advance_by_policy(state.implied, state.policy, state.upper)
         if implied != state.implied:
             change = ChangeBatch.move(state.implied, implied)
             state.implied = implied

@@ -16,7 +16,7 @@ from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import ReadPolicy
-from slackwater.storage.controller.appends import Append, Appends, Snapshots
+from slackwater.storage.controller.appends import Appends, CollectionAppend, Snapshots
 from slackwater.storage.controller.capabilities import Capabilities, CollectionState
 from slackwater.storage.controller.creation import Creation, unknown
 from slackwater.storage.controller.descriptions import (
@@ -24,7 +24,7 @@ from slackwater.storage.controller.descriptions import (
     CollectionMetadata,
     DurableState,
     ExportDescription,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
 )
 from slackwater.storage.controller.effects import (
@@ -52,7 +52,7 @@ from slackwater.storage.controller.protocol import (
     StatusUpdate,
 )
 from slackwater.storage.controller.reconcile import reconcile
-from slackwater.storage.controller.shards import Shards
+from slackwater.storage.controller.shards import ShardMappings
 from slackwater.storage.controller.sinces import DurableSinces
 from slackwater.storage.controller.statuses import Statuses
 
@@ -73,7 +73,7 @@ class StorageController:
         self._appends = Appends(self._capabilities)
         self._snapshots = Snapshots(self._capabilities)
         self._exports = Exports(self._capabilities, dict(durable.exports))
-        self._shards = Shards(durable)
+        self._shards = ShardMappings(durable)
         self._statuses = Statuses()
         self._placement = Placement(self._capabilities, self._exports, self._statuses)
         self._sinces = DurableSinces(self._capabilities, self._placement, self._shards)
@@ -198,7 +198,7 @@ class StorageController:
             self._shards.opened(found.shards)
             self._sinces.opened(global_id, found)
             match description.data_source:
-                case Ingestion():
+                case IngestionDescription():
                     runs[global_id] = None
                 case IngestionExport(ingestion):
                     runs[ingestion] = None
@@ -233,7 +233,7 @@ class StorageController:
             self._capabilities.drop(state)
             if isinstance(source, IngestionExport):
                 changed[source.ingestion] = None
-            if isinstance(source, Ingestion):
+            if isinstance(source, IngestionDescription):
                 self._effects += self._placement.stop(global_id, source.instance)
             self._effects += self._statuses.report(global_id, "dropped")
         known = self._capabilities.collections
@@ -329,9 +329,9 @@ class StorageController:
 
     def append(
         self,
-        commands: Sequence[Append],
+        commands: Sequence[CollectionAppend],
         tables_upper: Frontier | None = None,
-        also: object = None,
+        extras: object = None,
     ) -> int:
         """Appends rows and moves uppers, all or nothing; answered by `AnswerAppend` (M20).
 
@@ -342,7 +342,7 @@ class StorageController:
         INVALID_USAGE when an id comes twice, collections that share an upper are to get different
         ones, or rows are for a shard of another collection.
         """
-        effect = self._appends.append(commands, tables_upper, also)
+        effect = self._appends.append(commands, tables_upper, extras)
         self._effects.append(effect)
         return effect.ticket
 

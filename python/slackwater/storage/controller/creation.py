@@ -14,12 +14,12 @@ from slackwater.storage.controller.capabilities import Capabilities, first_since
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
-    Ingestion,
+    IngestionDescription,
     IngestionExport,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.placement import Placement
-from slackwater.storage.controller.shards import Shards
+from slackwater.storage.controller.shards import ShardMappings
 
 
 def unknown(
@@ -47,7 +47,7 @@ class Creation:
     metadata: Mapping[GlobalId, CollectionMetadata]
     capabilities: Capabilities
 
-    def check(self, shards: Shards, placement: Placement) -> None:
+    def check(self, shards: ShardMappings, placement: Placement) -> None:
         """Raises what `StorageController.create_collections` does, but COLLECTION_ID_REUSED."""
         for global_id in self.new:
             self._check_description(global_id, placement)
@@ -60,7 +60,7 @@ class Creation:
         source = self._description(global_id).data_source
         if isinstance(source, IngestionExport):
             source = self._description(source.ingestion).data_source
-        if not isinstance(source, Ingestion) or source.remap in (None, global_id):
+        if not isinstance(source, IngestionDescription) or source.remap in (None, global_id):
             return ()
         return (source.remap,)
 
@@ -74,19 +74,19 @@ class Creation:
 
     def _check_description(self, global_id: GlobalId, placement: Placement) -> None:
         match self.new[global_id].data_source:
-            case Ingestion(instance):
+            case IngestionDescription(instance):
                 if not placement.has_instance(instance):
                     raise StorageError(Variant.INGESTION_INSTANCE_MISSING, [global_id])
             case IngestionExport(ingestion):
                 found = self._description(ingestion)
-                if not isinstance(found.data_source, Ingestion):
+                if not isinstance(found.data_source, IngestionDescription):
                     raise StorageError(Variant.IDENTIFIER_INVALID, [ingestion])
             case _:
                 pass
         for each in self.dependencies(global_id):
             self._description(each)
 
-    def _check_shards(self, shards: Shards) -> None:
+    def _check_shards(self, shards: ShardMappings) -> None:
         missing = [each for each in self.new if each not in self.metadata]
         if missing:
             raise StorageError(Variant.IDENTIFIER_MISSING, missing, "no shard is mapped to it")

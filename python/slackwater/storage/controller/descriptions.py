@@ -30,7 +30,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True)
-class Ingestion:
+class IngestionDescription:
     """Written by a replica of `instance`, which reads `connection` (opaque here).
 
     `remap` is the collection of its bindings, which may be the ingestion's own; None if the
@@ -50,7 +50,7 @@ class IngestionExport:
     name: str
 
 
-DataSource = Table | Progress | Introspection | Other | Ingestion | IngestionExport
+DataSource = Table | Progress | Introspection | Other | IngestionDescription | IngestionExport
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,19 @@ class CollectionMetadata:
     """Where a collection is stored, as its durable state says.
 
     `shares_tables_upper`: its upper is the one that all tables and sources share, and `upper` is
-    ignored. The shards `beside` live and die with it, and are read at the same times.
+    ignored. The shards `error_shards` live and die with it, and are read at the same times.
     """
 
     shard_id: int
     since: Frontier
     upper: Frontier
     shares_tables_upper: bool = False
-    beside: tuple[int, ...] = ()
+    error_shards: tuple[int, ...] = ()
 
     @property
     def shards(self) -> tuple[int, ...]:
         """All shards of the collection."""
-        return (self.shard_id, *self.beside)
+        return (self.shard_id, *self.error_shards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,13 +126,13 @@ class AppendRows:
     """All of it or nothing; answered by `AppendDone`, `AppendRefused` or `AppendFailed`.
 
     `tables`: from where to where the upper moves that all tables and sources share; None: it stays.
-    `also` is what else belongs into the commit, opaque here.
+    `extras` is what else belongs into the commit, opaque here.
     """
 
     ticket: int
     appends: tuple[ShardAppend, ...]
     tables: tuple[Frontier, Frontier] | None = None
-    also: object = None
+    extras: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.read_policy import STEP_BACK, ReadPolicy, followed
+from slackwater.repr.read_policy import STEP_BACK, ReadPolicy, advance_by_policy
 from slackwater.storage.controller.capabilities import Capabilities
 from slackwater.storage.controller.descriptions import ExportDescription, SinkAsOf
 from slackwater.storage.controller.errors import StorageError, Variant
@@ -118,7 +118,7 @@ class Exports:
 
     def follow(self, state: ExportState) -> None:
         """Moves the sink's hold to where its policy says."""
-        wanted = followed(state.read_frontier, state.policy, state.write_frontier)
+        wanted = advance_by_policy(state.read_frontier, state.policy, state.write_frontier)
         state.hold = self.capabilities.downgrade(state.hold, wanted)
 
     def drop(self, state: ExportState) -> None:

@@ -11,7 +11,7 @@ from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.capabilities import Capabilities, CollectionState
-from slackwater.storage.controller.descriptions import Ingestion, IngestionExport
+from slackwater.storage.controller.descriptions import IngestionDescription, IngestionExport
 from slackwater.storage.controller.effects import Effect
 from slackwater.storage.controller.exports import Exports
 from slackwater.storage.controller.instance import Instance
@@ -125,7 +125,7 @@ class Placement:
                 exports.get(source.ingestion, []).append(state.id)
         for global_id, outputs in exports.items():
             source = self._capabilities.collections[global_id].description.data_source
-            if not isinstance(source, Ingestion):
+            if not isinstance(source, IngestionDescription):
                 raise AssertionError(f"{global_id} is no ingestion")
             command = RunIngestion(global_id, source, tuple(sorted(outputs)))
             effects += self.run(source.instance, command)
@@ -168,7 +168,7 @@ class Placement:
         ingestions = [
             state.id
             for state in self._capabilities.collections.values()
-            if isinstance(state.description.data_source, Ingestion)
+            if isinstance(state.description.data_source, IngestionDescription)
             and state.description.data_source.instance == instance_id
         ]
         sinks = [
@@ -181,7 +181,7 @@ class Placement:
     def _writer(self, state: CollectionState) -> Instance | None:
         """The instance whose replicas write the collection."""
         match state.description.data_source:
-            case Ingestion(instance):
+            case IngestionDescription(instance):
                 return self._instances.get(instance)
             case IngestionExport(ingestion):
                 found = self._capabilities.collections.get(ingestion)

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.descriptions import ExportDescription, Ingestion, SinkAsOf
+from slackwater.storage.controller.descriptions import (
+    ExportDescription,
+    IngestionDescription,
+    SinkAsOf,
+)
 
 Parameters = tuple[tuple[str, str], ...]
 """Configuration as sorted pairs of name and value."""
@@ -36,7 +40,7 @@ class RunIngestion:
     """Runs the ingestion, in place of an earlier description. `exports` are its collections."""
 
     id: GlobalId
-    ingestion: Ingestion
+    ingestion: IngestionDescription
     exports: tuple[GlobalId, ...]
 
     @property

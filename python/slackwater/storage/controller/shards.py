@@ -20,7 +20,7 @@ from slackwater.storage.controller.effects import (
 from slackwater.storage.controller.errors import StorageError, Variant
 
 
-class Shards:
+class ShardMappings:
     """What the controller knows of the durable mappings and of finalization.
 
     `waiting` are the shards that may be finalized as soon as there is time.

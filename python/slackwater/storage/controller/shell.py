@@ -26,7 +26,7 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import ReadPolicy
 from slackwater.storage.controller import effects as ef
-from slackwater.storage.controller.appends import Append
+from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
@@ -177,16 +177,16 @@ class Storage:
 
     def append(
         self,
-        commands: Sequence[Append],
+        commands: Sequence[CollectionAppend],
         tables_upper: Frontier | None = None,
-        also: object = None,
+        extras: object = None,
     ) -> None:
         """Commits rows and uppers; durable, and reported, when it returns (M20).
 
         Raises what `StorageController.append` does, INVALID_UPPERS when somebody else has moved an
         upper, and what the store raises, after which the append may have happened or not.
         """
-        ticket = self._do(lambda core: core.append(commands, tables_upper, also))
+        ticket = self._do(lambda core: core.append(commands, tables_upper, extras))
         refused = self._answers.pop(ticket)
         if refused is not None:
             raise refused
@@ -294,7 +294,7 @@ class Storage:
                     continue
                 for global_id in hold.ids:
                     metadata = self._core.collection(global_id).metadata
-                    for shard in (metadata.shard_id, *metadata.beside):
+                    for shard in (metadata.shard_id, *metadata.error_shards):
                         found[shard] = min(opened, found.get(shard, opened))
         return found
 

@@ -12,7 +12,7 @@ from slackwater.storage.controller.capabilities import Capabilities, CollectionS
 from slackwater.storage.controller.descriptions import CollectionMetadata
 from slackwater.storage.controller.effects import DowngradeSince, Effect
 from slackwater.storage.controller.placement import Placement
-from slackwater.storage.controller.shards import Shards
+from slackwater.storage.controller.shards import ShardMappings
 
 
 class DurableSinces:
@@ -21,7 +21,9 @@ class DurableSinces:
     What is to be done for a call is returned, in order.
     """
 
-    def __init__(self, capabilities: Capabilities, placement: Placement, shards: Shards) -> None:
+    def __init__(
+        self, capabilities: Capabilities, placement: Placement, shards: ShardMappings
+    ) -> None:
         self._capabilities = capabilities
         self._placement = placement
         self._shards = shards
@@ -54,7 +56,7 @@ class DurableSinces:
         metadata = state.metadata
         moved = self._downgrade(metadata.shard_id, state.since)
         effects = [*moved]
-        for shard in metadata.beside:
+        for shard in metadata.error_shards:
             effects += self._downgrade(shard, state.since)
         if moved:
             effects += self._placement.allow_compaction(state)

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from slackwater.persist.leadership import Fenced, give_up, renew
-from slackwater.persist.metastore import Patience
+from slackwater.persist.metastore import RetryPolicy
 from slackwater.repr.errors import SlackwaterError, user_error
 
 RENEWALS = 3
@@ -35,7 +35,7 @@ def running_ms() -> int:
     return time.clock_gettime_ns(clock) // 1_000_000
 
 
-class Tenure:
+class LeaderLease:
     """Renews the lease of `epoch` in a thread of its own, from `start` to `stop`. Thread-safe.
 
     `engine` should be its own: renewing must wait for no other user of the metastore.
@@ -77,7 +77,7 @@ class Tenure:
         """Ends the lease, if that can be told: another application may lead at once."""
         self._thread.join()
         try:
-            give_up(self._engine, self._epoch, patience=self._patience())
+            give_up(self._engine, self._epoch, retry_policy=self._retry_policy())
         except (SlackwaterError, SQLAlchemyError) as error:
             _log.warning("lease not given up", error=str(error))
 
@@ -104,8 +104,8 @@ class Tenure:
         limit_ms = self._lease_ms - self._lease_ms // DRIFT
         return self._clock_ms() - self._renewed_ms < limit_ms
 
-    def _patience(self) -> Patience:
-        return Patience(wait_ms=self._lease_ms // (2 * RENEWALS))
+    def _retry_policy(self) -> RetryPolicy:
+        return RetryPolicy(wait_ms=self._lease_ms // (2 * RENEWALS))
 
     def _run(self) -> None:
         pause_ms = self._lease_ms // RENEWALS
@@ -121,7 +121,7 @@ class Tenure:
         """One renewal; gives the milliseconds until the next."""
         began_ms = self._clock_ms()
         try:
-            renew(self._engine, self._epoch, patience=self._patience())
+            renew(self._engine, self._epoch, retry_policy=self._retry_policy())
         except Fenced as fenced:
             with self._changed:
                 self._lost = fenced

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from slackwater.persist.parts import Part
 from slackwater.repr.frontier import Timestamp
 
-FOLLOWED_ROWS = 100_000
+INCREMENTAL_BELOW_ROWS = 100_000
 """Fewer changes than these are followed: what they cost is not worth a question."""
 
 TICK_US_PER_CHANGE = 30.0
 WHOLE_US_PER_ROW = 3.0
-FILL_US_PER_ROW = 4.0
+HYDRATE_US_PER_ROW = 4.0
 """What is taken for true until it has been measured, on the processors of today."""
 
 READ_BELIEVED = 0.95
@@ -22,18 +22,18 @@ READ_BELIEVED = 0.95
 
 
 @dataclass(slots=True)
-class Costs:
+class CostModel:
     """What ticks of one view have cost, in microseconds. Not thread-safe.
 
-    A view that is recomputed has to fill its program again before it follows changes, so that both
-    are on one side of the scales.
+    A view that is recomputed has to hydrate its program again before it follows changes, so that
+    both are on one side of the scales.
     """
 
-    followed_rows: int = FOLLOWED_ROWS
+    incremental_below_rows: int = INCREMENTAL_BELOW_ROWS
     """Fewer changes are followed, and tell nothing of what many cost."""
     tick_us_per_change: float = TICK_US_PER_CHANGE
     whole_us_per_row: float = WHOLE_US_PER_ROW
-    fill_us_per_row: float = FILL_US_PER_ROW
+    hydrate_us_per_row: float = HYDRATE_US_PER_ROW
     _read_us: float = field(default=0.0, init=False)
     """Of the last tick that read what it looked up; believed less whenever it is not done again."""
     _whole_us: float = field(default=0.0, init=False)
@@ -41,20 +41,20 @@ class Costs:
 
     def ticked(self, changes: int, took_us: int) -> None:
         """A tick of the program has followed so many changes."""
-        if changes >= self.followed_rows:
+        if changes >= self.incremental_below_rows:
             self.tick_us_per_change = took_us / changes
 
     def computed(self, rows: int, took_us: int) -> None:
         """The view was computed out of so many rows of its inputs."""
         self._whole_us = took_us
         self._read_us *= READ_BELIEVED
-        if rows >= self.followed_rows:
+        if rows >= self.incremental_below_rows:
             self.whole_us_per_row = took_us / rows
 
-    def filled(self, rows: int, took_us: int) -> None:
-        """The program was filled out of so many rows of its inputs."""
-        if rows >= self.followed_rows:
-            self.fill_us_per_row = took_us / rows
+    def hydrated(self, rows: int, took_us: int) -> None:
+        """The program was hydrated out of so many rows of its inputs."""
+        if rows >= self.incremental_below_rows:
+            self.hydrate_us_per_row = took_us / rows
 
     def read(self, took_us: int) -> None:
         """A tick of the program has read what it looked up."""
@@ -66,13 +66,13 @@ class Costs:
 
     def may_recompute(self, changes: int) -> bool:
         """Whether it is worth asking."""
-        return changes >= self.followed_rows
+        return changes >= self.incremental_below_rows
 
     def recompute(self, changes: int, rows: int) -> bool:
         """Whether to recompute over `rows` of input, and not to follow so many changes."""
         if not self.may_recompute(changes):
             return False
-        whole_us = rows * (self.whole_us_per_row + self.fill_us_per_row)
+        whole_us = rows * (self.whole_us_per_row + self.hydrate_us_per_row)
         return changes * self.tick_us_per_change > whole_us
 
     def most_whole_us(self, rows: int) -> int:

@@ -1,4 +1,4 @@
-"""Upkeep: sinces, parts in the place of others, and the end of dropped shards.
+"""Maintenance of shards: sinces, parts in the place of others, and the end of dropped shards.
 
 Source: spec controllers 3.6, 3.7.
 """
@@ -22,7 +22,7 @@ from slackwater.persist.transactions import Transactions
 from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 
 
-class Upkeep:
+class ShardMaintenance:
     """What keeps shards small, beside what is written. Thread-safe."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Upkeep:
                 for number, new in enumerate(news)
             )
             kept = [part for part in present if part.part_id not in removed]
-            unnamed = garbage.unnamed(gone, [*kept, *added], self._clock())
+            unreferenced = garbage.unreferenced(gone, [*kept, *added], self._clock())
 
             def write(conn: Connection) -> None:
                 self._transactions.fence(conn, next_part=first + len(added))
@@ -93,7 +93,7 @@ class Upkeep:
                     statements.DELETE_PARTS, [{"gone": part_id} for part_id in sorted(removed)]
                 )
                 insert_parts(conn, added)
-                garbage.add(conn, unnamed)
+                garbage.add(conn, unreferenced)
                 if since > state.since:
                     conn.execute(statements.MOVE_SINCE, [{"moved": shard_id, "to_since": since}])
 
@@ -104,7 +104,7 @@ class Upkeep:
                     self._transactions.cache.indexes[shard_id] = index.replaced(removed, added)
 
             self._transactions.run(write, effect=apply)
-            self._correct_stamps(unnamed)
+            self._correct_stamps(unreferenced)
         return True
 
     def finalize(self, shard_id: int, limit: int = 1000) -> bool:
@@ -118,7 +118,7 @@ class Upkeep:
                 return True
             present = self._reads.parts(shard_id)
             gone, kept = present[:limit], present[limit:]
-            unnamed = garbage.unnamed(gone, kept, self._clock())
+            unreferenced = garbage.unreferenced(gone, kept, self._clock())
 
             def write(conn: Connection) -> None:
                 self._transactions.fence(conn)
@@ -129,18 +129,18 @@ class Upkeep:
                 )
                 if gone:
                     conn.execute(statements.DELETE_PARTS, [{"gone": part.part_id} for part in gone])
-                garbage.add(conn, unnamed)
+                garbage.add(conn, unreferenced)
 
             def apply() -> None:
                 self._transactions.cache.states[shard_id] = replace(
-                    state, since=TIMESTAMP_MAX, upper=TIMESTAMP_MAX, grouped=False
+                    state, since=TIMESTAMP_MAX, upper=TIMESTAMP_MAX, shares_tables_upper=False
                 )
                 self._transactions.cache.indexes[shard_id] = PartIndex.of(kept)
                 if not kept:
                     self._transactions.cache.unfinalized.discard(shard_id)
 
             self._transactions.run(write, effect=apply)
-            self._correct_stamps(unnamed)
+            self._correct_stamps(unreferenced)
         return not kept
 
     def discard(self, news: Sequence[NewPart]) -> None:
@@ -154,10 +154,10 @@ class Upkeep:
         if since > state.since:
             self._transactions.cache.states[shard_id] = replace(state, since=since)
 
-    def _correct_stamps(self, unnamed: Sequence[garbage.GarbageFile]) -> None:
+    def _correct_stamps(self, unreferenced: Sequence[garbage.GarbageFile]) -> None:
         """Readers may have got the old parts until now, which may be long after the stamp."""
         now_ms = self._clock()
-        late = [f.uri for f in unnamed if now_ms - f.replaced_ms > garbage.STAMP_MARGIN_MS]
+        late = [f.uri for f in unreferenced if now_ms - f.replaced_ms > garbage.STAMP_MARGIN_MS]
         if late:
             self._transactions.run(
                 self._transactions.fence, lambda conn: garbage.restamp(conn, late, now_ms)

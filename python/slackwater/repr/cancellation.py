@@ -1,4 +1,4 @@
-"""An end that comes once, from another thread, and what it ends."""
+"""A cancellation that comes once, from another thread, and what it ends."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Ending:
-    """The end of something before its time. Thread-safe."""
+class CancellationToken:
+    """Ends something before its time. Thread-safe."""
 
     def __init__(self) -> None:
-        self._ended = threading.Event()
+        self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._actions: dict[int, Callable[[], None]] = {}
 
-    def end(self) -> None:
-        """Calls what is to be called, in the caller's thread. Ending twice is ending once."""
+    def cancel(self) -> None:
+        """Calls the actions, in the caller's thread. Cancelling twice is cancelling once."""
         with self._lock:
-            self._ended.set()
+            self._cancelled.set()
             actions = list(self._actions.values())
             self._actions.clear()
         for action in actions:
             action()
 
     @property
-    def is_ended(self) -> bool:
-        return self._ended.is_set()
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Returns after so long, or at the end."""
-        self._ended.wait(seconds)
+        """Returns after so long, or when it is cancelled."""
+        self._cancelled.wait(seconds)
 
     @contextmanager
-    def calling(self, action: Callable[[], None]) -> Iterator[None]:
-        """Calls `action` if the end comes while the block runs; at once if it has come already.
+    def on_cancel(self, action: Callable[[], None]) -> Iterator[None]:
+        """Calls `action` if it is cancelled while the block runs; at once if it was before.
 
         It may still run when the block has ended.
         """
         number = next(self._numbers)
         with self._lock:
-            late = self.is_ended
-            if not late:
+            cancelled = self.is_cancelled
+            if not cancelled:
                 self._actions[number] = action
-        if late:
+        if cancelled:
             action()
         try:
             yield
