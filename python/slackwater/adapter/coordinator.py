@@ -19,7 +19,7 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.collections import Collections, recovered
-from slackwater.adapter.controllers.leader_shards import PersistShardStore
+from slackwater.adapter.controllers.persist_shards import PersistShardStore
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.ddl.dispatch import Definitions, object_json
@@ -37,12 +37,12 @@ from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.replica import Replica
+from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.sources.sources import Sources
-from slackwater.adapter.sources.told import ReplicaInbox
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.notices import stalled, unindexed

@@ -14,9 +14,9 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.adapter.sources.source_states import SourceStates
-from slackwater.adapter.sources.told import ReplicaInbox
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch

@@ -17,7 +17,7 @@ from slackwater.adapter.catalog.durable import TABLES, DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import CreateItem, DropItem
 from slackwater.adapter.controllers.collections import Collections, recovered
-from slackwater.adapter.controllers.leader_shards import PersistShardStore
+from slackwater.adapter.controllers.persist_shards import PersistShardStore
 from slackwater.adapter.controllers.storage_log import CommitExtras
 from slackwater.persist.client import Append
 from slackwater.persist.leadership import current_leader

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slackwater.adapter.controllers.leader_shards import PersistShardStore
+from slackwater.adapter.controllers.persist_shards import PersistShardStore
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.persist.client import PersistClient
 from slackwater.repr.frontier import Frontier

@@ -4,7 +4,7 @@ import pytest
 from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.persistence import contents, own_shard, table_shard, updates
 
-from slackwater.adapter.controllers.leader_shards import PersistShardStore
+from slackwater.adapter.controllers.persist_shards import PersistShardStore
 from slackwater.adapter.controllers.storage_log import CommitExtras
 from slackwater.persist.client import Append, WriteResult
 from slackwater.repr.errors import SlackwaterError

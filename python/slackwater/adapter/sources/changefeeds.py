@@ -21,7 +21,7 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
-from slackwater.adapter.writing.written_ahead import staged_files
+from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.persist.client import PersistClient
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.frontier import Timestamp

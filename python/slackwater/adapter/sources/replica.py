@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
+from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.sources import Sources
-from slackwater.adapter.sources.told import ReplicaInbox
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.protocol import (
     AllowCompaction,

@@ -13,7 +13,7 @@ from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.source_states import SourceStates
-from slackwater.adapter.writing.written_ahead import staged_files
+from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.persist.client import PersistClient
 from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.transactions import Step

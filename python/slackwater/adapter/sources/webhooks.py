@@ -25,7 +25,7 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.sources.checks import CheckConfig, Checks
 from slackwater.adapter.sources.source_states import SourceStates, write_statistics
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
-from slackwater.adapter.writing.written_ahead import staged_files
+from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.persist.client import PersistClient
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.errors import SlackwaterError

@@ -30,7 +30,7 @@ from slackwater.adapter.writing.group_commit import (
     concatenated,
     count_changes,
 )
-from slackwater.adapter.writing.written_ahead import staged_files
+from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
