@@ -105,7 +105,10 @@ def test_a_metastore_that_is_gone_is_an_error_after_ten_seconds(tmp_path):
 def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):
     env = new_environment(postgres.new_database(), tmp_path)
     tried = threading.Event()
-    back = RetryPolicy(sleep=lambda seconds: (tried.set(), threading.Event().wait(seconds)))
+    back = RetryPolicy(
+        wait_ms=int(PATIENCE * 1000),
+        sleep=lambda seconds: (tried.set(), threading.Event().wait(seconds)),
+    )
     client = env.lead(retry_policy=back)
     shard = own_shard(client)
     postgres.stop()
