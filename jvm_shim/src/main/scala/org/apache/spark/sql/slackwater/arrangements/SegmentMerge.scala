@@ -9,7 +9,7 @@ import scala.collection.mutable.ArrayBuffer
   * Both are read only, so others may read the segment meanwhile. An update is its address: in the log,
   * or in the stage to which the base is unpacked.
   */
-private[arrangements] final class Rebuild(
+private[arrangements] final class SegmentMerge(
     segment: Segment,
     since: Long,
     layout: Layout,
@@ -57,15 +57,15 @@ private[arrangements] final class Rebuild(
     while (staged < stageEnd || logged < sorted.length) {
       val hash =
         if (logged == sorted.length) Update.hash(null, staged)
-        else if (staged == stageEnd) Rebuild.hashOf(sorted(logged))
-        else lower(Update.hash(null, staged), Rebuild.hashOf(sorted(logged)))
+        else if (staged == stageEnd) SegmentMerge.hashOf(sorted(logged))
+        else lower(Update.hash(null, staged), SegmentMerge.hashOf(sorted(logged)))
       runLength = 0
       runHasNews = false
       while (staged < stageEnd && Update.hash(null, staged) == hash) {
         addToRun(staged)
         staged += Update.bytes(null, staged)
       }
-      while (logged < sorted.length && Rebuild.hashOf(sorted(logged)) == hash) {
+      while (logged < sorted.length && SegmentMerge.hashOf(sorted(logged)) == hash) {
         addToRun(log.start + 8 * (sorted(logged) & 0xffffffffL))
         runHasNews = true
         logged += 1
@@ -165,7 +165,7 @@ private[arrangements] final class Rebuild(
     else new Packing(updates, diffs, groups, left, since, layout, memory).pack(depth, from, to)
 }
 
-private object Rebuild {
+private object SegmentMerge {
   def hashOf(sorted: Long): Int = (sorted >>> 32).toInt ^ Int.MinValue
 }
 
