@@ -36,8 +36,8 @@ import org.apache.spark.sql.slackwater.plans.{
   AnalyzedView,
   AnalyzedViews,
   CollectionSlot,
-  Owner,
-  Suspicions
+  FailurePlaces,
+  Owner
 }
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
@@ -236,7 +236,7 @@ final class Dataflows private[bridge] (
     val view = views.get(planId)
     val inputs = new SnapshotInputs(view, request)
     val chosen = sessionFor(request)
-    val places = new Suspicions(view, inputs.columns, inputs.asOf).of(request.get("node").asInt)
+    val places = new FailurePlaces(view, inputs.columns, inputs.asOf).of(request.get("node").asInt)
     new FailingRows(plan => optimized(chosen, inputs.over(plan)).map(collect)).in(places)
   }
 

@@ -23,8 +23,8 @@ import org.apache.spark.sql.types.ArrayType
   *   - Texts with a collation that an aggregate keeps are kept in structs: Spark's interpreted
   *     aggregates copy a struct, and such a text they do not.
   *   - DISTINCT texts are counted by what their collation has equal.
-  *   - What else depends on the order gets the rows in one (`InOrder`), by what all calls read: it
-  *     takes the same rows as its neighbours do.
+  *   - What else depends on the order gets the rows in one (`OrderedAggregate`), by what all calls
+  *     read: it takes the same rows as its neighbours do.
   */
 private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan
@@ -65,7 +65,7 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
     .transformUp {
       case call: AggregateExpression if !Settled.inGroups(call.aggregateFunction) =>
         val by = if (call.isDistinct) Nil else order
-        val function = InOrder.of(call.aggregateFunction, by, call.isDistinct)
+        val function = OrderedAggregate.of(call.aggregateFunction, by, call.isDistinct)
         call.copy(aggregateFunction = function, isDistinct = false)
     }
     .asInstanceOf[NamedExpression]
@@ -154,7 +154,7 @@ private[plans] object Settled {
     case by: MinBy       => RowOrdering.isOrderable(by.left.dataType)
     case some: MaxMinByK => RowOrdering.isOrderable(some.valueExpr.dataType)
     case mode: Mode      =>
-      RowOrdering.isOrderable(mode.dataType) && Handles.keyIssues(mode.dataType).isEmpty
+      RowOrdering.isOrderable(mode.dataType) && HandleRegistry.keyIssues(mode.dataType).isEmpty
     // It is called by an operator of its own.
     case _: PythonFuncExpression => true
     case other                   => Moments.of(other).nonEmpty
@@ -169,7 +169,7 @@ private[plans] object Settled {
 /** `session_window` in GROUP BY: Spark merges such groups where they overlap, and knows them by what
   * is noted at their column.
   */
-private[plans] object Sessions {
+private[plans] object SessionWindows {
   def areIn(aggregate: Aggregate): Boolean = aggregate.groupingExpressions.exists(isOne)
 
   def isOne(group: Expression): Boolean = group match {
@@ -194,7 +194,7 @@ private[plans] object SplitAggregates extends Rule[LogicalPlan] {
     plan.transformUpWithPruning(_.containsPattern(AGGREGATE)) {
       case whole: Aggregate
           if whole.groupingExpressions.forall(_.isInstanceOf[Attribute]) &&
-            !Sessions.areIn(whole) =>
+            !SessionWindows.areIn(whole) =>
         split(whole).getOrElse(whole)
     }
 

@@ -46,8 +46,8 @@ private[slackwater] object AnalyzedView {
     * input is missing, or one of its columns is, or has another type.
     */
   def over(plan: LogicalPlan, inputs: Map[String, LogicalPlan]): LogicalPlan = {
-    val filled = Renewed(plan).transformUpWithSubqueries { case slot: CollectionSlot =>
-      val input = Renewed(
+    val filled = FreshExprIds(plan).transformUpWithSubqueries { case slot: CollectionSlot =>
+      val input = FreshExprIds(
         inputs.getOrElse(
           slot.id,
           throw new IllegalArgumentException(s"there is no input for the collection ${slot.id}")

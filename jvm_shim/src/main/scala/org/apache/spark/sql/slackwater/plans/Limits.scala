@@ -9,7 +9,7 @@ import org.apache.spark.sql.slackwater.scan.FirstRows
 import org.apache.spark.sql.types.{CalendarIntervalType, DataType, MapType, VariantType}
 
 /** LIMIT and OFFSET are conditions of the rows' numbers. What ORDER BY leaves open, or all where
-  * there is none, `SettleTies` decides.
+  * there is none, `TotalOrdering` decides.
   *
   * Raises SLACKWATER_UNSUPPORTED for one that may be what ends a recursion: it takes the rows that
   * the recursion finds first.

@@ -37,7 +37,7 @@ private[slackwater] final class Normalise extends RuleExecutor[LogicalPlan] {
     Batch(
       "what only analysis needs",
       Once,
-      new Everywhere(
+      new WithSubqueries(
         EliminateResolvedHint,
         EliminateSubqueryAliases,
         EliminatePipeOperators,
@@ -121,7 +121,7 @@ private[slackwater] object Normalise {
         SplitAggregates,
         PassBesideWindows,
         NumberLimited,
-        SettleTies,
+        TotalOrdering,
         NumberInBuckets
       )
       val settled = parts.foldLeft(normal)((plan, rule) => rule(plan))

@@ -26,14 +26,14 @@ private[plans] object KeepRecursions extends Rule[LogicalPlan] {
 
 /** Recursions in their places, each copy with ids of its own; they leave no rows open either. */
 private[plans] object RestoreRecursions extends Rule[LogicalPlan] {
-  private val settle = Seq(SettleAggregates, NumberLimited, SettleTies)
+  private val settle = Seq(SettleAggregates, NumberLimited, TotalOrdering)
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     val seen = mutable.HashSet.empty[Seq[Attribute]]
     plan.transformUpWithSubqueries {
       case KeptRecursion(loop, output) if loop.output == output && seen.add(output) => settled(loop)
       case KeptRecursion(loop, output)                                              =>
-        val copy = Renewed(settled(loop))
+        val copy = FreshExprIds(settled(loop))
         val columns = copy.output.zip(output).map { case (value, column) =>
           Alias(value, column.name)(column.exprId, column.qualifier)
         }

@@ -39,7 +39,7 @@ private[plans] object CountSingleRows extends Rule[LogicalPlan] {
   }
 
   private def byAsked(join: Join, condition: Expression, asked: Seq[Attribute]): LogicalPlan = {
-    val askers = Renewed(Aggregate(asked, asked, join.left))
+    val askers = FreshExprIds(Aggregate(asked, asked, join.left))
     val values = AttributeMap(asked.zip(askers.output))
     val found = condition.transform { case a: Attribute => values.getOrElse(a, a) }
     val pairs = Join(askers, join.right, Inner, Some(found), JoinHint.NONE)

@@ -22,7 +22,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.{
 import org.apache.spark.sql.types.{DataType, MapType, StringType}
 
 /** Applies rules to a plan, and to the plans inside its subquery expressions. */
-private[plans] final class Everywhere(rules: Rule[LogicalPlan]*) extends Rule[LogicalPlan] {
+private[plans] final class WithSubqueries(rules: Rule[LogicalPlan]*) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     rules
       .foldLeft(plan)((done, rule) => rule(done))
@@ -204,7 +204,7 @@ private[plans] object JoinScalarSubqueries extends Rule[LogicalPlan] {
     private val values = mutable.LinkedHashMap.empty[LogicalPlan, LogicalPlan]
     def apply(subquery: ScalarSubquery): Attribute = {
       val plan =
-        values.getOrElseUpdate(subquery.plan.canonicalized, OnlyRow(Renewed(subquery.plan)))
+        values.getOrElseUpdate(subquery.plan.canonicalized, OnlyRow(FreshExprIds(subquery.plan)))
       if (hasOneRow(plan)) plan.output.head else plan.output.head.withNullability(true)
     }
     def plans: Iterable[LogicalPlan] = values.values

@@ -15,7 +15,8 @@ final class DigestSpec extends AnyFunSuite {
   private def digest(expression: Expression): String = Digest.of(expression, _ => None)
 
   test("an aggregate over rows in one order keeps its digest") {
-    val ordered = InOrder.of(First(column, ignoreNulls = false), Seq(column), distinct = false)
+    val ordered =
+      OrderedAggregate.of(First(column, ignoreNulls = false), Seq(column), distinct = false)
     assert(digest(ordered) == "878121a93437e185276484a5523a64ef")
   }
 

@@ -30,7 +30,7 @@ private[plans] object Scope {
 }
 
 /** Numbers columns and expressions in the order in which they come. */
-private[plans] final class Handles {
+private[plans] final class HandleRegistry {
   private val attributes = mutable.ArrayBuffer.empty[Attribute]
   private val expressions = mutable.ArrayBuffer.empty[Expression]
   private val known = mutable.HashMap.empty[Expression, Int]
@@ -47,7 +47,7 @@ private[plans] final class Handles {
   )
 
   def column(name: String, dataType: DataType, nullable: Boolean): Int = {
-    val made = AttributeReference(Handles.stable(name), dataType, nullable)()
+    val made = AttributeReference(HandleRegistry.stable(name), dataType, nullable)()
     numbers(made.exprId) = attributes.size
     attributes += made
     attributes.size - 1
@@ -73,7 +73,7 @@ private[plans] final class Handles {
     val array = Json.mapper.createArrayNode()
     attributes.foreach { column =>
       val node = array.addObject().put("name", column.name)
-      Handles.putType(node, column.dataType)
+      HandleRegistry.putType(node, column.dataType)
       node.put("nullable", column.nullable)
     }
     array
@@ -82,8 +82,8 @@ private[plans] final class Handles {
   def handlesJson: ArrayNode = {
     val array = Json.mapper.createArrayNode()
     expressions.foreach { e =>
-      val node = array.addObject().put("sql", Handles.shown(e))
-      Handles.putType(node, e.dataType)
+      val node = array.addObject().put("sql", HandleRegistry.shown(e))
+      HandleRegistry.putType(node, e.dataType)
       node
         .put("nullable", e.nullable)
         .put("deterministic", e.deterministic)
@@ -93,7 +93,7 @@ private[plans] final class Handles {
         .put("digest", Digest.of(e, numbers.get))
       node.set[ObjectNode](
         "columns",
-        Handles.array(e.references.toSeq.map(a => numbers(a.exprId)).sorted)
+        HandleRegistry.array(e.references.toSeq.map(a => numbers(a.exprId)).sorted)
       )
       e match {
         case a: AttributeReference => node.put("column", numbers(a.exprId))
@@ -104,7 +104,7 @@ private[plans] final class Handles {
   }
 }
 
-private[plans] object Handles {
+private[plans] object HandleRegistry {
   private val shownCharacters = 200
 
   def array(numbers: Iterable[Int]): ArrayNode = {

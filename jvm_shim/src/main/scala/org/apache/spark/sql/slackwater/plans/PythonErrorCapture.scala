@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.{NamedExpression, PythonUDF}
 import org.apache.spark.sql.types.StringType
 
 /** What functions of Python raise, as values. */
-private[plans] object Complaints {
+private[plans] object PythonErrorCapture {
 
   private val ofRows = Set(PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF)
 
@@ -18,8 +18,8 @@ private[plans] object Complaints {
     */
   def of(call: PythonUDF): Option[PythonUDF] = call.func match {
     case function: SimplePythonFunction if call.deterministic && ofRows(call.evalType) =>
-      val heard = function.copy(command = complaining(function.command.toArray).toSeq)
-      Some(call.copy(func = heard, dataType = StringType, resultId = NamedExpression.newExprId))
+      val captured = function.copy(command = capturing(function.command.toArray).toSeq)
+      Some(call.copy(func = captured, dataType = StringType, resultId = NamedExpression.newExprId))
     case _ => None
   }
 
@@ -28,7 +28,7 @@ private[plans] object Complaints {
     new PythonException("PYTHON_EXCEPTION", Map("msg" -> message, "traceback" -> traceback))
   }
 
-  /** A command is a pickle of a function and its type. */
+  /** A command is a pickle of a function and its type. Tracebacks have its names and its lines. */
   private val source = """
     |from traceback import format_exc
     |from pyspark.cloudpickle import loads
@@ -50,7 +50,7 @@ private[plans] object Complaints {
     *
     * It holds text alone beside the command, so that any version of Python can load it.
     */
-  private def complaining(command: Array[Byte]): Array[Byte] = {
+  private def capturing(command: Array[Byte]): Array[Byte] = {
     val bytes = new ByteArrayOutputStream
     val out = new DataOutputStream(bytes)
     def sized(code: Char, content: Array[Byte]): Unit = {

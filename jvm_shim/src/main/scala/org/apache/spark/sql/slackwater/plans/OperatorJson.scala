@@ -15,35 +15,35 @@ import org.apache.spark.sql.slackwater.protocol.Json
 private[plans] final case class Encoded(json: ObjectNode, out: Seq[Int])
 
 /** What each operator says of itself; its expressions become handles, in a fixed order. */
-private[plans] final class Operators(handles: Handles) {
+private[plans] final class OperatorJson(registry: HandleRegistry) {
 
   def source(slot: CollectionSlot): Encoded = {
     val json = op("source").put("collection", slot.id)
     json.set[ObjectNode]("fields", Json.texts(slot.fields))
-    Encoded(json, slot.output.map(handles.column))
+    Encoded(json, slot.output.map(registry.column))
   }
 
   def constant(leaf: LogicalPlan, rows: Constant): Encoded = Encoded(
     op("constant").put("rows", rows.count).put("digest", rows.digest),
-    leaf.output.map(handles.column)
+    leaf.output.map(registry.column)
   )
 
   def other(plan: LogicalPlan, reason: String): Encoded = Encoded(
     op("other").put("name", plan.nodeName).put("reason", reason),
-    plan.output.map(handles.column)
+    plan.output.map(registry.column)
   )
 
   /** The same rows for a second reader: a projection that gives all columns anew. */
   def again(first: Input): Encoded = {
     val json = op("project")
     json.set[ObjectNode]("exprs", expressions(first.plan.output, first.scope))
-    Encoded(json, first.plan.output.map(handles.column))
+    Encoded(json, first.plan.output.map(registry.column))
   }
 
   def project(plan: Project, in: Input): Encoded = {
     val json = op("project")
     json.set[ObjectNode]("exprs", expressions(plan.projectList, in.scope))
-    Encoded(json, plan.output.map(handles.column))
+    Encoded(json, plan.output.map(registry.column))
   }
 
   def filter(plan: Filter, in: Input): Encoded = {
@@ -61,7 +61,7 @@ private[plans] final class Operators(handles: Handles) {
       listed
         .addObject()
         .put("comparison", bound.comparison)
-        .put("handle", handles.handle(bound.value, in.scope))
+        .put("handle", registry.handle(bound.value, in.scope))
     }
     Encoded(json, in.out)
   }
@@ -74,8 +74,8 @@ private[plans] final class Operators(handles: Handles) {
     condition.keys.foreach { key =>
       keys
         .addObject()
-        .put("left", handles.handle(key.left, scope))
-        .put("right", handles.handle(key.right, scope))
+        .put("left", registry.handle(key.left, scope))
+        .put("right", registry.handle(key.right, scope))
         .put("null_safe", key.nullSafe)
     }
     json.set[ObjectNode]("residual", expressions(condition.residual, scope))
@@ -83,12 +83,12 @@ private[plans] final class Operators(handles: Handles) {
     condition.nullAware.foreach { pair =>
       nullAware
         .addObject()
-        .put("condition", handles.handle(pair.condition, scope))
-        .put("left", handles.handle(pair.left, scope))
-        .put("right", handles.handle(pair.right, scope))
+        .put("condition", registry.handle(pair.condition, scope))
+        .put("left", registry.handle(pair.left, scope))
+        .put("right", registry.handle(pair.right, scope))
     }
     val exists = plan.joinType match {
-      case ExistenceJoin(attribute) => Some(handles.column(attribute))
+      case ExistenceJoin(attribute) => Some(registry.column(attribute))
       case _                        => None
     }
     exists.fold(json.putNull("exists"))(json.put("exists", _))
@@ -123,8 +123,8 @@ private[plans] final class Operators(handles: Handles) {
     val json = op("aggregate")
     val listed = json.putArray("groups")
     val groupColumns = groups.map { group =>
-      val handle = handles.handle(group, in.scope)
-      val column = handles.column(group.toAttribute)
+      val handle = registry.handle(group, in.scope)
+      val column = registry.column(group.toAttribute)
       listed.addObject().put("handle", handle).put("column", column)
       column
     }
@@ -133,21 +133,21 @@ private[plans] final class Operators(handles: Handles) {
     val scope = Scope.of(groups.map(_.toAttribute), groupColumns) ++
       Scope.of(aggregates.map(_.resultAttribute), aggregateColumns)
     json.set[ObjectNode]("results", expressions(results, scope))
-    groups.indexWhere(Sessions.isOne) match {
+    groups.indexWhere(SessionWindows.isOne) match {
       case -1      => json.putNull("session")
       case session => json.put("session", session)
     }
-    Encoded(json, results.map(result => handles.column(result.toAttribute)))
+    Encoded(json, results.map(result => registry.column(result.toAttribute)))
   }
 
   private def aggregateCall(calls: ArrayNode, call: AggregateExpression, scope: Scope): Int = {
     val function = call.aggregateFunction
     val node = calls.addObject().put("function", FunctionName.of(function))
-    node.put("handle", handles.handle(function, scope))
+    node.put("handle", registry.handle(function, scope))
     node.set[ObjectNode]("args", expressions(function.children, scope))
-    node.put("distinct", call.isDistinct).put("in_order", function.isInstanceOf[InOrder])
-    call.filter.fold(node.putNull("filter"))(f => node.put("filter", handles.handle(f, scope)))
-    val column = handles.column(function.prettyName, call.dataType, call.nullable)
+    node.put("distinct", call.isDistinct).put("in_order", function.isInstanceOf[OrderedAggregate])
+    call.filter.fold(node.putNull("filter"))(f => node.put("filter", registry.handle(f, scope)))
+    val column = registry.column(function.prettyName, call.dataType, call.nullable)
     node.put("column", column)
     column
   }
@@ -164,10 +164,10 @@ private[plans] final class Operators(handles: Handles) {
   private def windowCall(calls: ArrayNode, call: NamedExpression, scope: Scope): Int = {
     val WindowCall(called, args, frame) = WindowCall.of(call)
     val node = calls.addObject().put("function", FunctionName.of(called))
-    node.put("handle", handles.handle(call, scope))
+    node.put("handle", registry.handle(call, scope))
     node.set[ObjectNode]("args", expressions(args, scope))
-    val column = handles.column(call.toAttribute)
-    node.put("rows", frame == RowFrame).put("in_order", called.isInstanceOf[InOrder])
+    val column = registry.column(call.toAttribute)
+    node.put("rows", frame == RowFrame).put("in_order", called.isInstanceOf[OrderedAggregate])
     node.put("column", column)
     column
   }
@@ -176,21 +176,21 @@ private[plans] final class Operators(handles: Handles) {
     val json = op("expand")
     val projections = json.putArray("projections")
     plan.projections.foreach(row => projections.add(expressions(row, in.scope)))
-    Encoded(json, plan.output.map(handles.column))
+    Encoded(json, plan.output.map(registry.column))
   }
 
   def generate(plan: Generate, in: Input): Encoded = {
     val kept = plan.requiredChildOutput.map(in.scope.number)
-    val generated = plan.generatorOutput.map(handles.column)
+    val generated = plan.generatorOutput.map(registry.column)
     val json = op("generate")
-      .put("handle", handles.handle(plan.generator, in.scope))
+      .put("handle", registry.handle(plan.generator, in.scope))
       .put("outer", plan.outer)
-    json.set[ObjectNode]("kept", Handles.array(kept))
-    json.set[ObjectNode]("generated", Handles.array(generated))
+    json.set[ObjectNode]("kept", HandleRegistry.array(kept))
+    json.set[ObjectNode]("generated", HandleRegistry.array(generated))
     Encoded(json, kept ++ generated)
   }
 
-  def union(plan: Union): Encoded = Encoded(op("union"), plan.output.map(handles.column))
+  def union(plan: Union): Encoded = Encoded(op("union"), plan.output.map(registry.column))
 
   def sort(plan: Sort, in: Input): Encoded = {
     val json = op("sort")
@@ -209,7 +209,7 @@ private[plans] final class Operators(handles: Handles) {
     keys.foreach { key =>
       array
         .addObject()
-        .put("handle", handles.handle(key.child, scope))
+        .put("handle", registry.handle(key.child, scope))
         .put("ascending", key.direction == Ascending)
         .put("nulls_first", key.nullOrdering == NullsFirst)
     }
@@ -217,7 +217,7 @@ private[plans] final class Operators(handles: Handles) {
   }
 
   private def expressions(all: Seq[Expression], scope: Scope): ArrayNode =
-    Handles.array(all.map(handles.handle(_, scope)))
+    HandleRegistry.array(all.map(registry.handle(_, scope)))
 
   private def op(name: String): ObjectNode = Json.obj().put("op", name)
 }
@@ -245,9 +245,9 @@ private[plans] object FunctionName {
     val own = function.clone()
     own.unsetTagValue(FunctionRegistry.FUNC_ALIAS)
     own match {
-      case first: MaxMinByK => s"${first.prettyName}_k"
-      case ordered: InOrder => of(ordered.function)
-      case other            => other.prettyName
+      case first: MaxMinByK          => s"${first.prettyName}_k"
+      case ordered: OrderedAggregate => of(ordered.function)
+      case other                     => other.prettyName
     }
   }
 }

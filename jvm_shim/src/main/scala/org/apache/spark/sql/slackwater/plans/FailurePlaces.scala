@@ -18,14 +18,14 @@ import org.apache.spark.sql.types.{DoubleType, FloatType, NumericType}
   * @param collections
   *   the columns of those that the view reads, by their ids
   */
-private[slackwater] final class Suspicions(
+private[slackwater] final class FailurePlaces(
     view: AnalyzedView,
     collections: Map[String, Seq[Attribute]],
     asOf: Long
 ) {
 
   /** Over slots for the collections. */
-  def of(root: Int): Iterator[Suspects] = {
+  def of(root: Int): Iterator[FailurePlace] = {
     val seen = mutable.HashSet.empty[LogicalPlan]
     places(MzNow.at(view.nodes(root), asOf))
       .filter(place => seen.add(place.canonicalized))
@@ -37,7 +37,7 @@ private[slackwater] final class Suspicions(
     case _            => plan.children.iterator.flatMap(places) ++ Iterator(plan)
   }
 
-  private def at(place: LogicalPlan): Iterator[Suspects] = place match {
+  private def at(place: LogicalPlan): Iterator[FailurePlace] = place match {
     case p: Project   => rows(p.child, p.projectList) ++ calls(p)
     case f: Filter    => rows(f.child, Seq(f.condition))
     case e: Expand    => rows(e.child, e.projections.flatten)
@@ -49,27 +49,29 @@ private[slackwater] final class Suspicions(
     case _            => Iterator.empty
   }
 
-  private def rows(below: LogicalPlan, computed: Seq[Expression]): Iterator[Suspects] =
-    suspicious(below, computed).iterator.map { expressions =>
+  private def rows(below: LogicalPlan, computed: Seq[Expression]): Iterator[FailurePlace] =
+    mayFail(below, computed).iterator.map { expressions =>
       val whole = withOrigins(below)
       val columns = shown(whole, AttributeSet(expressions))
-      SuspectRows(whole.plan, expressions, columns, areGroups = false)
+      ExpressionFailurePlace(whole.plan, expressions, columns, areGroups = false)
     }
 
   /** Python is called by projections alone (`CallPythonInProjections`): the arguments of a call, which
     * may be calls, before it.
     */
-  private def calls(project: Project): Iterator[Suspects] = {
-    val heard = mutable.ArrayBuffer.empty[PythonUDF]
+  private def calls(project: Project): Iterator[FailurePlace] = {
+    val captured = mutable.ArrayBuffer.empty[PythonUDF]
     project.projectList.foreach(_.foreachUp {
-      case call: PythonUDF => heard ++= Complaints.of(call)
+      case call: PythonUDF => captured ++= PythonErrorCapture.of(call)
       case _               =>
     })
     lazy val whole = withOrigins(project.child)
-    heard.iterator.map(call => SuspectCalls(whole.plan, call, shown(whole, call.references)))
+    captured.iterator.map(call =>
+      PythonFailurePlace(whole.plan, call, shown(whole, call.references))
+    )
   }
 
-  private def suspicious(below: LogicalPlan, computed: Seq[Expression]): Option[Seq[Expression]] =
+  private def mayFail(below: LogicalPlan, computed: Seq[Expression]): Option[Seq[Expression]] =
     Some(computed.map(plain).filter { e =>
       isComputable(e) && Totality.mayRaise(e) && e.references.subsetOf(below.outputSet)
     }).filter(_.nonEmpty)
@@ -102,7 +104,7 @@ private[slackwater] final class Suspicions(
     }
   }
 
-  private def joined(join: Join): Iterator[Suspects] = {
+  private def joined(join: Join): Iterator[FailurePlace] = {
     val condition = JoinCondition.of(join)
     val same = condition.keys.map { key =>
       if (key.nullSafe) EqualNullSafe(key.left, key.right) else EqualTo(key.left, key.right)
@@ -112,7 +114,7 @@ private[slackwater] final class Suspicions(
       rows(pairs, condition.residual.reduceOption(And).toSeq)
   }
 
-  private def aggregated(aggregate: Aggregate): Iterator[Suspects] = aggregate match {
+  private def aggregated(aggregate: Aggregate): Iterator[FailurePlace] = aggregate match {
     case PhysicalAggregation(groups, computed, made, child) =>
       val calls = computed.collect { case call: AggregateExpression => call }
       val keys = groups.map(plain)
@@ -127,31 +129,37 @@ private[slackwater] final class Suspicions(
       grouped: Aggregate,
       groups: Seq[NamedExpression],
       made: Seq[Expression]
-  ): Iterator[Suspects] = suspicious(grouped, made).iterator.map { expressions =>
+  ): Iterator[FailurePlace] = mayFail(grouped, made).iterator.map { expressions =>
     val wanted = AttributeSet(expressions) ++ AttributeSet(groups.map(_.toAttribute))
     val columns = named(grouped.output.filter(wanted.contains)).map(computed(_, isRead = true))
-    SuspectRows(grouped, expressions, columns, areGroups = true)
+    ExpressionFailurePlace(grouped, expressions, columns, areGroups = true)
   }
 
-  /** Groups whose value an aggregate may fail to make of what it has gathered. */
+  /** Groups whose value an aggregate may fail to make of its buffer. */
   private def ends(
       groups: Seq[NamedExpression],
       keys: Seq[Expression],
       calls: Seq[AggregateExpression],
       child: LogicalPlan
-  ): Iterator[Suspects] = {
-    val (gathered, values) = calls.flatMap { call =>
-      Gathered.of(call.aggregateFunction).filter(g => Totality.mayRaise(g.end)).map { function =>
-        val own = call.copy(aggregateFunction = function, resultId = NamedExpression.newExprId)
-        val state = Alias(own, "value")()
-        (state, function.endOf(state.toAttribute))
+  ): Iterator[FailurePlace] = {
+    val (buffers, values) = calls.flatMap { call =>
+      AggregateBufferAsStruct.of(call.aggregateFunction).filter(g => Totality.mayRaise(g.end)).map {
+        function =>
+          val own = call.copy(aggregateFunction = function, resultId = NamedExpression.newExprId)
+          val state = Alias(own, "value")()
+          (state, function.endOf(state.toAttribute))
       }
     }.unzip
     val columns = groups.map(_.toAttribute)
     Option
-      .when(gathered.nonEmpty) {
-        val rows = Aggregate(keys, groups ++ gathered, child)
-        SuspectRows(rows, values, columns.map(computed(_, isRead = true)), areGroups = true)
+      .when(buffers.nonEmpty) {
+        val rows = Aggregate(keys, groups ++ buffers, child)
+        ExpressionFailurePlace(
+          rows,
+          values,
+          columns.map(computed(_, isRead = true)),
+          areGroups = true
+        )
       }
       .iterator
   }
@@ -161,7 +169,7 @@ private[slackwater] final class Suspicions(
       keys: Seq[Expression],
       calls: Seq[AggregateExpression],
       grouped: Aggregate
-  ): Iterator[Suspects] = {
+  ): Iterator[FailurePlace] = {
     val beyond = for {
       call <- calls
       tried <- unlessBeyond(call.aggregateFunction)
@@ -174,7 +182,7 @@ private[slackwater] final class Suspicions(
     beyond.map(_.toAttribute).reduceOption[Expression](Or).iterator.map { fails =>
       val columns = groups.map(_.toAttribute)
       val rows = Aggregate(keys, groups ++ beyond, grouped.child)
-      SuspectGroups(rows, fails, columns, columns.map(computed(_, isRead = true)), grouped)
+      SumFailurePlace(rows, fails, columns, columns.map(computed(_, isRead = true)), grouped)
     }
   }
 
@@ -254,7 +262,7 @@ private[slackwater] final class Suspicions(
     columns.filterNot(column => Set("value", "bucket")(column.name))
 
   private def computed(column: Attribute, isRead: Boolean): ShownColumn =
-    ShownColumn(column, Handles.stable(column.name), None, isRead)
+    ShownColumn(column, HandleRegistry.stable(column.name), None, isRead)
 }
 
 /** A column of a collection. */

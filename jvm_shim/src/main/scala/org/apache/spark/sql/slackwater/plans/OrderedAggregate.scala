@@ -23,7 +23,7 @@ import org.apache.spark.unsafe.types.ByteArray
   * @param distinct
   *   rows between which the order does not decide are one: the least by bytes
   */
-private[slackwater] final case class InOrder(
+private[slackwater] final case class OrderedAggregate(
     function: AggregateFunction,
     fields: Seq[Expression],
     order: Seq[Int],
@@ -31,7 +31,7 @@ private[slackwater] final case class InOrder(
     override val mutableAggBufferOffset: Int = 0,
     override val inputAggBufferOffset: Int = 0
 ) extends TypedImperativeAggregate[mutable.ArrayBuffer[UnsafeRow]] {
-  import InOrder._
+  import OrderedAggregate._
 
   override def children: Seq[Expression] = fields
   override def nullable: Boolean = function.nullable
@@ -104,20 +104,22 @@ private[slackwater] final case class InOrder(
     }
   }
 
-  override def withNewMutableAggBufferOffset(offset: Int): InOrder =
+  override def withNewMutableAggBufferOffset(offset: Int): OrderedAggregate =
     copy(mutableAggBufferOffset = offset)
-  override def withNewInputAggBufferOffset(offset: Int): InOrder =
+  override def withNewInputAggBufferOffset(offset: Int): OrderedAggregate =
     copy(inputAggBufferOffset = offset)
-  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): InOrder =
+  override protected def withNewChildrenInternal(
+      newChildren: IndexedSeq[Expression]
+  ): OrderedAggregate =
     copy(fields = newChildren)
 }
 
-private[slackwater] object InOrder {
+private[slackwater] object OrderedAggregate {
 
   /** `function` over rows in the order of `by`, or where nothing is said of what it is called with;
     * only of what can be ordered.
     */
-  def of(function: AggregateFunction, by: Seq[Expression], distinct: Boolean): InOrder = {
+  def of(function: AggregateFunction, by: Seq[Expression], distinct: Boolean): OrderedAggregate = {
     val args = function.children
       .map { case sorted: SortOrder => sorted.child; case other => other }
       .filterNot(_.foldable)
@@ -129,7 +131,7 @@ private[slackwater] object InOrder {
       case other => BoundReference(place(other), other.dataType, other.nullable)
     }
     val bound = function.withNewChildren(function.children.map(bind))
-    InOrder(
+    OrderedAggregate(
       bound.asInstanceOf[AggregateFunction],
       fields,
       (if (by.isEmpty) args else by)

@@ -25,7 +25,7 @@ private[slackwater] final case class ShownColumn(
 )
 
 /** The rows at a place of a query at which something is computed that may fail. */
-private[slackwater] sealed trait Suspects {
+private[slackwater] sealed trait FailurePlace {
   def rows: LogicalPlan
 
   /** Whether it fails, over `rows`. */
@@ -49,12 +49,12 @@ private[slackwater] sealed trait Suspects {
 }
 
 /** Rows of which `expressions` are computed. */
-private[slackwater] final case class SuspectRows(
+private[slackwater] final case class ExpressionFailurePlace(
     rows: LogicalPlan,
     expressions: Seq[Expression],
     shown: Seq[ShownColumn],
     areGroups: Boolean
-) extends Suspects {
+) extends FailurePlace {
   override val values: Seq[Attribute] = {
     val read = AttributeSet(expressions)
     rows.output.filter(read.contains)
@@ -72,13 +72,13 @@ private[slackwater] final case class SuspectRows(
   * @param sums
   *   `values` are what they are grouped by
   */
-private[slackwater] final case class SuspectGroups(
+private[slackwater] final case class SumFailurePlace(
     rows: LogicalPlan,
     fails: Expression,
     values: Seq[Attribute],
     shown: Seq[ShownColumn],
     sums: Aggregate
-) extends Suspects {
+) extends FailurePlace {
   override def areGroups: Boolean = true
 
   /** The sums of one group, which fail as they do in the query. */
@@ -93,23 +93,23 @@ private[slackwater] final case class SuspectGroups(
 
 /** Rows for which a function of Python is called.
   *
-  * @param heard
-  *   what the call raises, of `Complaints`
+  * @param captured
+  *   what the call raises, of `PythonErrorCapture`
   */
-private[slackwater] final case class SuspectCalls(
+private[slackwater] final case class PythonFailurePlace(
     below: LogicalPlan,
-    heard: PythonUDF,
+    captured: PythonUDF,
     shown: Seq[ShownColumn]
-) extends Suspects {
-  private val complaint = Alias(heard, "complaint")()
+) extends FailurePlace {
+  private val error = Alias(captured, "error")()
 
-  override val rows: LogicalPlan = Project(below.output :+ complaint, below)
-  override def fails: Expression = IsNotNull(complaint.toAttribute)
-  override def values: Seq[Attribute] = Seq(complaint.toAttribute)
+  override val rows: LogicalPlan = Project(below.output :+ error, below)
+  override def fails: Expression = IsNotNull(error.toAttribute)
+  override def values: Seq[Attribute] = Seq(error.toAttribute)
   override def areGroups: Boolean = false
 
   /** What the call raises for a row of `values`, as Spark tells it. */
-  def raised(row: InternalRow): Throwable = Complaints.raised(row.getUTF8String(0).toString)
+  def raised(row: InternalRow): Throwable = PythonErrorCapture.raised(row.getUTF8String(0).toString)
 }
 
 /** Whether one of `expressions` cannot be computed for a row of `children`.

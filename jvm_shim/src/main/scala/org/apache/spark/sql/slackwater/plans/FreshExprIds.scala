@@ -8,17 +8,17 @@ import org.apache.spark.sql.catalyst.plans.ExistenceJoin
 import org.apache.spark.sql.catalyst.plans.logical.{Join, LogicalPlan, UnionLoop}
 
 /** A plan under new ids, so that it can be in a plan beside the one that it was made of. */
-private[plans] object Renewed {
+private[plans] object FreshExprIds {
   def apply(plan: LogicalPlan): LogicalPlan = {
     val ids = mutable.HashMap.empty[ExprId, ExprId]
-    def renewed(id: ExprId): ExprId = ids.getOrElseUpdate(id, NamedExpression.newExprId)
+    def fresh(id: ExprId): ExprId = ids.getOrElseUpdate(id, NamedExpression.newExprId)
     plan
       .transformAllExpressions {
-        case a: AttributeReference  => a.withExprId(renewed(a.exprId))
-        case a: AggregateExpression => a.copy(resultId = renewed(a.resultId))
+        case a: AttributeReference  => a.withExprId(fresh(a.exprId))
+        case a: AggregateExpression => a.copy(resultId = fresh(a.resultId))
         case a: Alias               =>
           Alias(a.child, a.name)(
-            renewed(a.exprId),
+            fresh(a.exprId),
             a.qualifier,
             a.explicitMetadata,
             a.nonInheritableMetadataKeys
@@ -29,10 +29,10 @@ private[plans] object Renewed {
         case join: Join =>
           join.joinType match {
             case ExistenceJoin(exists) =>
-              join.copy(joinType = ExistenceJoin(exists.withExprId(renewed(exists.exprId))))
+              join.copy(joinType = ExistenceJoin(exists.withExprId(fresh(exists.exprId))))
             case _ => join
           }
-        case loop: UnionLoop => loop.copy(outputAttrIds = loop.outputAttrIds.map(renewed))
+        case loop: UnionLoop => loop.copy(outputAttrIds = loop.outputAttrIds.map(fresh))
       }
   }
 }

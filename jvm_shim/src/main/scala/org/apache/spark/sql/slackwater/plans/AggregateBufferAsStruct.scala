@@ -7,7 +7,7 @@ import org.apache.spark.sql.types.{DataType, StructField, StructType}
 /** What `function` has gathered of a group before it makes its value of that: a struct of its
   * buffer.
   */
-private[plans] final case class Gathered(function: DeclarativeAggregate)
+private[plans] final case class AggregateBufferAsStruct(function: DeclarativeAggregate)
     extends DeclarativeAggregate {
   override def children: Seq[Expression] = function.children
   override def nullable: Boolean = false
@@ -29,25 +29,27 @@ private[plans] final case class Gathered(function: DeclarativeAggregate)
   /** How the function makes its value, over its buffer. */
   def end: Expression = function.evaluateExpression
 
-  /** The same over what was gathered. */
-  def endOf(gathered: Attribute): Expression = {
+  /** The same over that struct. */
+  def endOf(buffer: Attribute): Expression = {
     val places = aggBufferAttributes.map(_.exprId).zipWithIndex.toMap
     end.transform {
       case own: AttributeReference if places.contains(own.exprId) =>
-        GetStructField(gathered, places(own.exprId))
+        GetStructField(buffer, places(own.exprId))
     }
   }
 
-  override protected def withNewChildrenInternal(children: IndexedSeq[Expression]): Gathered =
-    Gathered(function.withNewChildren(children).asInstanceOf[DeclarativeAggregate])
+  override protected def withNewChildrenInternal(
+      children: IndexedSeq[Expression]
+  ): AggregateBufferAsStruct =
+    AggregateBufferAsStruct(function.withNewChildren(children).asInstanceOf[DeclarativeAggregate])
 }
 
-private[plans] object Gathered {
+private[plans] object AggregateBufferAsStruct {
 
   /** None where nothing fails but for what is taken of a row. */
-  def of(function: AggregateFunction): Option[Gathered] = function match {
+  def of(function: AggregateFunction): Option[AggregateBufferAsStruct] = function match {
     case _: Sum | _: Average               => None // they may fail before they end
-    case declarative: DeclarativeAggregate => Some(Gathered(declarative))
+    case declarative: DeclarativeAggregate => Some(AggregateBufferAsStruct(declarative))
     case _                                 => None
   }
 }

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.DataType
   * Those that see whole peers (RANGE frames, ranks) keep the order that says who is a peer. What they
   * take of the rows in a frame goes by the numbers which these have in the former order.
   */
-private[plans] object SettleTies extends Rule[LogicalPlan] {
+private[plans] object TotalOrdering extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformUpWithPruning(_.containsPattern(WINDOW)) { case window: Window =>
       val (ofPeers, others) = window.windowExpressions.map(byRows).partition(takesOfPeers)
@@ -31,7 +31,7 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
     val rest = window.copy(windowExpressions = others)
     val child =
       if (others.isEmpty) window.child else if (others.exists(isOpen)) settled(rest) else rest
-    val order = someOrder(window.orderSpec ++ ties(window))
+    val order = someOrder(window.orderSpec ++ tieBreakers(window))
     val numbers = RowNumbers(child, window.partitionSpec, order)
     val calls = ofPeers.map(byNumber(_, numbers.number))
     Project(window.output, window.copy(windowExpressions = calls, child = numbers.plan))
@@ -45,9 +45,9 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
         case call @ AggregateExpression(Last(value, ignoresNulls), _, _, _, _) if isPlain(value) =>
           call.copy(MaxBy(value, if (ignoresNulls) where(value, number) else number))
         case call: AggregateExpression =>
-          call.copy(InOrder.of(call.aggregateFunction, Seq(number), distinct = false))
+          call.copy(OrderedAggregate.of(call.aggregateFunction, Seq(number), distinct = false))
         case place: AggregateWindowFunction =>
-          InOrder.of(place, Seq(number), distinct = false).toAggregateExpression()
+          OrderedAggregate.of(place, Seq(number), distinct = false).toAggregateExpression()
         case other => other
       }
       window.copy(windowFunction = called)
@@ -78,7 +78,7 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
 
   private def settled(window: Window): LogicalPlan = {
     val (open, closed) = window.windowExpressions.map(byRows).partition(isOpen)
-    val order = someOrder(window.orderSpec ++ ties(window))
+    val order = someOrder(window.orderSpec ++ tieBreakers(window))
     val child = if (closed.isEmpty) window.child else window.copy(windowExpressions = closed)
     val above = window.copy(
       windowExpressions = open.map(ordered(_, order)),
@@ -92,7 +92,7 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
   private def someOrder(order: Seq[SortOrder]): Seq[SortOrder] =
     if (order.nonEmpty) order else Seq(SortOrder(Literal(0), Ascending))
 
-  private def ties(window: Window): Seq[SortOrder] = {
+  private def tieBreakers(window: Window): Seq[SortOrder] = {
     val known = AttributeSet(
       (window.partitionSpec ++ window.orderSpec.map(_.child)).collect { case a: Attribute => a }
     )
@@ -105,7 +105,7 @@ private[plans] object SettleTies extends Rule[LogicalPlan] {
 
   /** Whether values between which an order does not decide are the same, byte for byte. */
   private def settles(dataType: DataType): Boolean =
-    RowOrdering.isOrderable(dataType) && Handles.keyIssues(dataType).isEmpty
+    RowOrdering.isOrderable(dataType) && HandleRegistry.keyIssues(dataType).isEmpty
 
   private def ordered(function: NamedExpression, order: Seq[SortOrder]): NamedExpression =
     function
