@@ -15,7 +15,7 @@ import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
 import org.apache.spark.sql.slackwater.process.ResultSettings
-import org.apache.spark.sql.slackwater.programs.{Allowance, Arrangements}
+import org.apache.spark.sql.slackwater.programs.{Arrangements, TickBudget}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
 import org.apache.spark.sql.slackwater.values.Stored
@@ -102,7 +102,7 @@ private[bridge] object DriverMemory {
     val disk = conf.getSizeAsBytes(spillKey, s"${4 * memory}b")
     val folder = Path.of(Utils.getLocalDir(conf), s"slackwater-arrangements-${UUID.randomUUID}")
     val budget = new MemoryBudget(memory, Option.when(disk > 0)(Spill(disk, folder)))
-    val scanned = new MemoryBudget(Allowance.ofHeap)
+    val scanned = new MemoryBudget(TickBudget.ofHeap)
     DriverMemory(PartRows.ofDriver, new Arrangements(budget, scanned))
   }
 }

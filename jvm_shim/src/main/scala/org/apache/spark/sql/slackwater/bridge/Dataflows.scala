@@ -130,7 +130,7 @@ final class Dataflows private[bridge] (
     * the updates as an Arrow stream.
     *
     * It is loaded, and each part comes with its rows, or is a file. The text is `{"ended": reason}`,
-    * without updates, where the tick has taken more than it may (`Allowance`): at most `most_ms`.
+    * without updates, where the tick has taken more than it may (`TickBudget`): at most `most_ms`.
     * Of a program that is not resident, `before` describes the collections just before `lower`;
     * then `scanned` has the ids of those that were read, each as often as it was.
     */

@@ -24,7 +24,7 @@ import org.apache.spark.sql.slackwater.plans.AnalyzedView
   * @param aliases
   *   columns that are other columns under a new number
   */
-private[slackwater] final class Handles(
+private[slackwater] final class ExpressionBinder(
     view: AnalyzedView,
     aliases: scala.collection.Map[Int, Int]
 ) {

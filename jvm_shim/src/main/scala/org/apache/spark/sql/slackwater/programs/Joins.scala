@@ -38,15 +38,15 @@ private[slackwater] final class Lookup(
   override def inputs: Seq[Int] = Seq(in)
   override def mode: String = other.mode
 
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
-    val below = if (old) running.lower else running.upper
-    other.want(running)(Matching.keysOf(running(in), keys, nullSafe))
-    running(in).foreach { (row, time, diff) =>
-      running.allowance.visit()
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
+    val below = if (old) tick.lower else tick.upper
+    other.want(tick)(Matching.keysOf(tick(in), keys, nullSafe))
+    tick(in).foreach { (row, time, diff) =>
+      tick.budget.visit()
       val key = keys(row)
       if (Keyed.matches(key, nullSafe))
-        other.lookup(key, below, work) { (found, foundTime, foundDiff) =>
+        other.lookup(key, below, metrics) { (found, foundTime, foundDiff) =>
           val pair = joined(row, entry(key, found))
           if (condition.forall(_(pair)))
             out.add(
@@ -74,7 +74,7 @@ private[slackwater] final class Lookup(
   * @param restore
   *   over the left side's keys and arranged columns: a row of it
   */
-private[slackwater] final class Presence(
+private[slackwater] final class SemiJoinDelta(
     left: Int,
     right: Int,
     leftSide: Arranged,
@@ -92,20 +92,20 @@ private[slackwater] final class Presence(
   override def inputs: Seq[Int] = Seq(left, right)
   override def mode: String = rightSide.mode
 
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
-    changesOfLeft(running, work, out)
-    changesOfRight(running, work, out)
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
+    changesOfLeft(tick, metrics, out)
+    changesOfRight(tick, metrics, out)
     out
   }
 
-  private def changesOfLeft(running: Running, work: Work, out: Updates): Unit = {
-    rightSide.want(running)(Matching.keysOf(running(left), leftKeys, nullSafe))
-    running(left).foreach { (row, time, diff) =>
+  private def changesOfLeft(tick: TickContext, metrics: OperatorMetrics, out: Updates): Unit = {
+    rightSide.want(tick)(Matching.keysOf(tick(left), leftKeys, nullSafe))
+    tick(left).foreach { (row, time, diff) =>
       val key = leftKeys(row)
       var partners = 0L
       if (Keyed.matches(key, nullSafe))
-        rightSide.lookup(key, math.min(time + 1, running.upper), work) { (found, _, foundDiff) =>
+        rightSide.lookup(key, math.min(time + 1, tick.upper), metrics) { (found, _, foundDiff) =>
           if (condition.forall(_(joined(row, entry(key, found)))))
             partners = Math.addExact(partners, foundDiff)
         }
@@ -113,30 +113,35 @@ private[slackwater] final class Presence(
     }
   }
 
-  private def changesOfRight(running: Running, work: Work, out: Updates): Unit = {
+  private def changesOfRight(tick: TickContext, metrics: OperatorMetrics, out: Updates): Unit = {
     val keys = mutable.LinkedHashSet.empty[UnsafeRow]
-    running(right).foreach { (row, _, _) =>
+    tick(right).foreach { (row, _, _) =>
       val key = rightKeys(row)
       if (Keyed.matches(key, nullSafe) && !keys.contains(key)) keys += key.copy()
     }
-    rightSide.want(running)(keys.foreach)
-    leftSide.want(running)(keys.foreach)
-    keys.foreach(key => turned(key, running, work, out))
+    rightSide.want(tick)(keys.foreach)
+    leftSide.want(tick)(keys.foreach)
+    keys.foreach(key => turned(key, tick, metrics, out))
   }
 
   /** What comes and goes on the left side because of the partners with this key. */
-  private def turned(key: UnsafeRow, running: Running, work: Work, out: Updates): Unit = {
+  private def turned(
+      key: UnsafeRow,
+      tick: TickContext,
+      metrics: OperatorMetrics,
+      out: Updates
+  ): Unit = {
     val partners = mutable.ArrayBuffer.empty[(UnsafeRow, Long, Long)]
-    rightSide.lookup(key, running.upper, work) { (found, time, diff) =>
+    rightSide.lookup(key, tick.upper, metrics) { (found, time, diff) =>
       partners += ((found.copy(), time, diff))
     }
-    val changed = partners.filter(_._2 >= running.lower)
+    val changed = partners.filter(_._2 >= tick.lower)
     val common = condition.isEmpty
-    lazy val always = turns(partners.iterator.map { case (_, time, diff) => (time, diff) }, running)
+    lazy val always = turns(partners.iterator.map { case (_, time, diff) => (time, diff) }, tick)
     if (!common || always.nonEmpty) {
       // A row's partners are counted once, however many updates it has.
       val known = mutable.HashMap.empty[UnsafeRow, Seq[(Long, Long)]]
-      leftSide.lookup(key, running.upper, work) { (found, time, diff) =>
+      leftSide.lookup(key, tick.upper, metrics) { (found, time, diff) =>
         val row = restore(entry(key, found))
         val turns =
           if (common) always
@@ -144,7 +149,7 @@ private[slackwater] final class Presence(
             known.getOrElse(
               row, {
                 val own = row.copy()
-                val made = turnsOf(own, partners, changed, key, running)
+                val made = turnsOf(own, partners, changed, key, tick)
                 known.put(own, made)
                 made
               }
@@ -162,23 +167,23 @@ private[slackwater] final class Presence(
       partners: Iterable[(UnsafeRow, Long, Long)],
       changed: Iterable[(UnsafeRow, Long, Long)],
       key: UnsafeRow,
-      running: Running
+      tick: TickContext
   ): Seq[(Long, Long)] = {
     def fits(partner: (UnsafeRow, Long, Long)): Boolean =
       condition.forall(_(joined(row, entry(key, partner._1))))
     if (!changed.exists(fits)) Nil
     else {
       val fitting = partners.iterator.filter(fits)
-      turns(fitting.map { case (_, time, diff) => (time, diff) }, running)
+      turns(fitting.map { case (_, time, diff) => (time, diff) }, tick)
     }
   }
 
   /** The times in the interval at which `s` turns, with +1 or -1. */
-  private def turns(partners: Iterator[(Long, Long)], running: Running): Seq[(Long, Long)] = {
+  private def turns(partners: Iterator[(Long, Long)], tick: TickContext): Seq[(Long, Long)] = {
     val changes = mutable.TreeMap.empty[Long, Long]
     var count = 0L
     partners.foreach { case (time, diff) =>
-      if (time < running.lower) count = Math.addExact(count, diff)
+      if (time < tick.lower) count = Math.addExact(count, diff)
       else changes.update(time, Math.addExact(changes.getOrElse(time, 0L), diff))
     }
     def wanted: Boolean = (count > 0) == present

@@ -34,7 +34,7 @@ private[slackwater] trait Compiled {
 private[slackwater] final case class Tagged(tagged: LogicalPlan, ofNothing: Option[LogicalPlan])
 
 private[slackwater] object Tagged {
-  val slot = "regrouped"
+  val slot = "recomputed"
 
   /** Of the operator `plan`, whose child is left out. */
   def of(plan: LogicalPlan): Tagged = {
@@ -80,7 +80,7 @@ private[slackwater] object Tagged {
   * @param once
   *   whether it makes no difference how often a row is there
   */
-private[slackwater] final class Regroup(
+private[slackwater] final class ReduceByRecompute(
     in: Int,
     rows: Arranged,
     keys: Evaluation,
@@ -91,7 +91,7 @@ private[slackwater] final class Regroup(
     grouped: Compiled,
     ofNothing: => Option[UnsafeRow]
 ) extends Operator {
-  import Regroup._
+  import ReduceByRecompute._
 
   private val entry = new JoinedRow
   private lazy val nothing = ofNothing
@@ -103,21 +103,21 @@ private[slackwater] final class Regroup(
   override def inputs: Seq[Int] = Seq(in)
   override def mode: String = rows.mode
 
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
     val stages = mutable.ArrayBuffer.empty[Stage]
     val contents = mutable.ArrayBuffer.empty[Rows]
-    val groups = changed(running(in))
-    rows.want(running)(visit => groups.foreach { case (key, _) => visit(key) })
+    val groups = changed(tick(in))
+    rows.want(tick)(visit => groups.foreach { case (key, _) => visit(key) })
     groups.foreach { case (key, times) =>
-      val differing = versions(key, times, running, work)
+      val differing = versions(key, times, tick, metrics)
       // A group whose rows stay as they were is not computed.
       if (differing.size > 1) differing.indices.foreach { i =>
         stages += Stage(differing(i)._1, differing.lift(i + 1).flatMap(_._1))
         contents += differing(i)._2
       }
     }
-    emit(stages, contents, running.allowance, out)
+    emit(stages, contents, tick.budget, out)
     out.consolidated
   }
 
@@ -125,11 +125,11 @@ private[slackwater] final class Regroup(
   private def versions(
       key: UnsafeRow,
       times: collection.Set[Long],
-      running: Running,
-      work: Work
+      tick: TickContext,
+      metrics: OperatorMetrics
   ): collection.IndexedSeq[(Option[Long], Rows)] = {
-    val known = updatesOf(key, running.upper, work, running.allowance)
-    val found = mutable.ArrayBuffer[(Option[Long], Rows)](None -> present(known, running.lower))
+    val known = updatesOf(key, tick.upper, metrics, tick.budget)
+    val found = mutable.ArrayBuffer[(Option[Long], Rows)](None -> present(known, tick.lower))
     times.foreach { time =>
       val rows = present(known, time + 1)
       if (differ(found.last._2, rows)) found += Some(time) -> rows
@@ -149,13 +149,13 @@ private[slackwater] final class Regroup(
   private def updatesOf(
       key: UnsafeRow,
       below: Long,
-      work: Work,
-      allowance: Allowance
+      metrics: OperatorMetrics,
+      budget: TickBudget
   ): mutable.ArrayBuffer[(UnsafeRow, Long, Long)] = {
     val found = mutable.ArrayBuffer.empty[(UnsafeRow, Long, Long)]
-    rows.lookup(key, below, work) { (row, time, diff) =>
+    rows.lookup(key, below, metrics) { (row, time, diff) =>
       val restored = restore(entry(key, row)).copy()
-      allowance.take(restored.getSizeInBytes + BesideRow)
+      budget.take(restored.getSizeInBytes + BesideRow)
       found += ((restored, time, diff))
     }
     found
@@ -174,7 +174,7 @@ private[slackwater] final class Regroup(
   private def emit(
       stages: collection.IndexedSeq[Stage],
       contents: collection.IndexedSeq[Rows],
-      allowance: Allowance,
+      budget: TickBudget,
       out: Updates
   ): Unit = {
     def stage(at: Int, row: UnsafeRow): Unit = {
@@ -184,14 +184,14 @@ private[slackwater] final class Regroup(
     if (contents.exists(_.nonEmpty)) {
       var held = 0L
       def taken(row: UnsafeRow): UnsafeRow = {
-        allowance.take(row.getSizeInBytes)
+        budget.take(row.getSizeInBytes)
         held += row.getSizeInBytes
         row
       }
       grouped.run(Map(Tagged.slot -> (() => tagged(contents).map(taken)))).foreach { row =>
         stage(row.getLong(0).toInt, untagging(row).copy())
       }
-      allowance.giveBack(held)
+      budget.giveBack(held)
     }
     nothing.foreach { row =>
       contents.indices.foreach(at => if (contents(at).isEmpty) stage(at, row))
@@ -210,7 +210,7 @@ private[slackwater] final class Regroup(
   }
 }
 
-private object Regroup {
+private object ReduceByRecompute {
 
   /** The objects of a row, and the places in which it is counted. */
   val BesideRow = 128L

@@ -62,7 +62,7 @@ private[programs] final case class IsWanted(children: Seq[Expression], keys: Wan
   * @param read
   *   keys, rows and multiplicities of those keys that are wanted
   */
-private[slackwater] final class Fetched(
+private[slackwater] final class ScannedIndex(
     keyFields: Int,
     rowFields: Int,
     name: String,
@@ -70,11 +70,11 @@ private[slackwater] final class Fetched(
 )(
     read: (Before, WantedKeys) => Iterator[(UnsafeRow, UnsafeRow, Long)]
 ) extends Index
-    with Kept {
+    with OperatorState {
   override def rows: Long = 0
   override def keys: Long = 0
 
-  private var tick: Running = _
+  private var current: TickContext = _
   private val known = mutable.ArrayBuffer.empty[WantedKeys]
 
   // The first takes what changes in the tick; each other one has what was read for some keys.
@@ -83,17 +83,17 @@ private[slackwater] final class Fetched(
   override def mode: String = "scanned"
   override def upper: Long = held.head.upper
 
-  override def want(running: Running)(keys: (UnsafeRow => Unit) => Unit): Unit = {
-    begin(running)
+  override def want(tick: TickContext)(keys: (UnsafeRow => Unit) => Unit): Unit = {
+    begin(tick)
     val wanted = new WantedKeys
     keys { key =>
       if (!wanted.contains(key) && !known.exists(_.contains(key))) {
-        running.allowance.take(key.getSizeInBytes + Fetched.BesideKey)
+        tick.budget.take(key.getSizeInBytes + ScannedIndex.BesideKey)
         wanted.add(key.copy())
       }
     }
     if (!wanted.isEmpty) {
-      load(running, read(running.before.get, wanted))
+      load(tick, read(tick.before.get, wanted))
       known += wanted
     }
   }
@@ -101,21 +101,21 @@ private[slackwater] final class Fetched(
   override def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit =
     held.foreach(_.lookup(key, below, sink))
 
-  override def advance(running: Running)(updates: Long => Batch): Unit = {
-    begin(running)
-    orTooLarge(held.head.append(updates(held.head.upper), running.upper))
+  override def advance(tick: TickContext)(updates: Long => Batch): Unit = {
+    begin(tick)
+    orTooLarge(held.head.append(updates(held.head.upper), tick.upper))
   }
 
-  private def begin(running: Running): Unit = if (tick ne running) {
+  private def begin(tick: TickContext): Unit = if (current ne tick) {
     close()
-    tick = running
-    load(running, Iterator.empty)
+    current = tick
+    load(tick, Iterator.empty)
   }
 
-  private def load(running: Running, found: Iterator[(UnsafeRow, UnsafeRow, Long)]): Unit = {
+  private def load(tick: TickContext, found: Iterator[(UnsafeRow, UnsafeRow, Long)]): Unit = {
     val made = new Arrangement(keyFields, rowFields, budget, name)
     held += made
-    orTooLarge(made.load(found, running.lower - 1))
+    orTooLarge(made.load(found, tick.lower - 1))
   }
 
   private def orTooLarge[A](body: => A): A =
@@ -128,14 +128,14 @@ private[slackwater] final class Fetched(
   override def nextChange(from: Long): Long = Long.MaxValue
 
   override def close(): Unit = {
-    tick = null
+    current = null
     held.foreach(_.close())
     held.clear()
     known.clear()
   }
 }
 
-private object Fetched {
+private object ScannedIndex {
 
   /** Where a key is held. */
   val BesideKey = 64L

@@ -4,14 +4,14 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Generator, GenericInternalRow, JoinedRow}
 
 /** What an operator did in one tick. */
-private[slackwater] final class Work(allowance: Allowance) {
+private[slackwater] final class OperatorMetrics(budget: TickBudget) {
   var emitted = 0L
   var lookedUp = 0L
   var nanos = 0L
 
   def found(): Unit = {
     lookedUp += 1
-    allowance.visit()
+    budget.visit()
   }
 }
 
@@ -22,16 +22,16 @@ private[slackwater] final class Work(allowance: Allowance) {
   * @param before
   *   where rows are read that no arrangement keeps
   */
-private[slackwater] final class Running(
+private[slackwater] final class TickContext(
     val lower: Long,
     val upper: Long,
     size: Int,
     val deltas: Int => Updates,
-    val allowance: Allowance,
+    val budget: TickBudget,
     val before: Option[Before]
 ) {
   private val results = new Array[Updates](size)
-  val work: IndexedSeq[Work] = IndexedSeq.fill(size)(new Work(allowance))
+  val metrics: IndexedSeq[OperatorMetrics] = IndexedSeq.fill(size)(new OperatorMetrics(budget))
 
   def apply(operator: Int): Updates = results(operator)
   def update(operator: Int, updates: Updates): Unit = results(operator) = updates
@@ -51,33 +51,33 @@ private[slackwater] final class Running(
   */
 private[slackwater] trait Operator {
   def inputs: Seq[Int]
-  def run(running: Running, work: Work): Updates
+  def run(tick: TickContext, metrics: OperatorMetrics): Updates
 
   /** What it needs, as people read it: what has changed (`delta`), or also the mode of an index. */
   def mode: String = "delta"
 
   /** Whether nothing has changed, so that nothing comes of it. */
-  def isIdle(running: Running): Boolean =
-    inputs.nonEmpty && inputs.forall(running(_).isEmpty)
+  def isIdle(tick: TickContext): Boolean =
+    inputs.nonEmpty && inputs.forall(tick(_).isEmpty)
 }
 
 /** The updates of a collection, which a tick is given for the operator with this number. */
 private[slackwater] final class Delta(number: Int) extends Operator {
   override def inputs: Seq[Int] = Nil
-  override def run(running: Running, work: Work): Updates = running.deltas(number)
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = tick.deltas(number)
 }
 
 /** What never changes. */
 private[slackwater] object Unchanging extends Operator {
   override def inputs: Seq[Int] = Nil
-  override def run(running: Running, work: Work): Updates = Updates.none
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = Updates.none
 }
 
 private[slackwater] final class MapRows(in: Int, project: Evaluation) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
-    running(in).foreach((row, time, diff) => out.add(project(row).copy(), time, diff))
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
+    tick(in).foreach((row, time, diff) => out.add(project(row).copy(), time, diff))
     // What changes in columns that are left out is no change; rows that are equal now come once.
     out.consolidated
   }
@@ -85,9 +85,9 @@ private[slackwater] final class MapRows(in: Int, project: Evaluation) extends Op
 
 private[slackwater] final class FilterRows(in: Int, condition: Condition) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
-    running(in).foreach((row, time, diff) => if (condition(row)) out.add(row, time, diff))
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
+    tick(in).foreach((row, time, diff) => if (condition(row)) out.add(row, time, diff))
     out
   }
 }
@@ -95,9 +95,9 @@ private[slackwater] final class FilterRows(in: Int, condition: Condition) extend
 /** Each row once for each of the projections. */
 private[slackwater] final class ExpandRows(in: Int, projections: Seq[Evaluation]) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
-    running(in).foreach { (row, time, diff) =>
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
+    tick(in).foreach { (row, time, diff) =>
       projections.foreach(project => out.add(project(row).copy(), time, diff))
     }
     out
@@ -120,9 +120,9 @@ private[slackwater] final class GenerateRows(
   private val joined = new JoinedRow
 
   override def inputs: Seq[Int] = Seq(in)
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
-    running(in).foreach { (row, time, diff) =>
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
+    tick(in).foreach { (row, time, diff) =>
       def emit(made: InternalRow): Unit =
         out.add(project(joined(row, made)).copy(), time, diff)
       val made = generator.eval(row).iterator
@@ -133,11 +133,11 @@ private[slackwater] final class GenerateRows(
 }
 
 private[slackwater] final class UnionAll(override val inputs: Seq[Int]) extends Operator {
-  override def run(running: Running, work: Work): Updates = {
-    val changed = inputs.map(running(_)).filterNot(_.isEmpty)
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val changed = inputs.map(tick(_)).filterNot(_.isEmpty)
     if (changed.size <= 1) changed.headOption.getOrElse(Updates.none)
     else {
-      val out = new Updates(running.allowance)
+      val out = new Updates(tick.budget)
       changed.foreach(_.foreach((row, time, diff) => out.add(row, time, diff)))
       out
     }

@@ -75,12 +75,15 @@ private[slackwater] final class Validity(bounds: IndexedSeq[NowBound]) {
   * @param node
   *   whose rows are filtered
   */
-private[slackwater] final class Waiting(val queue: TransitionQueue, node: Int, validity: Validity)
-    extends Kept {
+private[slackwater] final class TemporalBuffer(
+    val queue: TransitionQueue,
+    node: Int,
+    validity: Validity
+) extends OperatorState {
 
   override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit = {
     val plan = validity.restless(inputs.snapshot(node), asOf)
-    val physical = Load.execution(session, plan).executedPlan
+    val physical = Hydration.execution(session, plan).executedPlan
     val asUnsafe = UnsafeProjection.create(physical.schema)
     var coming = new TransitionBatch
     physical.executeCollectIterator()._2.foreach { found =>
@@ -110,21 +113,21 @@ private[slackwater] final class TemporalFilter(in: Int, validity: Validity, queu
   override def inputs: Seq[Int] = Seq(in)
   override def mode: String = "indexed"
 
-  override def isIdle(running: Running): Boolean =
-    running(in).isEmpty && queue.next(running.lower) >= running.upper
+  override def isIdle(tick: TickContext): Boolean =
+    tick(in).isEmpty && queue.next(tick.lower) >= tick.upper
 
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
     val coming = new TransitionBatch
-    running(in).foreach { (row, time, diff) =>
+    tick(in).foreach { (row, time, diff) =>
       validity.transitions(row, time) { (at, sign) =>
         if (at == time) out.add(row, at, sign * diff)
         else if (time >= queue.upper) coming.add(row, at, sign * diff)
       }
     }
-    queue.append(coming, running.upper)
-    queue.between(running.lower, running.upper) { (row, time, diff) =>
-      work.lookedUp += 1
+    queue.append(coming, tick.upper)
+    queue.between(tick.lower, tick.upper) { (row, time, diff) =>
+      metrics.lookedUp += 1
       out.add(row.copy(), time, diff)
     }
     out

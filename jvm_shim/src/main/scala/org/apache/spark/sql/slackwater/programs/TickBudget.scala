@@ -19,7 +19,7 @@ final class TickEnded(val reason: String)
   * Whatever copies rows says so with `take`, and whatever looks rows up with `visit`: either throws
   * [[TickEnded]] when it is too much, or when nobody wants the tick any more.
   */
-private[slackwater] final class Allowance(
+private[slackwater] final class TickBudget(
     mostBytes: Long,
     mostMillis: Option[Long],
     isClosed: () => Boolean
@@ -38,19 +38,19 @@ private[slackwater] final class Allowance(
 
   def visit(): Unit = {
     visits += 1
-    if (visits % Allowance.VisitsUnseen == 0) {
+    if (visits % TickBudget.VisitsUnseen == 0) {
       if (isClosed()) throw new TickEnded("closed")
       if (end.exists(_ - System.nanoTime() < 0)) throw new TickEnded("slow")
     }
   }
 }
 
-private[slackwater] object Allowance {
+private[slackwater] object TickBudget {
 
   /** To look at a clock takes longer than to look up a row. */
   private val VisitsUnseen = 1024
 
-  val unlimited: Allowance = new Allowance(Long.MaxValue, None, () => false)
+  val unlimited: TickBudget = new TickBudget(Long.MaxValue, None, () => false)
 
   /** So much of the driver's heap a tick may hold, whatever else there is. */
   def ofHeap: Long = math.max(64L << 20, Runtime.getRuntime.maxMemory / 8)

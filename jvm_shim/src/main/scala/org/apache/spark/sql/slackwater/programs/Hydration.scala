@@ -16,7 +16,7 @@ import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.slackwater.arrangements.Batch
 
 /** What a program keeps between ticks. All times are in ms. */
-private[slackwater] trait Kept {
+private[slackwater] trait OperatorState {
 
   /** Fills it by a job of Spark with the contents at `asOf`, which `inputs` have. */
   def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit
@@ -36,12 +36,12 @@ private[slackwater] trait Kept {
 }
 
 /** One arrangement. */
-private[slackwater] final class Load(
+private[slackwater] final class ArrangementState(
     arrangements: Arrangements,
     arrangement: SharedArrangement,
     reader: AnyRef,
     rows: Before => Iterator[(UnsafeRow, UnsafeRow, Long)]
-) extends Kept {
+) extends OperatorState {
 
   override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
     arrangement.load(asOf)(rows(Before(session, inputs)))
@@ -58,7 +58,7 @@ private[slackwater] trait Inputs {
   def snapshot(node: Int): LogicalPlan
 }
 
-private[slackwater] object Load {
+private[slackwater] object Hydration {
 
   /** Rows by keys. `keys` and `columns` are over the columns of the node. None: of all keys. */
   def arranged(
@@ -96,8 +96,8 @@ private[slackwater] object Load {
     parts.foreach { case (key, state) =>
       groups.updateWith(key)(known => Some(known.fold(state)(reduction.merged(_, state))))
     }
-    val row = Group.stateRow
-    groups.iterator.map { case (key, state) => (key, Group.asRow(row, state), 1L) }
+    val row = GroupAccumulators.stateRow
+    groups.iterator.map { case (key, state) => (key, GroupAccumulators.asRow(row, state), 1L) }
   }
 
   private def rowsOf(
