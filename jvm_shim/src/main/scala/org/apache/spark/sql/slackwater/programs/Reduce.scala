@@ -4,10 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
   Expression,
-  GenericInternalRow,
-  InterpretedUnsafeProjection,
   JoinedRow,
   UnsafeProjection,
   UnsafeRow
@@ -15,7 +12,6 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
 import org.apache.spark.sql.slackwater.scan.NegativeMultiplicity
-import org.apache.spark.sql.types.BinaryType
 
 /** The groups of an aggregate and what is accumulated of each. Serializable.
   *
@@ -53,47 +49,6 @@ private[slackwater] final case class Reduction(
     left.merge(right)
     left.state
   }
-}
-
-/** One group while it is computed. */
-private[slackwater] final class GroupAccumulators(val accumulators: Array[Accumulator]) {
-  var rows = 0L
-
-  def add(inputs: InternalRow, diff: Long): Unit = {
-    rows = Math.addExact(rows, diff)
-    var i = 0
-    while (i < accumulators.length) {
-      accumulators(i).add(inputs, i, diff)
-      i += 1
-    }
-  }
-
-  def merge(other: GroupAccumulators): Unit = {
-    rows = Math.addExact(rows, other.rows)
-    accumulators.zip(other.accumulators).foreach { case (own, more) => own.merge(more) }
-  }
-
-  def state: Array[Byte] = Accumulated.write(rows, accumulators)
-
-  def results: InternalRow = new GenericInternalRow(accumulators.map(_.result): Array[Any])
-}
-
-private[slackwater] object GroupAccumulators {
-  def of(reduction: Reduction, state: Array[Byte]): GroupAccumulators = {
-    val group = new GroupAccumulators(reduction.start())
-    group.rows = Accumulated.read(state, group.accumulators)
-    group
-  }
-
-  /** States as the rows that an arrangement keeps. */
-  def stateRow: UnsafeProjection =
-    InterpretedUnsafeProjection.createProjection(
-      Seq(BoundReference(0, BinaryType, nullable = false))
-    )
-
-  /** Valid until `row` is used again. */
-  def asRow(row: UnsafeProjection, state: Array[Byte]): UnsafeRow =
-    row(new GenericInternalRow(Array[Any](state)))
 }
 
 /** Groups, of which those that changed are read, and written anew at each time of a change.
