@@ -19,7 +19,7 @@ import org.apache.spark.sql.slackwater.binding.{
   SparkStatements,
   WholeTables
 }
-import org.apache.spark.sql.slackwater.scan.{BoundedCopies, ExpandScans, FoldInlineRows}
+import org.apache.spark.sql.slackwater.scan.{ExpandScans, FoldInlineRows, LimitReplicas}
 
 /** The rules that read and write collections. */
 object DataHooks {
@@ -45,7 +45,7 @@ object DataHooks {
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(_ => FoldInlineRows)
-      extensions.injectOptimizerRule(_ => BoundedCopies)
+      extensions.injectOptimizerRule(_ => LimitReplicas)
       extensions.injectPlannerStrategy(_ => DataStrategy)
     }
 }

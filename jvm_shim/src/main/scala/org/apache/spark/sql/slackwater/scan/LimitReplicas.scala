@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.GENERATE
 /** Where only the first n rows are kept, of all or of each partition, no row is needed more than n
   * times: a row that is there very often is neither sorted nor sent that often.
   */
-private[slackwater] object BoundedCopies extends Rule[LogicalPlan] {
+private[slackwater] object LimitReplicas extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     plan.transformWithPruning(_.containsPattern(GENERATE)) {
       case limit @ LocalLimit(IntegerLiteral(count), rows) =>
@@ -27,8 +27,9 @@ private[slackwater] object BoundedCopies extends Rule[LogicalPlan] {
     case sort: Sort        => sort.copy(child = bounded(sort.child, count))
     case limit: LocalLimit => limit.copy(child = bounded(limit.child, count))
     case union: Union      => union.copy(children = union.children.map(bounded(_, count)))
-    case generate @ Generate(copies: Copies, _, _, _, _, _) if copies.atMost > count =>
-      generate.copy(generator = copies.copy(atMost = math.max(0, count)))
+    case generate @ Generate(replicas: ReplicateByMultiplicity, _, _, _, _, _)
+        if replicas.atMost > count =>
+      generate.copy(generator = replicas.copy(atMost = math.max(0, count)))
     case other => other
   }
 }

@@ -15,10 +15,15 @@ import org.apache.spark.sql.types.{BooleanType, StructType}
 /** As many rows as the multiplicity says, but at most `atMost`, one after the other: they are never
   * in memory at once, and a task that is killed makes no more of them.
   */
-private[scan] final case class Copies(child: Expression, atMost: Long = Long.MaxValue)
-    extends UnaryExpression
+private[scan] final case class ReplicateByMultiplicity(
+    child: Expression,
+    atMost: Long = Long.MaxValue
+) extends UnaryExpression
     with Generator
     with CodegenFallback {
+
+  /** What EXPLAIN calls it. */
+  override def prettyName: String = "copies"
   override def elementSchema: StructType =
     new StructType().add("copy", BooleanType, nullable = false)
 
@@ -32,15 +37,17 @@ private[scan] final case class Copies(child: Expression, atMost: Long = Long.Max
       override def next(): InternalRow = {
         left -= 1
         task.foreach(_.killTaskIfInterrupted())
-        Copies.row
+        ReplicateByMultiplicity.row
       }
     }
   }
 
-  override protected def withNewChildInternal(newChild: Expression): Copies = copy(newChild)
+  override protected def withNewChildInternal(newChild: Expression): ReplicateByMultiplicity = copy(
+    newChild
+  )
 }
 
-private object Copies {
+private object ReplicateByMultiplicity {
   private val row = new GenericInternalRow(Array[Any](true))
 }
 
