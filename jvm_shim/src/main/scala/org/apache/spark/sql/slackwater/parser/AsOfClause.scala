@@ -99,7 +99,7 @@ object AsOfClause {
   def find(text: String): Option[AsOfClause] =
     if (!mayHave(text)) None
     else {
-      val tokens = Claims.withoutSemicolons(Lexer.tokens(text))
+      val tokens = StatementClassifier.withoutSemicolons(Lexer.tokens(text))
       val index = (tokens.size - 3 to 1 by -1).find(i => isAsOf(tokens, i))
       index.map(cut(text, tokens, _))
     }

@@ -16,7 +16,8 @@ import org.apache.spark.sql.slackwater.shims.DelegatingParser
 class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
     extends DelegatingParser {
 
-  private val claims = new Claims(Sessions.inSlackwater(session), Sessions.isCatalog(session, _))
+  private val classifier =
+    new StatementClassifier(Sessions.inSlackwater(session), Sessions.isCatalog(session, _))
 
   override def parsePlan(text: String): LogicalPlan =
     named(statement(text, parameters = None)(delegate.parsePlan(text)))
@@ -30,8 +31,8 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
   private def statement(text: String, parameters: Option[ParameterContext])(
       spark: => LogicalPlan
   ): LogicalPlan =
-    if (claims.claims(text) && Sessions.isEnabled(session)) {
-      if (Claims.endsBlock(text) && !Sessions.hasCalled(session)) NoBlockToEnd
+    if (classifier.mayBeOurs(text) && Sessions.isEnabled(session)) {
+      if (StatementClassifier.endsBlock(text) && !Sessions.hasCalled(session)) NoBlockToEnd
       else
         command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
     } else withAsOf(text, parameters)(spark)(parse(_, parameters))

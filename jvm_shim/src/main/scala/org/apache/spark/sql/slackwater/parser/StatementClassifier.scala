@@ -7,19 +7,19 @@ import org.apache.spark.sql.slackwater.process.Sessions
 
 /** Decides from a statement's words whether it may be the coordinator's.
   *
-  * A claim is a question, not a verdict: the coordinator may hand the statement back to Spark. What
-  * is not claimed is Spark's, and nothing of ours is started for it.
+  * That is a question, not a verdict: the coordinator may hand the statement back to Spark. What may
+  * not be the coordinator's is Spark's, and nothing of ours is started for it.
   *
   * @param inSlackwater
   *   whether the session's current catalog is ours
   * @param isCatalog
   *   whether a name is that of a catalog of the session
   */
-final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
-  import Claims._
+final class StatementClassifier(inSlackwater: => Boolean, isCatalog: String => Boolean) {
+  import StatementClassifier._
   import Sessions.catalogName
 
-  def claims(text: String): Boolean =
+  def mayBeOurs(text: String): Boolean =
     Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase(Locale.ROOT))) && {
       val words = Words(withoutSemicolons(Lexer.tokens(text)))
       words.first match {
@@ -186,7 +186,7 @@ final class Claims(inSlackwater: => Boolean, isCatalog: String => Boolean) {
     words.nameStarts.exists(start => isOurs(words.drop(start)))
 }
 
-object Claims {
+object StatementClassifier {
 
   /** `COMMIT` or `ROLLBACK` with nothing behind it that could mean more. */
   private[parser] def endsBlock(text: String): Boolean = {
