@@ -59,14 +59,14 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     val wanted = new Collector
     val prepared = wanted.statement(plan)
     if (wanted.isEmpty) prepared
-    else if (Callers.nameCached) nameOfCached(plan, wanted)
+    else if (CallSite.nameCached) nameOfCached(plan, wanted)
     else {
       val scope = BindScope.current
       val execution = Holds.executionOf(session)
       val command = plan.isInstanceOf[Command]
-      val cached = Callers.fillCache
+      val cached = CallSite.fillCache
       val kept = cached && wanted.isPinned
-      val first = scope.isDefined || execution.isEmpty && !cached && Callers.executeAtOnce
+      val first = scope.isDefined || execution.isEmpty && !cached && CallSite.executeAtOnce
       val end =
         if (kept) Hold.WhenCollected
         else if (first || command || execution.isDefined && !cached) Hold.WithExecution
@@ -74,7 +74,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       val answer = bind(wanted, scope, end)
       val bound = new Substitution(answer, wanted).statement(plan)
       if (command) bound
-      else Statement(bound, new Reading(session, plan, execution, first, kept))
+      else Statement(bound, new StatementBinding(session, plan, execution, first, kept))
     }
   }
 

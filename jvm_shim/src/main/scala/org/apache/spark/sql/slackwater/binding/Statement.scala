@@ -15,7 +15,7 @@ import org.apache.spark.sql.slackwater.scan.{InlineRowsExec, RunsPlan}
 import org.apache.spark.sql.slackwater.shims.Executions
 
 /** The root of a bound query. Whatever looks for equal plans sees the query alone. */
-private[slackwater] final case class Statement(child: LogicalPlan, reading: Reading)
+private[slackwater] final case class Statement(child: LogicalPlan, binding: StatementBinding)
     extends OrderPreservingUnaryNode {
   override def output: Seq[Attribute] = child.output
   override def maxRows: Option[Long] = child.maxRows
@@ -40,7 +40,7 @@ private[slackwater] object Statement {
   * @param kept
   *   every execution may have it: it fills a cache, with rows of one time for ever
   */
-private[slackwater] final class Reading(
+private[slackwater] final class StatementBinding(
     @transient session: SparkSession,
     @transient unbound: LogicalPlan,
     execution: Option[Long],
@@ -56,7 +56,8 @@ private[slackwater] final class Reading(
   def use(): Unit = synchronized { used = true }
 
   /** The same for a plan of this moment that needed no bind. */
-  def renewed: Reading = new Reading(session, unbound, None, anywhere = true, kept)
+  def renewed: StatementBinding =
+    new StatementBinding(session, unbound, None, anywhere = true, kept)
 
   /** The query as of now. What it reads is held as long as the running execution needs it. */
   def again(): QueryExecution = {
@@ -83,13 +84,13 @@ private[slackwater] final class Reading(
   */
 private[slackwater] final case class StatementExec(
     child: SparkPlan,
-    planned: Reading,
+    planned: StatementBinding,
     asking: Option[SparkPlan] = None,
     @transient query: Option[QueryExecution] = None
 ) extends V2CommandExec
     with RunsPlan {
   @transient private var latest: Option[SparkPlan] = None
-  @transient private var reading = planned
+  @transient private var binding = planned
 
   override def children: Seq[SparkPlan] = current +: asking.toSeq
   override def output: Seq[Attribute] = child.output
@@ -121,13 +122,13 @@ private[slackwater] final case class StatementExec(
   /** Spark does this as an action begins: before it prepares the plan, which would start the
     * subqueries of an old one.
     */
-  override def resetMetrics(): Unit = if (reading.fresh) super.resetMetrics() else renew()
+  override def resetMetrics(): Unit = if (binding.fresh) super.resetMetrics() else renew()
 
   private def current: SparkPlan = latest.getOrElse(child)
 
   private def started(): SparkPlan = synchronized {
-    if (!reading.fresh) renew()
-    reading.use()
+    if (!binding.fresh) renew()
+    binding.use()
     current
   }
 
@@ -136,10 +137,10 @@ private[slackwater] final case class StatementExec(
     query.executedPlan match {
       case root: StatementExec =>
         latest = Some(root.child)
-        reading = root.planned
+        binding = root.planned
       case other =>
         latest = Some(other)
-        reading = planned.renewed
+        binding = planned.renewed
     }
   }
 }
@@ -154,6 +155,6 @@ private[slackwater] object StatementExec {
       exchange.setLogicalLink(statement)
       exchange
     }
-    new StatementExec(below, statement.reading, asking)
+    new StatementExec(below, statement.binding, asking)
   }
 }

@@ -5,7 +5,7 @@ import java.lang.StackWalker.StackFrame
 import scala.jdk.CollectionConverters._
 
 /** Who has a plan made, where Spark says it nowhere else than on the stack. */
-private[slackwater] object Callers {
+private[slackwater] object CallSite {
   private val walker = StackWalker.getInstance()
 
   private val execution = "org.apache.spark.sql.execution.QueryExecution"
