@@ -19,7 +19,7 @@ import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{BoundParts, BoundScan, ScanIdentity}
 import org.apache.spark.sql.slackwater.shims.V2Relation
@@ -95,8 +95,8 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     *   when what is bound is not read any more; `Now` where it is bound again before it is read
     */
   private def bind(wanted: Collector, scope: Option[BindScope], end: Hold.End): Bound = {
-    val coordinator = wanted.coordinator.getOrElse(Sessions.coordinator(session))
-    val body = Sessions.request(session).put("execution", Binding.execution(session))
+    val coordinator = wanted.coordinator.getOrElse(SparkSessions.coordinator(session))
+    val body = SparkSessions.request(session).put("execution", Binding.execution(session))
     val shared = wanted.sharedTime
     val relations = body.putArray("relations")
     wanted.relations.foreach { case (table, own, around) =>
@@ -111,7 +111,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))
     val answer = coordinator.call("/v1/bind", body)
     val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
-      new Hold(coordinator, Sessions.id(session), name)
+      new Hold(coordinator, SparkSessions.id(session), name)
     }
     hold.foreach { h =>
       scope match {

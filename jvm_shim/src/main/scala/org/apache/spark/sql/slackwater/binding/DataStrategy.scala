@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.slackwater.scan.{
   BoundScan,
@@ -43,7 +43,7 @@ private[slackwater] object DataStrategy extends SparkStrategy {
     case scan: BoundScan => throw DataErrors.unbound(scan.name)
     case node if node.expressions.exists(_.exists(_.isInstanceOf[MzNow])) =>
       throw DataErrors.unbound(MzNow.Name)
-    case create: CreateMaterializedViewAsSelect if Sessions.isEnabled(SQLConf.get) =>
+    case create: CreateMaterializedViewAsSelect if SparkSessions.isEnabled(SQLConf.get) =>
       create.name match {
         case elsewhere: ResolvedIdentifier =>
           val name = elsewhere.identifier.namespace :+ elsewhere.identifier.name

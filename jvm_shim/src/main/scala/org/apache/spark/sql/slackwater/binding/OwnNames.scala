@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.shims.V2Relation
 import org.apache.spark.sql.types.{BooleanType, DataType}
 
@@ -56,7 +56,7 @@ private[slackwater] final case class KeepPending(session: SparkSession) extends 
         case head +: rest if rest.nonEmpty && manager.isCatalogRegistered(head) => head
         case _ => manager.currentCatalog.name
       }
-      catalog.equalsIgnoreCase(Sessions.catalogName)
+      catalog.equalsIgnoreCase(SparkSessions.catalogName)
     case _ => true
   }
 }

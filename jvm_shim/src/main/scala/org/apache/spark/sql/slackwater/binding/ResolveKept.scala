@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.UNRESOLVED_FUNCTION
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.CatalogManager
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 
 /** Calls of functions that a definition keeps, in the coordinator's own sessions.
   *
@@ -21,7 +21,7 @@ private[slackwater] final case class ResolveKept(session: SparkSession) extends 
   private lazy val state = session.asInstanceOf[classic.SparkSession].sessionState
 
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!Sessions.isInternal(session)) plan
+    if (!SparkSessions.isInternal(session)) plan
     else {
       plan.resolveExpressionsWithPruning(_.containsPattern(UNRESOLVED_FUNCTION)) {
         case call: UnresolvedFunction =>

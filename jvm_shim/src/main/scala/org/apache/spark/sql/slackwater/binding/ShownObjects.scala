@@ -20,7 +20,7 @@ import org.apache.spark.sql.connector.catalog.{
 }
 import org.apache.spark.sql.execution.command.{LeafRunnableCommand, ShowFunctionsCommand}
 import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 
 /** What a collection is, in the place where Spark knows managed and external tables only. */
 private object Kind {
@@ -56,7 +56,7 @@ case class ShowCollections(
   override def run(session: SparkSession): Seq[Row] = {
     val state = session.asInstanceOf[classic.SparkSession].sessionState
     val catalog =
-      state.catalogManager.catalog(Sessions.catalogName).asInstanceOf[RelationCatalog]
+      state.catalogManager.catalog(SparkSessions.catalogName).asInstanceOf[RelationCatalog]
     val schema = namespace.toArray
     val found = (catalog.listTables(schema) ++ catalog.listViews(schema)).sortBy(_.name)
     val ours = found.toSeq.filter(matches).flatMap(row(catalog, _))

@@ -16,7 +16,7 @@ import org.apache.spark.sql.connector.catalog.{
 }
 import org.apache.spark.sql.execution.command.ShowFunctionsCommand
 import org.apache.spark.sql.slackwater.catalog.{DescribedTable, SlackwaterTable}
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Errors}
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
@@ -27,9 +27,9 @@ private[slackwater] trait NamesOfSession extends LookupCatalog {
   override protected lazy val catalogManager: CatalogManager =
     session.asInstanceOf[classic.SparkSession].sessionState.catalogManager
 
-  protected def isOurs(catalog: CatalogPlugin): Boolean = catalog.name == Sessions.catalogName
+  protected def isOurs(catalog: CatalogPlugin): Boolean = catalog.name == SparkSessions.catalogName
 
-  protected def full(name: Identifier): String = full(Sessions.catalogName, name)
+  protected def full(name: Identifier): String = full(SparkSessions.catalogName, name)
 
   protected def full(catalog: String, name: Identifier): String =
     (catalog +: name.namespace :+ name.name).mkString(".")
@@ -77,7 +77,7 @@ private[slackwater] final case class SparkStatements(session: SparkSession)
     with NamesOfSession {
 
   override def apply(plan: LogicalPlan): LogicalPlan = plan match {
-    case command if Sessions.isEnabled(conf) =>
+    case command if SparkSessions.isEnabled(conf) =>
       refuse(command)
       answered(command)
     case other => other

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.parser
 import java.util.Locale
 
 import org.apache.spark.sql.slackwater.lexer.{Lexer, Token, TokenKind}
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 
 /** Decides from a statement's words whether it may be the coordinator's.
   *
@@ -17,7 +17,7 @@ import org.apache.spark.sql.slackwater.process.Sessions
   */
 final class StatementClassifier(inSlackwater: => Boolean, isCatalog: String => Boolean) {
   import StatementClassifier._
-  import Sessions.catalogName
+  import SparkSessions.catalogName
 
   def mayBeOurs(text: String): Boolean =
     Lexer.first(text, 1).headOption.exists(word => starts(word.image.toUpperCase(Locale.ROOT))) && {

@@ -63,7 +63,7 @@ final case class Launch(
     */
   def start(): Endpoint = {
     val process = run()
-    val complaints = new Complaints(process.getErrorStream)
+    val errorOutput = new ErrorOutput(process.getErrorStream)
     val line = new CompletableFuture[String]
     Threads.start("slackwater-coordinator-out")(passLines(process.getInputStream, line))
     val announced =
@@ -82,7 +82,7 @@ final case class Launch(
         process.getOutputStream.close()
         process.waitFor(5, TimeUnit.SECONDS)
         process.destroyForcibly()
-        throw failed(complaints.last.getOrElse("it ended without a word"))
+        throw failed(errorOutput.last.getOrElse("it ended without a word"))
     }
   }
 
@@ -149,7 +149,7 @@ final case class Launch(
     } catch { case _: java.io.IOException => first.complete(null) }
   }
 
-  private final class Complaints(stream: InputStream) {
+  private final class ErrorOutput(stream: InputStream) {
     private val lines = mutable.Queue.empty[String]
     private val reader = Threads.start("slackwater-coordinator-err") {
       val input = new BufferedReader(new InputStreamReader(stream, UTF_8))

@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.catalog.Table
 import org.apache.spark.sql.connector.write.{SupportsTruncate, V1Write, WriteBuilder}
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold}
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Wire}
 import org.apache.spark.sql.slackwater.scan.LocalRows
 import org.apache.spark.sql.slackwater.values.Stored
@@ -79,7 +79,7 @@ private[slackwater] final class TableWrite(
 
   /** A sink in the directory that the coordinator names. */
   def sink(limit: InlineLimit): RowSink = {
-    val body = Sessions.request(session).put("write_id", id)
+    val body = SparkSessions.request(session).put("write_id", id)
     table.address(body)
     val answer = table.coordinator.call("/v1/prepare_write", body)
     RowSink.create(session, schema, answer.get("directory").asText, id, limit)
@@ -87,7 +87,7 @@ private[slackwater] final class TableWrite(
 
   /** Commits what was written, at one timestamp, together with what was read under the hold. */
   def commit(hold: Option[Hold], parts: Seq[Written], sink: => RowSink): JsonNode = {
-    val body = Sessions.request(session)
+    val body = SparkSessions.request(session)
     hold.fold(body.putNull("hold"))(h => body.put("hold", h.name))
     describe(body, parts, sink)
     val answer = table.coordinator.call("/v1/write", body)
@@ -187,7 +187,7 @@ private[slackwater] object Insert {
         val plan = BindScope.within(scope)(session.sessionState.executePlan(query).executedPlan)
         rows(target, session, plan, Nil)
       }
-      val body = Sessions.request(session).put("write_id", UUID.randomUUID.toString)
+      val body = SparkSessions.request(session).put("write_id", UUID.randomUUID.toString)
       val hold = scope.holds.headOption
       hold.fold(body.putNull("hold"))(h => body.put("hold", h.name))
       val writes = body.putArray("writes")

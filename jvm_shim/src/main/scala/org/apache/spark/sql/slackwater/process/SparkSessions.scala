@@ -14,7 +14,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json}
 
 /** What the hooks ask of a Spark session. */
-object Sessions {
+object SparkSessions {
   val catalogName = "slackwater"
 
   private val enabledKey = "spark.slackwater.enabled"
