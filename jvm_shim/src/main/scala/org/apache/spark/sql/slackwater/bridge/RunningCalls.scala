@@ -6,7 +6,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.slackwater.protocol.Errors
 
 /** The calls of the bridge that run now, by job group: each has one of its own. */
-private[bridge] final class Running {
+private[bridge] final class RunningCalls {
   private val threads = mutable.Map.empty[String, Thread]
   // A cancel can come before the call that it means.
   private val early = mutable.LinkedHashSet.empty[String]
@@ -30,7 +30,7 @@ private[bridge] final class Running {
         case Some(thread) => thread.interrupt()
         case None         =>
           early.add(group)
-          if (early.size > Running.kept) early.remove(early.head)
+          if (early.size > RunningCalls.kept) early.remove(early.head)
       }
     }
     context.cancelJobGroupAndFutureJobs(group)
@@ -48,7 +48,7 @@ private[bridge] final class Running {
   }
 }
 
-private object Running {
+private object RunningCalls {
   val kept = 1000
 
   /** Spark's own count: it follows the ends of tasks, in a cluster heartbeats of those that run too.
