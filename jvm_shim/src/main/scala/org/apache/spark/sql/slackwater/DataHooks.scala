@@ -19,7 +19,7 @@ import org.apache.spark.sql.slackwater.binding.{
   SparkStatements,
   WholeTables
 }
-import org.apache.spark.sql.slackwater.scan.{ExpandScans, FoldInlineRows, LimitReplicas}
+import org.apache.spark.sql.slackwater.scan.optimizer.{ExpandScans, FoldInlineRows, LimitReplicas}
 
 /** The rules that read and write collections. */
 object DataHooks {

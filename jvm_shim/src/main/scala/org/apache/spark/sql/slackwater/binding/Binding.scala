@@ -21,7 +21,7 @@ import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, Wire}
-import org.apache.spark.sql.slackwater.scan.{BoundParts, BoundScan, ScanIdentity}
+import org.apache.spark.sql.slackwater.scan.logical.{BoundParts, BoundScan, ScanIdentity}
 import org.apache.spark.sql.slackwater.shims.V2Relation
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{FirstMatch, RowLevel}

@@ -11,13 +11,8 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.DataErrors
-import org.apache.spark.sql.slackwater.scan.{
-  BoundScan,
-  InlineRows,
-  InlineRowsExec,
-  SlotRows,
-  SlotRowsExec
-}
+import org.apache.spark.sql.slackwater.scan.execution.{InlineRowsExec, SlotRowsExec}
+import org.apache.spark.sql.slackwater.scan.logical.{BoundScan, InlineRows, SlotRows}
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
 /** Plans statements and inline rows, and refuses what was never bound.

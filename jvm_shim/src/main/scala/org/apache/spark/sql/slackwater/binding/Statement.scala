@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
-import org.apache.spark.sql.slackwater.scan.{InlineRowsExec, RunsPlan}
+import org.apache.spark.sql.slackwater.scan.execution.{InlineRowsExec, RunsPlan}
 import org.apache.spark.sql.slackwater.shims.Executions
 
 /** The root of a bound query. Whatever looks for equal plans sees the query alone. */

@@ -42,7 +42,7 @@ import org.apache.spark.sql.slackwater.binding.{AsOf, MzNow, Ours}
 import org.apache.spark.sql.slackwater.plans.Dated
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Json
-import org.apache.spark.sql.slackwater.scan.PartIndex
+import org.apache.spark.sql.slackwater.scan.datasources.PartIndex
 import org.apache.spark.sql.slackwater.shims.{V1Relation, V2Relation}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.SchemaUtils

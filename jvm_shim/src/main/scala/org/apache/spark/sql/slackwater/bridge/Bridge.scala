@@ -17,7 +17,8 @@ import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner
 import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs.{Arrangements, TickBudget}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
-import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.execution.LocalRows
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
 import org.apache.spark.SparkContext

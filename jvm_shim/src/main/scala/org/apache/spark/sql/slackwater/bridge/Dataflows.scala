@@ -41,7 +41,14 @@ import org.apache.spark.sql.slackwater.plans.{
 }
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
-import org.apache.spark.sql.slackwater.scan._
+import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.logical.{
+  BoundParts,
+  BoundScan,
+  InlineRows,
+  ScanIdentity,
+  SlotRows
+}
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.StructType
 

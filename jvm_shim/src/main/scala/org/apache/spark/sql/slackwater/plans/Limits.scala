@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.{LIMIT, OFFSET, WINDOW}
 import org.apache.spark.sql.slackwater.protocol.DataErrors
-import org.apache.spark.sql.slackwater.scan.FirstRows
+import org.apache.spark.sql.slackwater.scan.optimizer.FirstRows
 import org.apache.spark.sql.types.{CalendarIntervalType, DataType, MapType, VariantType}
 
 /** LIMIT and OFFSET are conditions of the rows' numbers. What ORDER BY leaves open, or all where

@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.slackwater.protocol.Wire
-import org.apache.spark.sql.slackwater.scan.SlotRows
+import org.apache.spark.sql.slackwater.scan.logical.SlotRows
 import org.apache.spark.sql.types.{DataType, LongType, StructType}
 
 /** A projection that only an operator of Spark's can compute, as it calls Python.

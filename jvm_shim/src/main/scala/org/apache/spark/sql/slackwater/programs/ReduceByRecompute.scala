@@ -15,7 +15,8 @@ import org.apache.spark.sql.catalyst.expressions.{
   WindowSpecDefinition
 }
 import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan, Window}
-import org.apache.spark.sql.slackwater.scan.{NegativeMultiplicity, SlotRows}
+import org.apache.spark.sql.slackwater.scan.NegativeMultiplicity
+import org.apache.spark.sql.slackwater.scan.logical.SlotRows
 import org.apache.spark.sql.types.{LongType, StructField, StructType}
 
 /** Runs a plan over the rows of slots, often. */

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{First, Sum}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.protocol.Wire
+import org.apache.spark.sql.slackwater.scan.datasources.PartFile
 import org.apache.spark.sql.slackwater.values.{Comparable, Keys}
 import org.apache.spark.sql.types._
 

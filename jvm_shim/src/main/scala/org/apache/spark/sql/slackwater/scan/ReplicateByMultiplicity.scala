@@ -9,7 +9,6 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnaryExpression
 }
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
-import org.apache.spark.sql.slackwater.protocol.Errors
 import org.apache.spark.sql.types.{BooleanType, StructType}
 
 /** As many rows as the multiplicity says, but at most `atMost`, one after the other: they are never
@@ -49,13 +48,4 @@ private[scan] final case class ReplicateByMultiplicity(
 
 private object ReplicateByMultiplicity {
   private val row = new GenericInternalRow(Array[Any](true))
-}
-
-/** A collection says that there are fewer than no rows: it was not computed from what it holds. */
-private[slackwater] object NegativeMultiplicity {
-  def apply(what: String): Throwable = Errors.user(
-    "SLACKWATER_INTERNAL",
-    "reason" -> s"$what has a negative multiplicity",
-    "log" -> "of the application"
-  )
 }

@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Wire}
-import org.apache.spark.sql.slackwater.scan.LocalRows
+import org.apache.spark.sql.slackwater.scan.execution.LocalRows
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.sources.InsertableRelation
 import org.apache.spark.sql.types.{LongType, StructType}

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.scan
+package org.apache.spark.sql.slackwater.scan.execution
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.{CommandResultExec, LocalTableScanExec, SparkPlan}

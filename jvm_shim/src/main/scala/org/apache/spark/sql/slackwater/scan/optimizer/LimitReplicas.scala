@@ -1,9 +1,10 @@
-package org.apache.spark.sql.slackwater.scan
+package org.apache.spark.sql.slackwater.scan.optimizer
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.GENERATE
+import org.apache.spark.sql.slackwater.scan.ReplicateByMultiplicity
 
 /** Where only the first n rows are kept, of all or of each partition, no row is needed more than n
   * times: a row that is there very often is neither sorted nor sent that often.
@@ -31,35 +32,5 @@ private[slackwater] object LimitReplicas extends Rule[LogicalPlan] {
         if replicas.atMost > count =>
       generate.copy(generator = replicas.copy(atMost = math.max(0, count)))
     case other => other
-  }
-}
-
-/** Rows of which those are kept whose number is at most a count: the filter as a whole matches. */
-private[slackwater] object FirstRows extends PredicateHelper {
-  def unapply(filter: Filter): Option[(Int, Window)] = filter match {
-    case Filter(condition, window @ Window(Seq(number @ RowNumbered()), _, _, _, _)) =>
-      bound(condition, number.toAttribute).map(_ -> window)
-    case _ => None
-  }
-
-  /** The largest number for which the condition can be true. */
-  private def bound(condition: Expression, number: Attribute): Option[Int] = {
-    def isNumber(a: Attribute) = a.semanticEquals(number)
-    val bounds = splitConjunctivePredicates(condition).collect {
-      case LessThanOrEqual(a: Attribute, Literal(n: Int, _)) if isNumber(a)    => n
-      case LessThan(a: Attribute, Literal(n: Int, _)) if isNumber(a)           => n - 1
-      case EqualTo(a: Attribute, Literal(n: Int, _)) if isNumber(a)            => n
-      case GreaterThanOrEqual(Literal(n: Int, _), a: Attribute) if isNumber(a) => n
-      case GreaterThan(Literal(n: Int, _), a: Attribute) if isNumber(a)        => n - 1
-      case EqualTo(Literal(n: Int, _), a: Attribute) if isNumber(a)            => n
-    }
-    bounds.minOption
-  }
-
-  private object RowNumbered {
-    def unapply(function: NamedExpression): Boolean = function match {
-      case Alias(WindowExpression(RowNumber(), _), _) => true
-      case _                                          => false
-    }
   }
 }

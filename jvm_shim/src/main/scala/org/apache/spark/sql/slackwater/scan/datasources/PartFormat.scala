@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.scan
+package org.apache.spark.sql.slackwater.scan.datasources
 
 import scala.jdk.CollectionConverters._
 
