@@ -4,13 +4,10 @@ import java.util.{Collections, WeakHashMap}
 
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.binding.{
-  Binding,
-  DataStrategy,
+import org.apache.spark.sql.slackwater.binding.{MzNow, NotNullAsserted}
+import org.apache.spark.sql.slackwater.binding.analysis.{
   KeepPending,
-  MzNow,
   MzNowCompared,
-  NotNullAsserted,
   NotNullColumns,
   OwnNames,
   RefuseEvolution,
@@ -19,6 +16,8 @@ import org.apache.spark.sql.slackwater.binding.{
   SparkStatements,
   WholeTables
 }
+import org.apache.spark.sql.slackwater.binding.execution.DataStrategy
+import org.apache.spark.sql.slackwater.binding.normalization.Binding
 import org.apache.spark.sql.slackwater.scan.optimizer.{ExpandScans, FoldInlineRows, LimitReplicas}
 
 /** The rules that read and write collections. */

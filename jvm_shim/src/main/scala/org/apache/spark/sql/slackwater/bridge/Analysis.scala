@@ -38,7 +38,8 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.slackwater.binding.{AsOf, MzNow, Ours}
+import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
+import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.plans.Dated
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Json

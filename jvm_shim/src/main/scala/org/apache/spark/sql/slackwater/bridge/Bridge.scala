@@ -10,8 +10,8 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
-import org.apache.spark.sql.slackwater.binding.AsOf
 import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
+import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
 import org.apache.spark.sql.slackwater.process.ResultSettings

@@ -5,7 +5,7 @@ import java.util.Locale
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.command.{CreateViewCommand, ExplainCommand}
-import org.apache.spark.sql.slackwater.binding.AsOf
+import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.lexer.{Lexer, Token}
 
 /** A statement that seems to end in `AS OF [AT LEAST] time`.

@@ -1,10 +1,11 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.analysis
 
 import org.apache.spark.sql.catalyst.expressions.{BinaryComparison, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.trees.TreePattern.BINARY_COMPARISON
 import org.apache.spark.sql.catalyst.util.toPrettySQL
+import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types.{DateType, LongType, TimestampNTZType, TimestampType}
 

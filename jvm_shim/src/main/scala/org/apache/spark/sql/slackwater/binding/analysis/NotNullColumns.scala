@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.analysis
 
 import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
 import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull
@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   V2WriteCommand
 }
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.slackwater.binding.Ours
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.slackwater.shims.V2Relation
 import org.apache.spark.sql.slackwater.write.{NotNull, NotNullColumn}

@@ -1,76 +1,16 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.execution
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OrderPreservingUnaryNode}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
-import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.slackwater.binding.logical.{Statement, StatementBinding}
 import org.apache.spark.sql.slackwater.scan.execution.{InlineRowsExec, RunsPlan}
 import org.apache.spark.sql.slackwater.shims.Executions
-
-/** The root of a bound query. Whatever looks for equal plans sees the query alone. */
-private[slackwater] final case class Statement(child: LogicalPlan, binding: StatementBinding)
-    extends OrderPreservingUnaryNode {
-  override def output: Seq[Attribute] = child.output
-  override def maxRows: Option[Long] = child.maxRows
-  override def maxRowsPerPartition: Option[Long] = child.maxRowsPerPartition
-  override def doCanonicalize(): LogicalPlan = child.canonicalized
-  override def nodeName: String = Statement.Name
-  override protected def stringArgs: Iterator[Any] = Iterator.empty
-  override protected def withNewChildInternal(newChild: LogicalPlan): Statement =
-    copy(child = newChild)
-}
-
-private[slackwater] object Statement {
-  val Name = "SlackwaterStatement"
-}
-
-/** What one bind of a query is good for, and how to bind the query again.
-  *
-  * @param execution
-  *   in which it was bound; only there it is of this moment
-  * @param anywhere
-  *   the first execution may have it, whichever that is
-  * @param kept
-  *   every execution may have it: it fills a cache, with rows of one time for ever
-  */
-private[slackwater] final class StatementBinding(
-    @transient session: SparkSession,
-    @transient unbound: LogicalPlan,
-    execution: Option[Long],
-    anywhere: Boolean,
-    kept: Boolean
-) extends Serializable {
-  private var used = false
-
-  def fresh: Boolean = synchronized {
-    kept || !used && (anywhere || execution.isDefined && execution == Holds.executionOf(session))
-  }
-
-  def use(): Unit = synchronized { used = true }
-
-  /** The same for a plan of this moment that needed no bind. */
-  def renewed: StatementBinding =
-    new StatementBinding(session, unbound, None, anywhere = true, kept)
-
-  /** The query as of now. What it reads is held as long as the running execution needs it. */
-  def again(): QueryExecution = {
-    val query = session.sessionState.executePlan(unbound)
-    if (BindScope.current.isDefined) query.assertExecutedPlanPrepared()
-    else {
-      val scope = new BindScope(Nil)
-      BindScope.within(scope)(query.assertExecutedPlanPrepared())
-      scope.holds.foreach(Holds.follow(session, _))
-    }
-    query
-  }
-}
 
 /** Runs a bound query: once with the bind that it was planned with, then each time with a new one.
   *

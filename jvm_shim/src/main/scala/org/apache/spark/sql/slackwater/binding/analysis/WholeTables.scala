@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.analysis
 
 import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
 import org.apache.spark.sql.catalyst.plans.logical.{
@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   OverwritePartitionsDynamic
 }
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.slackwater.binding.Ours
 
 /** Replacing the partitions for which there are rows: a table without partitions is one of them.
   *
@@ -15,7 +16,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
   */
 private[slackwater] object WholeTables extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
-    case write: OverwritePartitionsDynamic if write.resolved && Binding.isOurs(write.table) =>
+    case write: OverwritePartitionsDynamic if write.resolved && Ours.is(write.table) =>
       OverwriteByExpression.byPosition(write.table, write.query, TrueLiteral, write.writeOptions)
   }
 }

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.command
 
 import java.util.Locale
 
@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.catalog.{
   View
 }
 import org.apache.spark.sql.execution.command.{LeafRunnableCommand, ShowFunctionsCommand}
+import org.apache.spark.sql.slackwater.binding.{MzNow, NotNullAsserted}
 import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
 import org.apache.spark.sql.slackwater.process.SparkSessions
 

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.analysis
 
 import scala.util.Try
 
@@ -6,66 +6,18 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.classic
-import org.apache.spark.sql.connector.catalog.{
-  CatalogManager,
-  CatalogPlugin,
-  Identifier,
-  LookupCatalog,
-  ViewCatalog
-}
+import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Identifier, ViewCatalog}
 import org.apache.spark.sql.execution.command.ShowFunctionsCommand
+import org.apache.spark.sql.slackwater.binding.Ours
+import org.apache.spark.sql.slackwater.binding.command.{
+  DescribeCollection,
+  ShowCollections,
+  ShowFunctionsOfUsers
+}
 import org.apache.spark.sql.slackwater.catalog.{DescribedTable, SlackwaterTable}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Errors}
 import org.apache.spark.sql.slackwater.shims.V2Relation
-
-/** Finds what a plan names, in the session that it belongs to. */
-private[slackwater] trait NamesOfSession extends LookupCatalog {
-  def session: SparkSession
-
-  override protected lazy val catalogManager: CatalogManager =
-    session.asInstanceOf[classic.SparkSession].sessionState.catalogManager
-
-  protected def isOurs(catalog: CatalogPlugin): Boolean = catalog.name == SparkSessions.catalogName
-
-  protected def full(name: Identifier): String = full(SparkSessions.catalogName, name)
-
-  protected def full(catalog: String, name: Identifier): String =
-    (catalog +: name.namespace :+ name.name).mkString(".")
-
-  protected def refuseEvolution(name: String): Unit = throw DataErrors.unsupported(
-    s"WITH SCHEMA EVOLUTION for $name",
-    "Leave it out; ALTER TABLE .. ADD COLUMN adds a column."
-  )
-}
-
-/** MERGE WITH SCHEMA EVOLUTION: columns that the table does not have would be left out in silence.
-  *
-  * It is a rule for hints because Spark takes the clause out of a MERGE as soon as it has the table.
-  */
-private[slackwater] final case class RefuseEvolution(session: SparkSession)
-    extends Rule[LogicalPlan]
-    with NamesOfSession {
-
-  override def apply(plan: LogicalPlan): LogicalPlan = {
-    plan match {
-      case ctes: UnresolvedWith                               => apply(ctes.child)
-      case merge: MergeIntoTable if merge.withSchemaEvolution => refuse(merge.targetTable)
-      case _                                                  =>
-    }
-    plan
-  }
-
-  private def refuse(target: LogicalPlan): Unit = target.foreach {
-    case unresolved: UnresolvedRelation =>
-      unresolved.multipartIdentifier match {
-        case CatalogAndIdentifier(catalog, name) if isOurs(catalog) => refuseEvolution(full(name))
-        case _                                                      =>
-      }
-    case _ =>
-  }
-}
 
 /** Spark's statements over our objects to which Spark itself has no answer, or a misleading one.
   *

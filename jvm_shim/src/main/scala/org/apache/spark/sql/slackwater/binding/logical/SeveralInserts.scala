@@ -1,16 +1,14 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.logical
 
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.datasources.v2.LeafV2CommandExec
+import org.apache.spark.sql.slackwater.binding.Ours
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.slackwater.shims.V2Relation
-import org.apache.spark.sql.slackwater.write.{Insert, Target, WriteMode}
+import org.apache.spark.sql.slackwater.write.{Target, WriteMode}
 
 /** `FROM .. INSERT INTO a .. INSERT INTO b ..`: all of it reads at one time and is one commit.
   *
@@ -40,7 +38,7 @@ private[slackwater] object SeveralInserts {
   }
 
   private def isOurs(plan: LogicalPlan): Boolean = plan match {
-    case write: V2WriteCommand => Binding.isOurs(write.table)
+    case write: V2WriteCommand => Ours.is(write.table)
     case _                     => false
   }
 
@@ -58,27 +56,4 @@ private[slackwater] object SeveralInserts {
         Target(table, mode)
       case _ => throw DataErrors.severalInserts()
     }
-}
-
-private[slackwater] final case class SeveralInsertsExec(
-    targets: Seq[Target],
-    queries: Seq[LogicalPlan]
-) extends LeafV2CommandExec {
-  override def output: Seq[Attribute] = Nil
-  override def nodeName: String = "SlackwaterInserts"
-  override protected def stringArgs: Iterator[Any] = Iterator(targets.map(_.toString))
-  override protected def run(): Seq[InternalRow] = {
-    val classic = session.asInstanceOf[SparkSession]
-    Insert.together(targets, classic)(Binding(classic).together(queries, _))
-    Nil
-  }
-}
-
-/** Queries that are bound together. */
-private[slackwater] final case class Queries(override val children: Seq[LogicalPlan])
-    extends LogicalPlan {
-  override def output: Seq[Attribute] = Nil
-  override protected def withNewChildrenInternal(
-      newChildren: IndexedSeq[LogicalPlan]
-  ): LogicalPlan = copy(children = newChildren)
 }

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.execution
 
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier
 import org.apache.spark.sql.catalyst.plans.logical.{
@@ -9,6 +9,8 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
+import org.apache.spark.sql.slackwater.binding.logical.{SeveralInserts, Statement}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.slackwater.scan.execution.{InlineRowsExec, SlotRowsExec}

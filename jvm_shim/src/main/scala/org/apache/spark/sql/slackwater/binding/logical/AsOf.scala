@@ -1,8 +1,7 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.logical
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
   Attribute,
@@ -14,11 +13,8 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation, Project, UnaryNode}
-import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types._
 
@@ -104,21 +100,4 @@ object AsOf {
 
   private def fail(time: Expression, reason: String): Nothing =
     throw DataErrors.invalidAsOf(time.sql, reason)
-}
-
-/** Turns the expression of each `AS OF` into milliseconds. */
-object ResolveAsOf extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
-    case node: AsOf if AsOf.milliseconds(node.time).isEmpty =>
-      node.time.collectFirst { case column: UnresolvedAttribute => column }.foreach { column =>
-        throw DataErrors.invalidAsOf(column.sql, "a column is not a constant")
-      }
-      if (!node.time.resolved) node
-      else node.copy(time = Literal(AsOf.evaluate(node.time), LongType))
-    case streaming: StreamingRelationV2 if streaming.table.isInstanceOf[SlackwaterTable] =>
-      throw DataErrors.unsupported(
-        s"readStream on ${streaming.table.name}",
-        "Use SUBSCRIBE to follow its changes."
-      )
-  }
 }

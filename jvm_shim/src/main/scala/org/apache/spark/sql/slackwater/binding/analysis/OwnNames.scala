@@ -1,65 +1,12 @@
-package org.apache.spark.sql.slackwater.binding
+package org.apache.spark.sql.slackwater.binding.analysis
 
-import org.apache.spark.sql.{classic, SparkSession}
-import org.apache.spark.sql.catalyst.analysis.{EliminateSubqueryAliases, UnresolvedRelation}
+import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
-import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.shims.V2Relation
-import org.apache.spark.sql.types.{BooleanType, DataType}
-
-/** Keeps UPDATE, DELETE and MERGE unresolved until [[OwnNames]] has seen them: Spark rewrites them as
-  * soon as they are resolved. It is the last operand of their condition.
-  */
-private[slackwater] case class Pending() extends LeafExpression with Unevaluable {
-  override lazy val resolved: Boolean = false
-  override def nullable: Boolean = false
-  override def dataType: DataType = BooleanType
-}
-
-private[slackwater] object Pending {
-  def after(condition: Expression): Expression =
-    if (is(condition)) condition else And(condition, Pending())
-
-  def without(condition: Expression): Expression = condition match {
-    case And(left, Pending()) => left
-    case other                => other
-  }
-
-  def is(condition: Expression): Boolean = condition match {
-    case Pending() | And(_, Pending()) => true
-    case _                             => false
-  }
-}
-
-/** Puts [[Pending]] into the commands that may be about tables of ours. */
-private[slackwater] final case class KeepPending(session: SparkSession) extends Rule[LogicalPlan] {
-  private lazy val manager = session.asInstanceOf[classic.SparkSession].sessionState.catalogManager
-
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperators {
-    // Without a condition the table is emptied, and no row is identified.
-    case delete: DeleteFromTable if delete.condition != TrueLiteral && maybeOurs(delete.table) =>
-      delete.copy(condition = Pending.after(delete.condition))
-    case update: UpdateTable if maybeOurs(update.table) =>
-      update.copy(condition = Some(update.condition.fold[Expression](Pending())(Pending.after)))
-    case merge: MergeIntoTable if maybeOurs(merge.targetTable) =>
-      merge.copy(mergeCondition = Pending.after(merge.mergeCondition))
-  }
-
-  private def maybeOurs(target: LogicalPlan): Boolean = EliminateSubqueryAliases(target) match {
-    case relation: UnresolvedRelation =>
-      val catalog = relation.multipartIdentifier match {
-        case head +: rest if rest.nonEmpty && manager.isCatalogRegistered(head) => head
-        case _ => manager.currentCatalog.name
-      }
-      catalog.equalsIgnoreCase(SparkSessions.catalogName)
-    case _ => true
-  }
-}
 
 /** Gives UPDATE, DELETE and MERGE what they identify rows by, once all names are resolved.
   *
