@@ -2,13 +2,11 @@ package org.apache.spark.sql.slackwater.plans
 
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
-import org.apache.spark.sql.catalyst.analysis.FunctionRegistry
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, MaxMinByK}
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE
 import org.apache.spark.sql.slackwater.protocol.Json
 
 /** An operator as JSON, without its inputs, and the columns that it gives. */
@@ -220,78 +218,4 @@ private[plans] final class OperatorJson(registry: HandleRegistry) {
     HandleRegistry.array(all.map(registry.handle(_, scope)))
 
   private def op(name: String): ObjectNode = Json.obj().put("op", name)
-}
-
-/** The rows of a leaf that has its data in the plan. */
-private[plans] final case class Constant(count: Long, digest: String)
-
-private[plans] object Constant {
-  def unapply(plan: LogicalPlan): Option[Constant] = plan match {
-    case _: OneRowRelation       => Some(Constant(1, "one row"))
-    case relation: LocalRelation =>
-      val types = relation.output.map(_.dataType)
-      Some(Constant(relation.data.size, Digest.ofRows(relation.data, types)))
-    case range: Range =>
-      Some(Constant(range.numElements.toLong, s"${range.start}, ${range.end}, ${range.step}"))
-    case _ => None
-  }
-}
-
-/** What functions are told apart by, by whichever of its names a query calls one: Spark has one name
-  * for one value and for a list of several.
-  */
-private[plans] object FunctionName {
-  def of(function: Expression): String = {
-    val own = function.clone()
-    own.unsetTagValue(FunctionRegistry.FUNC_ALIAS)
-    own match {
-      case first: MaxMinByK          => s"${first.prettyName}_k"
-      case ordered: OrderedAggregate => of(ordered.function)
-      case other                     => other.prettyName
-    }
-  }
-}
-
-/** The function that a window calls, what it is called with, and what its frame counts in. */
-private[plans] final case class WindowCall(
-    called: Expression,
-    args: Seq[Expression],
-    frame: FrameType
-)
-
-private[plans] object WindowCall {
-  def of(call: NamedExpression): WindowCall = call match {
-    case Alias(WindowExpression(function, spec), _) =>
-      val called = function match {
-        case aggregate: AggregateExpression => aggregate.aggregateFunction
-        case other                          => other
-      }
-      spec.frameSpecification match {
-        case frame: SpecifiedWindowFrame =>
-          WindowCall(called, called.children, frame.frameType)
-        case other => throw new IllegalStateException(s"a frame that is not specified: $other")
-      }
-    case other => throw new IllegalStateException(s"no call of a window function: ${other.sql}")
-  }
-}
-
-/** LIMIT and OFFSET, which Spark spreads over up to three operators. */
-private[plans] final case class RowLimit(count: Option[Int], offset: Int, child: LogicalPlan)
-
-private[plans] object RowLimit {
-  def unapply(plan: LogicalPlan): Option[RowLimit] = plan match {
-    case GlobalLimit(Value(count), LocalLimit(Value(same), child)) if count == same =>
-      child match {
-        case Offset(Value(offset), below) => Some(RowLimit(Some(count), offset, below))
-        case _                            => Some(RowLimit(Some(count), 0, child))
-      }
-    case Offset(Value(offset), child) => Some(RowLimit(None, offset, child))
-    case _                            => None
-  }
-
-  private object Value {
-    def unapply(expression: Expression): Option[Int] =
-      if (!expression.foldable || expression.containsPattern(CURRENT_LIKE)) None
-      else Option(expression.eval()).collect { case number: Int => number }
-  }
 }

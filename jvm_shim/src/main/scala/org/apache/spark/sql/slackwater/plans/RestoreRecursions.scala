@@ -6,24 +6,6 @@ import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 
-/** A recursion as it was analyzed: what it asks of itself in a subquery may not become a join.
-  *
-  * @param output
-  *   of the reader: another one than that of `loop` where the plan was copied
-  */
-private[plans] final case class KeptRecursion(
-    loop: UnionLoop,
-    override val output: Seq[Attribute]
-) extends LeafNode {
-  override def computeStats(): Statistics = Statistics(sizeInBytes = conf.defaultSizeInBytes)
-}
-
-private[plans] object KeepRecursions extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDownWithSubqueries {
-    case loop: UnionLoop => KeptRecursion(loop, loop.output)
-  }
-}
-
 /** Recursions in their places, each copy with ids of its own; they leave no rows open either. */
 private[plans] object RestoreRecursions extends Rule[LogicalPlan] {
   private val settle = Seq(SettleAggregates, NumberLimited, TotalOrdering)
