@@ -40,7 +40,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
-import org.apache.spark.sql.slackwater.plans.Dated
+import org.apache.spark.sql.slackwater.plans.expressions.Dated
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Json
 import org.apache.spark.sql.slackwater.scan.datasources.PartIndex

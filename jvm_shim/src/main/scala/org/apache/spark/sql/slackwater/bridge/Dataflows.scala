@@ -32,13 +32,8 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
 import org.apache.spark.sql.slackwater.binding.MzNow
-import org.apache.spark.sql.slackwater.plans.{
-  AnalyzedView,
-  AnalyzedViews,
-  CollectionSlot,
-  FailurePlaces,
-  Owner
-}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, FailurePlaces, Owner}
+import org.apache.spark.sql.slackwater.plans.logical.CollectionSlot
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}

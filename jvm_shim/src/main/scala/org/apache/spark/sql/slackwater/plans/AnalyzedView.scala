@@ -3,6 +3,8 @@ package org.apache.spark.sql.slackwater.plans
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, FreshExprIds}
+import org.apache.spark.sql.slackwater.plans.optimizer.Normalise
 import org.apache.spark.sql.types.DataType
 
 /** A view's plan, taken apart. `docs/internals/analyzed_plans.md` describes `json`.

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.trees.TreeNode
 import org.apache.spark.sql.catalyst.util.{ArrayData, MapData}
+import org.apache.spark.sql.slackwater.plans.expressions.{Dated, OrderedAggregate}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -75,6 +76,7 @@ private[plans] object Digest {
     /** Definitions of views store digests: a class keeps the name that it had in the first of them. */
     private def name(node: TreeNode[_]): String = node match {
       case _: OrderedAggregate => "org.apache.spark.sql.slackwater.plans.InOrder"
+      case _: Dated            => "org.apache.spark.sql.slackwater.plans.Dated"
       case other               => other.getClass.getName
     }
 

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, RowLimit}
 import org.apache.spark.sql.slackwater.protocol.Json
 
 /** An exported operator as its readers see it. */

@@ -3,6 +3,7 @@ package org.apache.spark.sql.slackwater.plans
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.MaxMinByK
+import org.apache.spark.sql.slackwater.plans.expressions.OrderedAggregate
 
 /** What functions are told apart by, by whichever of its names a query calls one: Spark has one name
   * for one value and for a list of several.

@@ -6,8 +6,8 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.slackwater.binding.MzNow
+import org.apache.spark.sql.slackwater.plans.expressions.KeyIssues
 import org.apache.spark.sql.slackwater.protocol.Json
-import org.apache.spark.sql.slackwater.values.Comparable
 import org.apache.spark.sql.types._
 
 /** Numbers columns and expressions in the order in which they come. */
@@ -102,19 +102,8 @@ private[plans] object HandleRegistry {
     node.set[ObjectNode]("type", field.get("type"))
     val collations = field.path("metadata").path("__COLLATIONS")
     if (collations.isObject) node.set[ObjectNode]("collations", collations)
-    node.set[ObjectNode]("key_issues", Json.texts(keyIssues(dataType)))
+    node.set[ObjectNode]("key_issues", Json.texts(KeyIssues.of(dataType)))
   }
-
-  /** Why equal values of a type may differ in their bytes, or cannot be compared. */
-  def keyIssues(dataType: DataType): Seq[String] = Seq(
-    "collation" -> dataType.existsRecursively(Comparable.isCollated),
-    "floating" -> has(dataType) { case _: FloatType | _: DoubleType => true },
-    "map" -> has(dataType) { case _: MapType => true },
-    "variant" -> has(dataType) { case _: VariantType => true }
-  ).collect { case (name, true) => name }
-
-  private def has(dataType: DataType)(test: PartialFunction[DataType, Boolean]): Boolean =
-    dataType.existsRecursively(test.applyOrElse(_, (_: DataType) => false))
 
   /** Names that Spark makes carry numbers that it counts in the process. */
   def stable(name: String): String =

@@ -3,6 +3,7 @@ package org.apache.spark.sql.slackwater.plans
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.Filter
 import org.apache.spark.sql.slackwater.binding.MzNow
+import org.apache.spark.sql.slackwater.plans.logical.JoinCondition
 import org.apache.spark.sql.types.LongType
 
 /** `mz_now() <comparison> value`, where the value is a BIGINT over a row, in ms. */

@@ -7,6 +7,9 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.planning.PhysicalAggregation
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.slackwater.plans.expressions.OrderedAggregate
+import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, JoinCondition, RowLimit}
+import org.apache.spark.sql.slackwater.plans.optimizer.SessionWindows
 import org.apache.spark.sql.slackwater.protocol.Json
 
 /** An operator as JSON, without its inputs, and the columns that it gives. */

@@ -24,7 +24,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Literal
 }
 import org.apache.spark.sql.errors.QueryExecutionErrors
-import org.apache.spark.sql.slackwater.plans.Moments
+import org.apache.spark.sql.slackwater.plans.expressions.Moments
 import org.apache.spark.sql.types._
 
 /** What is known of one aggregate of one group: what comes can also be taken away.

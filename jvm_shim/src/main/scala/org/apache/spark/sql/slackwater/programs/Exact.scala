@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{
   TypedImperativeAggregate
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.slackwater.plans.Moments
+import org.apache.spark.sql.slackwater.plans.expressions.Moments
 import org.apache.spark.sql.types.{DataType, DoubleType, FloatType, IntegralType}
 
 /** A sum, an average, or a moment about the mean as a maintained view has it, in a job of Spark: of
