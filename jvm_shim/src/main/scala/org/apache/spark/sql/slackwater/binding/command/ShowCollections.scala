@@ -1,16 +1,12 @@
 package org.apache.spark.sql.slackwater.binding.command
 
-import java.util.Locale
-
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.catalyst.plans.logical.DescribeRelation
 import org.apache.spark.sql.catalyst.util.StringUtils
 import org.apache.spark.sql.classic
-import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.connector.catalog.{
   Identifier,
   Relation,
@@ -18,30 +14,9 @@ import org.apache.spark.sql.connector.catalog.{
   TableCatalog,
   View
 }
-import org.apache.spark.sql.execution.command.{LeafRunnableCommand, ShowFunctionsCommand}
-import org.apache.spark.sql.slackwater.binding.{MzNow, NotNullAsserted}
+import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
 import org.apache.spark.sql.slackwater.process.SparkSessions
-
-/** What a collection is, in the place where Spark knows managed and external tables only. */
-private object Kind {
-  val managed = "MANAGED"
-
-  def of(kind: String): String =
-    if (kind == "table") managed else kind.replace('-', ' ').toUpperCase(Locale.ROOT)
-}
-
-/** DESCRIBE EXTENDED of a collection, with its kind. */
-case class DescribeCollection(describe: DescribeRelation, kind: String)
-    extends LeafRunnableCommand {
-  override val output: Seq[Attribute] = describe.output
-
-  override def run(session: SparkSession): Seq[Row] =
-    Dataset.ofRows(session.asInstanceOf[classic.SparkSession], describe).collect().toSeq.map {
-      case Row("Type", Kind.managed, comment) => Row("Type", Kind.of(kind), comment)
-      case row                                => row
-    }
-}
 
 /** SHOW TABLE EXTENDED of one of our schemas: what can be read in it, plain views included.
   *
@@ -104,18 +79,4 @@ case class ShowCollections(
         .map { case (key, value) => s"$key=$value" }
         .mkString("Table Properties: [", ", ", "]")
     }
-}
-
-/** SHOW FUNCTIONS of the session's catalog without what we have put there.
-  *
-  * `mz_now` is listed with all functions, as those are that Spark comes with.
-  */
-case class ShowFunctionsOfUsers(show: ShowFunctionsCommand) extends LeafRunnableCommand {
-  override val output: Seq[Attribute] = show.output
-
-  override def run(session: SparkSession): Seq[Row] = {
-    val hidden = Set(NotNullAsserted.Name) ++
-      Option.when(!show.showSystemFunctions)(MzNow.Name)
-    show.run(session).filterNot(row => hidden(row.getString(0)))
-  }
 }
