@@ -215,7 +215,7 @@ sys.stdin.read()
 
 def test_the_end_of_a_session_is_told(spark: SparkSession, env: Environment) -> None:
     hooks = spark.sparkContext._jvm.org.apache.spark.sql.slackwater.process
-    handle = hooks.Sessions.coordinator(spark._jsparkSession)
+    handle = hooks.SparkSessions.coordinator(spark._jsparkSession)
     handle.closeSession("nobody")
     assert not env.starts()
     spark.sql("SHOW SOURCES")

@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.slackwater.catalog.{Definitions, SlackwaterTable, StagedCollection}
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json, ObjectDescription}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -31,14 +31,14 @@ class SlackwaterCatalog
 
   /** Texts that are stored name the catalog: under another name they would mean nothing. */
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit =
-    if (name != Sessions.catalogName) {
+    if (name != SparkSessions.catalogName) {
       throw Definitions.unsupported(
         s"The catalog of Slackwater under the name $name",
-        s"Set spark.sql.catalog.${Sessions.catalogName} instead of spark.sql.catalog.$name."
+        s"Set spark.sql.catalog.${SparkSessions.catalogName} instead of spark.sql.catalog.$name."
       )
     }
 
-  override def name: String = Sessions.catalogName
+  override def name: String = SparkSessions.catalogName
 
   /** It has no functions of its own; those of Spark and of other catalogs are found beside it. */
   override def listFunctions(namespace: Array[String]): Array[Identifier] =
@@ -211,7 +211,7 @@ class SlackwaterCatalog
         "Leave it out; COMMENT describes a schema."
       )
     }
-    val body = Sessions.request(Sessions.active)
+    val body = SparkSessions.request(SparkSessions.active)
     body.set[ObjectNode]("namespace", Json.texts(namespace))
     body.set[ObjectNode]("properties", Json.textMap(metadata.asScala))
     body.put("if_not_exists", false)
@@ -232,7 +232,7 @@ class SlackwaterCatalog
         )
     }
     comments.lastOption.foreach { comment =>
-      val body = Sessions.request(Sessions.active)
+      val body = SparkSessions.request(SparkSessions.active)
       body.set[ObjectNode]("namespace", Json.texts(namespace))
       body.put("comment", comment)
       coordinator.call("/v1/catalog/alter_namespace", body)
@@ -244,7 +244,7 @@ class SlackwaterCatalog
   override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean = {
     val exists = namespaceExists(namespace)
     if (exists) {
-      val body = Sessions.request(Sessions.active)
+      val body = SparkSessions.request(SparkSessions.active)
       body.set[ObjectNode]("namespace", Json.texts(namespace))
       body.put("cascade", cascade)
       coordinator.call("/v1/catalog/drop_namespace", body)
@@ -259,13 +259,13 @@ class SlackwaterCatalog
   private val viewKind = "view"
   private val unreadable = Set("sink", "index", "secret")
 
-  private def coordinator: Coordinator = Sessions.coordinator(Sessions.active)
+  private def coordinator: Coordinator = SparkSessions.coordinator(SparkSessions.active)
 
   private def table(description: ObjectDescription, asOf: Option[Long]): Table =
     new SlackwaterTable(coordinator, description, asOf)
 
   private def request(ident: Identifier): ObjectNode = {
-    val body = Sessions.request(Sessions.active)
+    val body = SparkSessions.request(SparkSessions.active)
     body.set[ObjectNode]("namespace", Json.texts(ident.namespace))
     body.put("name", ident.name)
     body
@@ -277,7 +277,7 @@ class SlackwaterCatalog
     definition.put("name", ident.name)
     definition.put("mode", mode)
     Definitions.putTable(definition, text(ident), info)
-    val body = Sessions.request(Sessions.active)
+    val body = SparkSessions.request(SparkSessions.active)
     body.setAll[ObjectNode](definition)
     val target = creating(new TableAlreadyExistsException(ident)) {
       try coordinator.call("/v1/catalog/stage_table", body)
@@ -295,7 +295,7 @@ class SlackwaterCatalog
 
   private def list(namespace: Array[String])(wanted: String => Boolean): Array[Identifier] = {
     if (!namespaceExists(namespace)) throw new NoSuchNamespaceException(namespace)
-    val body = Sessions.request(Sessions.active)
+    val body = SparkSessions.request(SparkSessions.active)
     body.set[ObjectNode]("namespace", Json.texts(namespace))
     elements(coordinator.call("/v1/catalog/list", body).get("objects"))
       .filter(found => wanted(found.get("kind").asText))
@@ -305,7 +305,7 @@ class SlackwaterCatalog
   private def namespaces: Array[(String, Option[String])] =
     elements(
       coordinator
-        .call("/v1/catalog/namespaces", Sessions.request(Sessions.active))
+        .call("/v1/catalog/namespaces", SparkSessions.request(SparkSessions.active))
         .get("namespaces")
     ).map { found =>
       (found.get("name").asText, Option(found.path("comment").asText(null)))

@@ -4,13 +4,10 @@ import java.util.{Collections, WeakHashMap}
 
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.binding.{
-  Binding,
-  DataStrategy,
+import org.apache.spark.sql.slackwater.binding.{MzNow, NotNullAsserted}
+import org.apache.spark.sql.slackwater.binding.analysis.{
   KeepPending,
-  MzNow,
   MzNowCompared,
-  NotNullAsserted,
   NotNullColumns,
   OwnNames,
   RefuseEvolution,
@@ -19,7 +16,9 @@ import org.apache.spark.sql.slackwater.binding.{
   SparkStatements,
   WholeTables
 }
-import org.apache.spark.sql.slackwater.scan.{BoundedCopies, ExpandScans, FoldInlineRows}
+import org.apache.spark.sql.slackwater.binding.execution.DataStrategy
+import org.apache.spark.sql.slackwater.binding.normalization.Binding
+import org.apache.spark.sql.slackwater.scan.optimizer.{ExpandScans, FoldInlineRows, LimitReplicas}
 
 /** The rules that read and write collections. */
 object DataHooks {
@@ -45,7 +44,7 @@ object DataHooks {
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(_ => FoldInlineRows)
-      extensions.injectOptimizerRule(_ => BoundedCopies)
+      extensions.injectOptimizerRule(_ => LimitReplicas)
       extensions.injectPlannerStrategy(_ => DataStrategy)
     }
 }

@@ -186,7 +186,7 @@ final class Arrangement private[arrangements] (
     }
   }
 
-  /** Rebuilds segments that are due, until `budgetRows` updates were read for it, and says whether
+  /** Merges segments that are due, until `budgetRows` updates were read for it, and says whether
     * more are due. The unit is a segment, so that a key with very many rows exceeds the budget.
     *
     * Throws [[ArrangementTooLarge]]: a segment and its successor are both in memory for a moment.
@@ -201,7 +201,7 @@ final class Arrangement private[arrangements] (
       if (segment.isDue(since, shape)) {
         if (left > 0) {
           left -= segment.rows
-          rebuild(segment, maintained.toInt)
+          merge(segment, maintained.toInt)
         } else more = true
       }
       if (!more) {
@@ -212,8 +212,8 @@ final class Arrangement private[arrangements] (
     more
   }
 
-  private def rebuild(segment: Segment, hash: Int): Unit = {
-    val parts = new Rebuild(segment, since, layout, memory).segments()
+  private def merge(segment: Segment, hash: Int): Unit = {
+    val parts = new SegmentMerge(segment, since, layout, memory).segments()
     exclusively {
       count += parts.iterator.map(_.rows).sum - segment.rows
       segments.replace(hash, parts)

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.arrangements
 import org.apache.spark.unsafe.Platform
 
 /** Where the updates of one key are in a base. */
-private[arrangements] final class Group {
+private[arrangements] final class GroupCursor {
 
   /** Of the packed key. */
   var key = 0L
@@ -51,7 +51,7 @@ private[arrangements] final class Base(
   def first: Long = start
   def end: Long = start + contents.packedBytes
 
-  def find(hash: Int, base: Object, at: Long, length: Int, group: Group): Boolean =
+  def find(hash: Int, base: Object, at: Long, length: Int, group: GroupCursor): Boolean =
     block != null && {
       val bucket = (hash << depth >>> 1) >>> (31 - bits)
       val limit = bucketStart(bucket + 1)
@@ -69,7 +69,7 @@ private[arrangements] final class Base(
     start + (Platform.getInt(null, block.address + 4L * i) & 0xffffffffL)
 
   /** Reads the header of the group at `position`. */
-  def open(position: Long, group: Group): Unit = {
+  def open(position: Long, group: GroupCursor): Unit = {
     val count = Platform.getByte(null, position) & 0xff
     if (count == Base.Large) {
       group.plain = Platform.getInt(null, position + 1)
@@ -87,7 +87,7 @@ private[arrangements] final class Base(
   }
 
   /** Where the next group is. */
-  def next(group: Group): Long =
+  def next(group: GroupCursor): Long =
     if (group.bytes >= 0) group.updates + group.bytes
     else if (rows.noTails)
       group.updates + group.plain.toLong * rows.width +
@@ -111,7 +111,7 @@ private[arrangements] final class Base(
 
   /** Unpacks all to `target`, as updates, in the order of their hashes. `hash` is that of a key. */
   def unpack(target: Long, since: Long, layout: Layout): Unit = if (block != null) {
-    val group = new Group
+    val group = new GroupCursor
     var position = first
     var to = target
     while (position < end) {

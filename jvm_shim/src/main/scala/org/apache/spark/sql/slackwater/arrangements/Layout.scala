@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
   * @param segmentRows
   *   what a segment has at most twice of, unless a single key has them
   * @param foldShare
-  *   a segment is rebuilt when more than this share of its base's rows could be folded into it
+  *   a segment is merged when more than this share of its base's rows could be folded into it
   * @param foldRows
   *   it is not for so many rows or fewer, however small the base is
   * @param hashBits

@@ -20,7 +20,7 @@ private[arrangements] final class Loading(
     log.ensure(bytes)
     Update.put(null, log.claim(bytes), hash, key, row, asOf, diff)
     if (log.rows >= math.max(layout.shape.segmentRows, segment.base.contents.updates) / 2)
-      rebuild(segment, hash)
+      merge(segment, hash)
   }
 
   /** Packs what is left. */
@@ -29,11 +29,11 @@ private[arrangements] final class Loading(
     while (hash < Segments.End) {
       val next = segments.after(hash)
       val segment = segments.of(hash.toInt)
-      if (!segment.overlay.isEmpty) rebuild(segment, hash.toInt)
+      if (!segment.overlay.isEmpty) merge(segment, hash.toInt)
       hash = next
     }
   }
 
-  private def rebuild(segment: Segment, hash: Int): Unit =
-    segments.replace(hash, new Rebuild(segment, asOf, layout, memory).segments())
+  private def merge(segment: Segment, hash: Int): Unit =
+    segments.replace(hash, new SegmentMerge(segment, asOf, layout, memory).segments())
 }

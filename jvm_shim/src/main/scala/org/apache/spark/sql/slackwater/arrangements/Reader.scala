@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.Platform
 private[arrangements] final class Reader(layout: Layout) {
   private val row = new UnsafeRow(layout.rowFields)
   private var buffer = new Array[Byte](1024)
-  private val group = new Group
+  private val group = new GroupCursor
   private val history = new History
   private var busy = false
   private var inner: Reader = null

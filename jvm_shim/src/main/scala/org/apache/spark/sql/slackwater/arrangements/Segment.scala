@@ -9,7 +9,7 @@ private[arrangements] final class Segment(val depth: Int, val base: Base, memory
   /** A key that is in both counts twice. */
   def keys: Long = base.contents.groups.toLong + overlay.keys
 
-  /** Whether to rebuild it: its overlay, and what of the base has become history, are much of it. */
+  /** Whether to merge it: its overlay, and what of the base has become history, are much of it. */
   def isDue(since: Long, shape: Shape): Boolean = {
     val contents = base.contents
     val unsettled = if (contents.latest <= since) contents.unsettled else 0

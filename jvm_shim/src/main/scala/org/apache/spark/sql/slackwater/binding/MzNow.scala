@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.trees.CurrentOrigin
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.types.{DataType, LongType}
 
 /** The statement's timestamp in milliseconds; binding replaces it by the value. */
@@ -64,7 +64,7 @@ object MzNow {
       ""
     ),
     arguments =>
-      if (!Sessions.isEnabled(SQLConf.get)) throw unknown(Name)
+      if (!SparkSessions.isEnabled(SQLConf.get)) throw unknown(Name)
       else if (arguments.isEmpty) MzNow()
       else throw QueryCompilationErrors.wrongNumArgsError(Name, Seq(0), arguments.size)
   )

@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCo
 import org.apache.spark.sql.catalyst.expressions.codegen.Block._
 import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types.DataType
 
@@ -51,7 +51,7 @@ object NotNullAsserted {
     FunctionIdentifier(Name),
     new ExpressionInfo(classOf[NotNullAsserted].getName, Name),
     {
-      case _ if !Sessions.isEnabled(SQLConf.get) => throw MzNow.unknown(Name)
+      case _ if !SparkSessions.isEnabled(SQLConf.get) => throw MzNow.unknown(Name)
       case Seq(value, Literal(view, _), Literal(column, _)) if view != null && column != null =>
         NotNullAsserted(value, view.toString, column.toString)
       case arguments => throw QueryCompilationErrors.wrongNumArgsError(Name, Seq(3), arguments.size)

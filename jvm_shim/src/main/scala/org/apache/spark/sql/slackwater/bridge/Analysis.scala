@@ -38,11 +38,12 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.slackwater.binding.{AsOf, MzNow, Ours}
-import org.apache.spark.sql.slackwater.plans.Dated
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
+import org.apache.spark.sql.slackwater.binding.logical.AsOf
+import org.apache.spark.sql.slackwater.plans.expressions.Dated
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Json
-import org.apache.spark.sql.slackwater.scan.PartIndex
+import org.apache.spark.sql.slackwater.scan.datasources.PartIndex
 import org.apache.spark.sql.slackwater.shims.{V1Relation, V2Relation}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.SchemaUtils
@@ -87,7 +88,7 @@ private[slackwater] object Analysis {
 
   private object OurView {
     def unapply(plan: LogicalPlan): Option[Seq[String]] = plan match {
-      case view: View if view.desc.identifier.catalog.contains(Sessions.catalogName) =>
+      case view: View if view.desc.identifier.catalog.contains(SparkSessions.catalogName) =>
         Some(view.desc.identifier.database.toSeq :+ view.desc.identifier.table)
       case _ => None
     }
@@ -129,10 +130,10 @@ private[slackwater] object Analysis {
   }
 
   private def viewId(session: SparkSession, name: Seq[String]): Option[String] = {
-    val body = Sessions.request(session)
+    val body = SparkSessions.request(session)
     body.set[ObjectNode]("namespace", Json.texts(name.init))
     body.put("name", name.last)
-    Sessions.coordinator(session).find("/v1/catalog/load", body).map(_.get("id").asText)
+    SparkSessions.coordinator(session).find("/v1/catalog/load", body).map(_.get("id").asText)
   }
 
   /** What makes up for rows that come in any order.

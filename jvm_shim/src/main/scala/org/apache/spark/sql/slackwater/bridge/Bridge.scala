@@ -10,14 +10,15 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
-import org.apache.spark.sql.slackwater.binding.AsOf
 import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
+import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
 import org.apache.spark.sql.slackwater.process.ResultSettings
-import org.apache.spark.sql.slackwater.programs.{Allowance, Arrangements}
+import org.apache.spark.sql.slackwater.programs.{Arrangements, TickBudget}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
-import org.apache.spark.sql.slackwater.scan.{Consolidate, LocalRows, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.execution.LocalRows
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
 import org.apache.spark.SparkContext
@@ -37,7 +38,7 @@ import org.apache.spark.util.Utils
 object Bridge {
   private val bridges = new ConcurrentHashMap[(String, String), Bridge]()
   private val memories = new ConcurrentHashMap[String, DriverMemory]()
-  private val running = new Running
+  private val calls = new RunningCalls
 
   /** The bridge whose queries have these settings, a JSON object; "": those of the application. */
   def under(settings: String): Bridge = {
@@ -47,10 +48,10 @@ object Bridge {
   }
 
   /** Ends the call of a group, now or when it comes. */
-  def cancel(group: String): Unit = running.cancel(context, group)
+  def cancel(group: String): Unit = calls.cancel(context, group)
 
   /** How many rows the jobs of a group have read of files and inline parts so far. */
-  def rowsRead(group: String): Long = Running.rowsRead(context, group)
+  def rowsRead(group: String): Long = RunningCalls.rowsRead(context, group)
 
   private def context: SparkContext = SparkContext.getActive.getOrElse(
     throw new IllegalStateException("the Spark application has ended")
@@ -102,7 +103,7 @@ private[bridge] object DriverMemory {
     val disk = conf.getSizeAsBytes(spillKey, s"${4 * memory}b")
     val folder = Path.of(Utils.getLocalDir(conf), s"slackwater-arrangements-${UUID.randomUUID}")
     val budget = new MemoryBudget(memory, Option.when(disk > 0)(Spill(disk, folder)))
-    val scanned = new MemoryBudget(Allowance.ofHeap)
+    val scanned = new MemoryBudget(TickBudget.ofHeap)
     DriverMemory(PartRows.ofDriver, new Arrangements(budget, scanned))
   }
 }
@@ -124,7 +125,7 @@ private[bridge] final case class Opened(
   * which `cancel` ends it.
   */
 final class Bridge private[bridge] (opened: Opened) {
-  import Bridge.running
+  import Bridge.calls
   import BridgeSession.inPool
 
   private val own = opened.session
@@ -166,13 +167,13 @@ final class Bridge private[bridge] (opened: Opened) {
 
   /** Fills what a program keeps; see `Dataflows.load`. */
   def loadProgram(programId: String, planId: String, inputsJson: String, group: String): Long =
-    running.within(own.sparkContext, group) {
+    calls.within(own.sparkContext, group) {
       inPool(own)(flows.load(programId, planId, inputsJson))
     }
 
   /** Runs a tick that reads collections by jobs; see `Dataflows.tick`. */
   def tickProgram(programId: String, requestJson: String, group: String): Array[Byte] =
-    running.within(own.sparkContext, group) {
+    calls.within(own.sparkContext, group) {
       inPool(own)(flows.tick(programId, requestJson))
     }
 
@@ -190,7 +191,7 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): String =
     try {
-      running.within(own.sparkContext, group) {
+      calls.within(own.sparkContext, group) {
         val (plan, called) = analyzedQuery(text, catalog, namespace, kept)
         val answer = Analysis.describe(own, plan)
         answer.set[ObjectNode]("functions", called)
@@ -212,7 +213,7 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): String =
     try {
-      running.within(own.sparkContext, group) {
+      calls.within(own.sparkContext, group) {
         val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
         val view = AnalyzedView.of(own, analyzed)
         s"""{"plan":"${views.keep(view, Owner(environment, coordinator))}",${view.json.substring(
@@ -234,7 +235,7 @@ final class Bridge private[bridge] (opened: Opened) {
     */
   def infer(requestJson: String, group: String): String =
     try {
-      running.within(own.sparkContext, group) {
+      calls.within(own.sparkContext, group) {
         val request = Json.mapper.readTree(requestJson)
         val groups = request.get("groups").asScala.map(_.asScala.map(_.asText).toSeq).toSeq
         val options = Json.entries(request.get("options"))
@@ -288,7 +289,7 @@ final class Bridge private[bridge] (opened: Opened) {
       namespace: Array[String],
       group: String
   ): Array[Byte] =
-    running.within(own.sparkContext, group) {
+    calls.within(own.sparkContext, group) {
       collected(analyzed(text, catalog, namespace)._1)
     }
 
@@ -306,7 +307,7 @@ final class Bridge private[bridge] (opened: Opened) {
       directory: String,
       group: String
   ): String =
-    running.within(own.sparkContext, group) {
+    calls.within(own.sparkContext, group) {
       written(analyzed(text, catalog, namespace)._1, directory)
     }
 
@@ -340,7 +341,7 @@ final class Bridge private[bridge] (opened: Opened) {
       directory: String,
       group: String
   ): String = {
-    running.within(own.sparkContext, group) {
+    calls.within(own.sparkContext, group) {
       written(flows.contents(planId, inputsJson, names.toSeq), directory)
     }
   }
@@ -352,7 +353,7 @@ final class Bridge private[bridge] (opened: Opened) {
       names: Array[String],
       group: String
   ): Array[Byte] =
-    running.within(own.sparkContext, group) {
+    calls.within(own.sparkContext, group) {
       collected(flows.contents(planId, inputsJson, names.toSeq))
     }
 
@@ -360,7 +361,7 @@ final class Bridge private[bridge] (opened: Opened) {
     * `Dataflows.failing`. null: none is found.
     */
   def failing(planId: String, inputsJson: String, group: String): FailingRow =
-    running.within(own.sparkContext, group) {
+    calls.within(own.sparkContext, group) {
       val found = flows.failing(planId, inputsJson) { rows =>
         reading(rows.sparkSession, rows.queryExecution) {
           rows.queryExecution.executedPlan.executeCollect()

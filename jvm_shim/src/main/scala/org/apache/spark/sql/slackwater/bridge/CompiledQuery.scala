@@ -5,7 +5,6 @@ import java.util.Properties
 import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.sql.slackwater.programs.Compiled
-import org.apache.spark.sql.slackwater.scan.{OnePartitionExec, Slots}
 import org.apache.spark.{NarrowDependency, Partition, SparkEnv, TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.memory.TaskMemoryManager
@@ -26,6 +25,7 @@ import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.exchange.{Exchange, ReusedExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.python.EvalPythonExec
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.scan.execution.{OnePartitionExec, Slots}
 
 /** A query over slots that one thread of the driver can compute: planned once, run often.
   *

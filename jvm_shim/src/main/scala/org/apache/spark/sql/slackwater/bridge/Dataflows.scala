@@ -32,16 +32,18 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
 import org.apache.spark.sql.slackwater.binding.MzNow
-import org.apache.spark.sql.slackwater.plans.{
-  AnalyzedView,
-  AnalyzedViews,
-  CollectionSlot,
-  Owner,
-  Suspicions
-}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, FailurePlaces, Owner}
+import org.apache.spark.sql.slackwater.plans.logical.CollectionSlot
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
-import org.apache.spark.sql.slackwater.scan._
+import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.logical.{
+  BoundParts,
+  BoundScan,
+  InlineRows,
+  ScanIdentity,
+  SlotRows
+}
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.StructType
 
@@ -130,7 +132,7 @@ final class Dataflows private[bridge] (
     * the updates as an Arrow stream.
     *
     * It is loaded, and each part comes with its rows, or is a file. The text is `{"ended": reason}`,
-    * without updates, where the tick has taken more than it may (`Allowance`): at most `most_ms`.
+    * without updates, where the tick has taken more than it may (`TickBudget`): at most `most_ms`.
     * Of a program that is not resident, `before` describes the collections just before `lower`;
     * then `scanned` has the ids of those that were read, each as often as it was.
     */
@@ -236,7 +238,7 @@ final class Dataflows private[bridge] (
     val view = views.get(planId)
     val inputs = new SnapshotInputs(view, request)
     val chosen = sessionFor(request)
-    val places = new Suspicions(view, inputs.columns, inputs.asOf).of(request.get("node").asInt)
+    val places = new FailurePlaces(view, inputs.columns, inputs.asOf).of(request.get("node").asInt)
     new FailingRows(plan => optimized(chosen, inputs.over(plan)).map(collect)).in(places)
   }
 

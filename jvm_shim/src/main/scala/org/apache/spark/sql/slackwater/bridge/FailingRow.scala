@@ -7,7 +7,12 @@ import org.apache.spark.api.python.PythonException
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.plans.{SuspectCalls, SuspectGroups, SuspectRows, Suspects}
+import org.apache.spark.sql.slackwater.plans.{
+  ExpressionFailurePlace,
+  FailurePlace,
+  PythonFailurePlace,
+  SumFailurePlace
+}
 import org.apache.spark.sql.slackwater.protocol.Json
 
 /** A row of which a query cannot be computed.
@@ -29,25 +34,25 @@ final class FailingRow private[bridge] (val error: Throwable, val described: Str
 private[bridge] final class FailingRows(run: LogicalPlan => Option[Array[InternalRow]]) {
 
   /** The first row at the first place that has one, if what is there fails for it. */
-  def in(places: Iterator[Suspects]): Option[FailingRow] = places.flatMap(first).nextOption()
+  def in(places: Iterator[FailurePlace]): Option[FailingRow] = places.flatMap(first).nextOption()
 
-  private def first(suspects: Suspects): Option[FailingRow] =
+  private def first(place: FailurePlace): Option[FailingRow] =
     for {
-      row <- firstRow(suspects)
-      error <- raised(suspects, row)
-    } yield new FailingRow(error, described(suspects, row))
+      row <- firstRow(place)
+      error <- raised(place, row)
+    } yield new FailingRow(error, described(place, row))
 
   /** Python that cannot even be asked which rows it fails for names none. */
-  private def firstRow(suspects: Suspects): Option[InternalRow] =
-    try run(suspects.first(SQLConf.get.sessionLocalTimeZone)).flatMap(_.headOption)
+  private def firstRow(place: FailurePlace): Option[InternalRow] =
+    try run(place.first(SQLConf.get.sessionLocalTimeZone)).flatMap(_.headOption)
     catch {
-      case NonFatal(error) if suspects.isInstanceOf[SuspectCalls] && isOfPython(error) => None
+      case NonFatal(error) if place.isInstanceOf[PythonFailurePlace] && isOfPython(error) => None
     }
 
-  private def raised(suspects: Suspects, row: InternalRow): Option[Throwable] = suspects match {
-    case rows: SuspectRows     => rows.raised(row)
-    case calls: SuspectCalls   => Some(calls.raised(row))
-    case groups: SuspectGroups =>
+  private def raised(place: FailurePlace, row: InternalRow): Option[Throwable] = place match {
+    case rows: ExpressionFailurePlace => rows.raised(row)
+    case calls: PythonFailurePlace    => Some(calls.raised(row))
+    case groups: SumFailurePlace      =>
       try {
         run(groups.only(row))
         None
@@ -66,16 +71,16 @@ private[bridge] final class FailingRows(run: LogicalPlan => Option[Array[Interna
   private def causes(error: Throwable): Iterator[Throwable] =
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(20)
 
-  private def described(suspects: Suspects, row: InternalRow): String = {
-    val json = Json.obj().put("group", suspects.areGroups)
+  private def described(place: FailurePlace, row: InternalRow): String = {
+    val json = Json.obj().put("group", place.areGroups)
     val columns = json.putArray("columns")
-    suspects.shown.zipWithIndex.foreach { case (column, i) =>
+    place.shown.zipWithIndex.foreach { case (column, i) =>
       columns
         .addObject()
         .put("name", column.name)
         .put("collection", column.collection.orNull)
         .put("read", column.isRead)
-        .put("text", row.getUTF8String(suspects.values.size + i).toString)
+        .put("text", row.getUTF8String(place.values.size + i).toString)
     }
     Json.mapper.writeValueAsString(json)
   }

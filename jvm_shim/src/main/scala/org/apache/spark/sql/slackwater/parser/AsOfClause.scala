@@ -5,7 +5,7 @@ import java.util.Locale
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.execution.command.{CreateViewCommand, ExplainCommand}
-import org.apache.spark.sql.slackwater.binding.AsOf
+import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.lexer.{Lexer, Token}
 
 /** A statement that seems to end in `AS OF [AT LEAST] time`.
@@ -99,7 +99,7 @@ object AsOfClause {
   def find(text: String): Option[AsOfClause] =
     if (!mayHave(text)) None
     else {
-      val tokens = Claims.withoutSemicolons(Lexer.tokens(text))
+      val tokens = StatementClassifier.withoutSemicolons(Lexer.tokens(text))
       val index = (tokens.size - 3 to 1 by -1).find(i => isAsOf(tokens, i))
       index.map(cut(text, tokens, _))
     }

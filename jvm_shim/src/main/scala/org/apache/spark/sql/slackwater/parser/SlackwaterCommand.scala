@@ -5,7 +5,7 @@ import java.util.UUID
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
-import org.apache.spark.sql.slackwater.process.{Notices, SessionFunctions, Sessions}
+import org.apache.spark.sql.slackwater.process.{Notices, SessionFunctions, SparkSessions}
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, BoundReference, UnsafeProjection}
@@ -29,7 +29,7 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
   override val output: Seq[Attribute] = toAttributes(planned)
 
   override def run(session: SparkSession): Seq[Row] = {
-    val body = Sessions.statement(session)
+    val body = SparkSessions.statement(session)
     val functions = SessionFunctions.namedIn(session, text)
     if (!functions.isEmpty) {
       body.withObject("/context").set[ObjectNode]("functions", functions)
@@ -38,7 +38,7 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
     body.put("execution", UUID.randomUUID.toString)
     // By it a COMMIT whose answer was lost can be asked for again.
     body.put("write_id", UUID.randomUUID.toString)
-    rows(Sessions.coordinator(session).execute(body))
+    rows(SparkSessions.coordinator(session).execute(body))
   }
 
   private def rows(stream: Array[Byte]): Seq[Row] = {

@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.parser._
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.internal.VariableSubstitution
-import org.apache.spark.sql.slackwater.process.Sessions
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{Errors, Json}
 import org.apache.spark.sql.slackwater.shims.DelegatingParser
 
@@ -16,7 +16,11 @@ import org.apache.spark.sql.slackwater.shims.DelegatingParser
 class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
     extends DelegatingParser {
 
-  private val claims = new Claims(Sessions.inSlackwater(session), Sessions.isCatalog(session, _))
+  private val classifier =
+    new StatementClassifier(
+      SparkSessions.inSlackwater(session),
+      SparkSessions.isCatalog(session, _)
+    )
 
   override def parsePlan(text: String): LogicalPlan =
     named(statement(text, parameters = None)(delegate.parsePlan(text)))
@@ -30,8 +34,8 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
   private def statement(text: String, parameters: Option[ParameterContext])(
       spark: => LogicalPlan
   ): LogicalPlan =
-    if (claims.claims(text) && Sessions.isEnabled(session)) {
-      if (Claims.endsBlock(text) && !Sessions.hasCalled(session)) NoBlockToEnd
+    if (classifier.mayBeOurs(text) && SparkSessions.isEnabled(session)) {
+      if (StatementClassifier.endsBlock(text) && !SparkSessions.hasCalled(session)) NoBlockToEnd
       else
         command(text, parameters).getOrElse(withAsOf(text, parameters)(spark)(parse(_, parameters)))
     } else withAsOf(text, parameters)(spark)(parse(_, parameters))
@@ -41,7 +45,8 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
     try plan
     catch {
       case error: ParseException
-          if isUnnamed(error) && Sessions.isEnabled(session) && Sessions.inSlackwater(session) =>
+          if isUnnamed(error) && SparkSessions
+            .isEnabled(session) && SparkSessions.inSlackwater(session) =>
         val reason = error.getMessage.linesIterator.map(_.trim).find(_.nonEmpty).getOrElse("")
         throw Errors.user(
           "SLACKWATER_UNSUPPORTED",
@@ -59,9 +64,9 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
   /** The command that the coordinator makes of `text`; None when it leaves it to Spark. */
   private def command(text: String, parameters: Option[ParameterContext]): Option[LogicalPlan] = {
     val substituted = new VariableSubstitution().substitute(text)
-    val body = Sessions.statement(session)
+    val body = SparkSessions.statement(session)
     body.put("text", substituted)
-    val planned = Sessions.coordinator(session).call("/v1/plan", body)
+    val planned = SparkSessions.coordinator(session).call("/v1/plan", body)
     Option.when(planned.path("kind").asText == "command") {
       if (parameters.exists(Parameters.nonEmpty)) {
         throw Errors.user(
@@ -83,7 +88,7 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
       case Some(clause) =>
         try spark
         catch {
-          case error: ParseException if Sessions.isEnabled(session) =>
+          case error: ParseException if SparkSessions.isEnabled(session) =>
             placed(clause, parameters, parse).getOrElse(throw error)
         }
     }

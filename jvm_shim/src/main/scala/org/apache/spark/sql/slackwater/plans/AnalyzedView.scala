@@ -3,6 +3,8 @@ package org.apache.spark.sql.slackwater.plans
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, FreshExprIds}
+import org.apache.spark.sql.slackwater.plans.optimizer.Normalise
 import org.apache.spark.sql.types.DataType
 
 /** A view's plan, taken apart. `docs/internals/analyzed_plans.md` describes `json`.
@@ -46,8 +48,8 @@ private[slackwater] object AnalyzedView {
     * input is missing, or one of its columns is, or has another type.
     */
   def over(plan: LogicalPlan, inputs: Map[String, LogicalPlan]): LogicalPlan = {
-    val filled = Renewed(plan).transformUpWithSubqueries { case slot: CollectionSlot =>
-      val input = Renewed(
+    val filled = FreshExprIds(plan).transformUpWithSubqueries { case slot: CollectionSlot =>
+      val input = FreshExprIds(
         inputs.getOrElse(
           slot.id,
           throw new IllegalArgumentException(s"there is no input for the collection ${slot.id}")

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, RowLimit}
 import org.apache.spark.sql.slackwater.protocol.Json
 
 /** An exported operator as its readers see it. */
@@ -15,8 +16,8 @@ private[plans] final case class Input(node: Int, plan: LogicalPlan, out: Seq[Int
 
 /** Writes a normalised plan down, children first and from left to right. */
 private[plans] final class Exporter {
-  private val handles = new Handles
-  private val operators = new Operators(handles)
+  private val registry = new HandleRegistry
+  private val operators = new OperatorJson(registry)
   private val plans = mutable.ArrayBuffer.empty[LogicalPlan]
   private val json = Json.mapper.createArrayNode()
 
@@ -26,8 +27,8 @@ private[plans] final class Exporter {
   def view(analyzed: LogicalPlan, normalised: LogicalPlan): AnalyzedView = {
     val root = input(normalised)
     val answer = Json.obj().put("version", AnalyzedView.version)
-    answer.set[ObjectNode]("columns", handles.columnsJson)
-    answer.set[ObjectNode]("handles", handles.handlesJson)
+    answer.set[ObjectNode]("columns", registry.columnsJson)
+    answer.set[ObjectNode]("handles", registry.handlesJson)
     answer.set[ObjectNode]("nodes", json)
     answer.put("root", root.node)
     answer.set[ObjectNode]("collections", Json.texts(CollectionSlot.in(normalised)))
@@ -35,8 +36,8 @@ private[plans] final class Exporter {
     answer.set[ObjectNode]("schema", Json.ofSchema(analyzed.schema))
     AnalyzedView(
       plans.toIndexedSeq,
-      handles.handles,
-      handles.columns,
+      registry.handles,
+      registry.columns,
       Json.mapper.writeValueAsString(answer)
     )
   }
@@ -91,8 +92,8 @@ private[plans] final class Exporter {
     NowBound.all(plan).fold(operators.filter(plan, in))(operators.temporal(_, in))
 
   private def added(plan: LogicalPlan, inputs: Seq[Input], encoded: Encoded): Input = {
-    encoded.json.set[ObjectNode]("in", Handles.array(inputs.map(_.node)))
-    encoded.json.set[ObjectNode]("out", Handles.array(encoded.out))
+    encoded.json.set[ObjectNode]("in", HandleRegistry.array(inputs.map(_.node)))
+    encoded.json.set[ObjectNode]("out", HandleRegistry.array(encoded.out))
     json.add(encoded.json)
     plans += plan
     Input(plans.size - 1, plan, encoded.out)

@@ -46,9 +46,9 @@ private[slackwater] final class Arranged(index: Index, delta: Int, entry: Keyed)
   def keys: Long = index.keys
 
   /** Takes the updates that it does not have yet. */
-  def advance(running: Running): Unit = index.advance(running) { from =>
+  def advance(tick: TickContext): Unit = index.advance(tick) { from =>
     val batch = new Batch
-    running(delta).foreach { (row, time, diff) =>
+    tick(delta).foreach { (row, time, diff) =>
       if (time >= from)
         entry.key(row).foreach(key => batch.add(key, entry.value(row), time, diff))
     }
@@ -56,12 +56,12 @@ private[slackwater] final class Arranged(index: Index, delta: Int, entry: Keyed)
   }
 
   /** See `Index.want`. */
-  def want(running: Running)(keys: (UnsafeRow => Unit) => Unit): Unit = index.want(running)(keys)
+  def want(tick: TickContext)(keys: (UnsafeRow => Unit) => Unit): Unit = index.want(tick)(keys)
 
   /** Every update of the key with a time below `below`: its arranged columns, valid during the
     * call, time and diff.
     */
-  def lookup(key: UnsafeRow, below: Long, work: Work)(
+  def lookup(key: UnsafeRow, below: Long, metrics: OperatorMetrics)(
       visit: (UnsafeRow, Long, Long) => Unit
   ): Unit =
     index.lookup(
@@ -69,7 +69,7 @@ private[slackwater] final class Arranged(index: Index, delta: Int, entry: Keyed)
       below,
       new Sink {
         override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
-          work.found()
+          metrics.found()
           visit(row, time, diff)
         }
       }

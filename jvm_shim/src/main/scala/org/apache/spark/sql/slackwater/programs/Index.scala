@@ -21,11 +21,11 @@ private[slackwater] trait Index {
   /** Says which keys the tick looks up, before it does. `keys` gives each, which is valid only then,
     * as often as it likes.
     */
-  def want(running: Running)(keys: (UnsafeRow => Unit) => Unit): Unit
+  def want(tick: TickContext)(keys: (UnsafeRow => Unit) => Unit): Unit
 
   /** Gives each update of `key` before `below` (ms) to `sink`; see `Arrangement.lookup`. */
   def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit
 
   /** Moves on to the tick's upper with the updates from its own on, which `updates` makes. */
-  def advance(running: Running)(updates: Long => Batch): Unit
+  def advance(tick: TickContext)(updates: Long => Batch): Unit
 }

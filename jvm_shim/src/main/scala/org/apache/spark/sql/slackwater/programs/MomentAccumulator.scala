@@ -4,7 +4,7 @@ import java.io.{DataInputStream, DataOutputStream}
 import java.math.BigInteger
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.slackwater.plans.Moments
+import org.apache.spark.sql.slackwater.plans.expressions.Moments
 
 /** Exact sums of products, of which the moments about the mean are exact as well: each is rounded
   * once, and does not depend on what was in the group before.

@@ -60,7 +60,7 @@ private[slackwater] final class Program(
     val schema: StructType,
     val sources: Map[Int, SourceColumns],
     opened: IndexedSeq[Step],
-    kept: Seq[Kept],
+    operatorStates: Seq[OperatorState],
     arranged: Seq[Arranged],
     lookups: JsonNode => Map[Int, Operator]
 ) {
@@ -90,7 +90,7 @@ private[slackwater] final class Program(
     * output changes though no input does.
     */
   def load(session: SparkSession, inputs: Inputs, asOf: Long): Long = using {
-    kept.foreach(_.fill(session, inputs, asOf))
+    operatorStates.foreach(_.fill(session, inputs, asOf))
     nextChange(asOf + 1)
   }
 
@@ -106,21 +106,20 @@ private[slackwater] final class Program(
       deltas: Int => Updates,
       before: Option[Before]
   ): (Updates, ObjectNode) = using {
-    val allowance = new Allowance(Allowance.ofHeap, mostMillis, () => isClosed)
-    val running = new Running(lower, upper, steps.size, deltas, allowance, before)
+    val budget = new TickBudget(TickBudget.ofHeap, mostMillis, () => isClosed)
+    val tick = new TickContext(lower, upper, steps.size, deltas, budget, before)
     steps.indices.foreach { i =>
       val step = steps(i)
-      val work = running.work(i)
+      val metrics = tick.metrics(i)
       val began = System.nanoTime()
-      running(i) =
-        if (step.operator.isIdle(running)) Updates.none else step.operator.run(running, work)
-      step.moves.foreach(_.advance(running))
-      work.emitted = running(i).size
-      work.nanos = System.nanoTime() - began
-      lastRead(i).foreach(running.forget)
+      tick(i) = if (step.operator.isIdle(tick)) Updates.none else step.operator.run(tick, metrics)
+      step.moves.foreach(_.advance(tick))
+      metrics.emitted = tick(i).size
+      metrics.nanos = System.nanoTime() - began
+      lastRead(i).foreach(tick.forget)
     }
-    kept.foreach(_.reached(upper))
-    (inOneForm(running(steps.size - 1)).consolidated, told(running))
+    operatorStates.foreach(_.reached(upper))
+    (inOneForm(tick(steps.size - 1)).consolidated, told(tick))
   }
 
   private def inOneForm(updates: Updates): Updates = canonical.fold(updates) { form =>
@@ -142,7 +141,7 @@ private[slackwater] final class Program(
 
   /** The output is durable up to `upper`: nothing will be asked of times before. */
   def committed(upper: Long): Unit =
-    using(kept.foreach(_.committed(upper)))
+    using(operatorStates.foreach(_.committed(upper)))
 
   /** Gives back what is kept, now or when the call that runs has ended. */
   def close(): Unit = {
@@ -165,25 +164,25 @@ private[slackwater] final class Program(
     try
       if (!isGivenBack) {
         isGivenBack = true
-        kept.foreach(_.close())
+        operatorStates.foreach(_.close())
       }
     finally busy.unlock()
   }
 
   private def nextChange(from: Long): Long =
-    kept.iterator.map(_.nextChange(from)).minOption.getOrElse(Long.MaxValue)
+    operatorStates.iterator.map(_.nextChange(from)).minOption.getOrElse(Long.MaxValue)
 
-  private def told(running: Running): ObjectNode = {
-    val answer = Json.obj().put("next_change", nextChange(running.upper))
+  private def told(tick: TickContext): ObjectNode = {
+    val answer = Json.obj().put("next_change", nextChange(tick.upper))
     val list = answer.putArray("operators")
-    steps.zip(running.work).foreach { case (step, work) =>
+    steps.zip(tick.metrics).foreach { case (step, metrics) =>
       list
         .addObject()
         .put("operator", step.name)
         .put("mode", step.operator.mode)
-        .put("emitted", work.emitted)
-        .put("looked_up", work.lookedUp)
-        .put("micros", TimeUnit.NANOSECONDS.toMicros(work.nanos))
+        .put("emitted", metrics.emitted)
+        .put("looked_up", metrics.lookedUp)
+        .put("micros", TimeUnit.NANOSECONDS.toMicros(metrics.nanos))
     }
     answer
   }

@@ -47,7 +47,7 @@ private[slackwater] final class Programs(
 ) {
   import Programs._
 
-  private val handles = new Handles(
+  private val binder = new ExpressionBinder(
     view,
     json.get("aliases").properties.asScala.map(e => e.getKey.toInt -> e.getValue.asInt).toMap
   )
@@ -57,7 +57,7 @@ private[slackwater] final class Programs(
 
   /** Who reads the arrangements: the program to be. */
   private val reader = new Object
-  private val kept = mutable.ArrayBuffer.empty[Kept]
+  private val operatorStates = mutable.ArrayBuffer.empty[OperatorState]
 
   def program: Program =
     try {
@@ -69,10 +69,10 @@ private[slackwater] final class Programs(
           arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each }
         )
       }
-      new Program(schema, sources, steps, kept.toSeq, arranged, lookups(arranged, _))
+      new Program(schema, sources, steps, operatorStates.toSeq, arranged, lookups(arranged, _))
     } catch {
       case error: Throwable =>
-        kept.foreach(_.close())
+        operatorStates.foreach(_.close())
         throw error
     }
 
@@ -98,14 +98,14 @@ private[slackwater] final class Programs(
 
   private def spec(node: JsonNode): Spec = {
     val delta = node.get("delta").asInt
-    val keys = handles.keys(ints(node.get("keys")), layouts(delta))
+    val keys = binder.keys(ints(node.get("keys")), layouts(delta))
     val columns = ints(node.get("columns"))
     Spec(
       node.get("node").asInt,
       delta,
       keys,
       flags(node.get("null_safe")),
-      columns.map(handles.column(_, layouts(delta))),
+      columns.map(binder.column(_, layouts(delta))),
       ints(node.get("key_columns")) ++ columns
     )
   }
@@ -120,9 +120,9 @@ private[slackwater] final class Programs(
       spec.columns,
       None
     )
-    val rows = Load.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns) _
+    val rows = Hydration.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns) _
     val index = indexed(identity, spec.keys.size, spec.columns.size)(rows)
-    val entry = new Keyed(handles.project(spec.keys), spec.nullSafe, handles.project(spec.columns))
+    val entry = new Keyed(binder.project(spec.keys), spec.nullSafe, binder.project(spec.columns))
     new Arranged(index, spec.delta, entry)
   }
 
@@ -133,13 +133,14 @@ private[slackwater] final class Programs(
       val shared = arrangements.of(identity, name, reader, asOf) { () =>
         new Arrangement(keyFields, rowFields, arrangements.budget, name)
       }
-      kept += new Load(arrangements, shared, reader, rows(_, None))
+      operatorStates += new ArrangementState(arrangements, shared, reader, rows(_, None))
       shared
     } else {
-      val made = new Fetched(keyFields, rowFields, name, arrangements.scanned)((before, keys) =>
-        rows(before, Some(keys))
-      )
-      kept += made
+      val made =
+        new ScannedIndex(keyFields, rowFields, name, arrangements.scanned)((before, keys) =>
+          rows(before, Some(keys))
+        )
+      operatorStates += made
       made
     }
 
@@ -155,31 +156,31 @@ private[slackwater] final class Programs(
       case "map"      =>
         val made = node.get("exprs").asScala.map(expression(_, layout("in"))).toSeq
         if (made.exists(ProjectRows.isNeeded)) projected(made, in("in"))
-        else new MapRows(in("in"), handles.project(made))
+        else new MapRows(in("in"), binder.project(made))
       case "filter" =>
         new FilterRows(in("in"), conditions(node, layout("in")).get)
       case "expand" =>
         val projections = node.get("projections").asScala.map { each =>
-          handles.project(ints(each).map(handles.bound(_, layout("in"))))
+          binder.project(ints(each).map(binder.bound(_, layout("in"))))
         }
         new ExpandRows(in("in"), projections.toSeq)
       case "temporal" => temporal(node)
       case "generate" => generate(node, i)
       case "union"    => new UnionAll(ints(node.get("in")))
       case "lookup"   => lookup(node, layouts, i, arranged)
-      case "presence" => presence(node, arranged)
+      case "presence" => semiJoin(node, arranged)
       case "reduce"   => reduce(node, i)
-      case "regroup"  => regroup(node, i, arranged)
+      case "regroup"  => recompute(node, i, arranged)
       case other      => throw new IllegalStateException(s"no operator is called $other")
     }
   }
 
   private def conditions(node: JsonNode, layout: IndexedSeq[Int]): Option[Condition] =
-    handles.condition(node.get("conjuncts").asScala.toSeq, layout)
+    binder.condition(node.get("conjuncts").asScala.toSeq, layout)
 
   private def expression(node: JsonNode, layout: IndexedSeq[Int]): Expression =
-    if (node.has("handle")) handles.bound(node.get("handle").asInt, layout)
-    else if (node.has("column")) handles.column(node.get("column").asInt, layout)
+    if (node.has("handle")) binder.bound(node.get("handle").asInt, layout)
+    else if (node.has("column")) binder.column(node.get("column").asInt, layout)
     else if (node.has("null")) Literal(null, view.columns(node.get("null").asInt).dataType)
     else Literal(node.get("literal").asBoolean)
 
@@ -191,25 +192,25 @@ private[slackwater] final class Programs(
   private def temporal(node: JsonNode): Operator = {
     val in = node.get("in").asInt
     val bounds = node.get("bounds").asScala.toIndexedSeq.map { bound =>
-      val value = handles.bound(bound.get("handle").asInt, layouts(in))
+      val value = binder.bound(bound.get("handle").asInt, layouts(in))
       NowBound(bound.get("comparison").asText, value)
     }
     val validity = new Validity(bounds)
     val queue = new TransitionQueue(layouts(in).size, arrangements.budget, name)
-    kept += new Waiting(queue, node.get("node").asInt, validity)
+    operatorStates += new TemporalBuffer(queue, node.get("node").asInt, validity)
     new TemporalFilter(in, validity, queue)
   }
 
   private def generate(node: JsonNode, i: Int): Operator = {
     val in = node.get("in").asInt
     val generated = ints(node.get("generated"))
-    val generator = handles.bound(node.get("generator").asInt, layouts(in))
+    val generator = binder.bound(node.get("generator").asInt, layouts(in))
     new GenerateRows(
       in,
       generator.asInstanceOf[Generator],
       node.get("outer").asBoolean,
       generated.size,
-      handles.columns(layouts(i), layouts(in) ++ generated)
+      binder.columns(layouts(i), layouts(in) ++ generated)
     )
   }
 
@@ -236,40 +237,40 @@ private[slackwater] final class Programs(
     new Lookup(
       in,
       arranged(number),
-      handles.project(handles.keys(ints(node.get("keys")), layouts(in))),
+      binder.project(binder.keys(ints(node.get("keys")), layouts(in))),
       specs(number).nullSafe,
       node.get("old").asBoolean,
       conditions(node, both),
-      handles.columns(layouts(i), both)
+      binder.columns(layouts(i), both)
     )
   }
 
-  private def presence(node: JsonNode, arranged: IndexedSeq[Arranged]): Operator = {
+  private def semiJoin(node: JsonNode, arranged: IndexedSeq[Arranged]): Operator = {
     val left = node.get("left").asInt
     val right = node.get("right").asInt
     val ours = node.get("left_arrangement").asInt
     val theirs = node.get("right_arrangement").asInt
-    new Presence(
+    new SemiJoinDelta(
       left,
       right,
       arranged(ours),
       arranged(theirs),
-      handles.project(specs(ours).keys),
-      handles.project(specs(theirs).keys),
+      binder.project(specs(ours).keys),
+      binder.project(specs(theirs).keys),
       specs(theirs).nullSafe,
       conditions(node, layouts(left) ++ specs(theirs).layout),
-      handles.columns(layouts(left), specs(ours).layout),
+      binder.columns(layouts(left), specs(ours).layout),
       node.get("present").asBoolean
     )
   }
 
   private def reduce(node: JsonNode, i: Int): Operator = {
     val in = node.get("in").asInt
-    val keys = ints(node.get("groups")).map(handles.bound(_, layouts(in)))
+    val keys = ints(node.get("groups")).map(binder.bound(_, layouts(in)))
     val aggregates = node.get("aggregates").asScala.toSeq.map { each =>
       val function = view.handles(each.get("function").asInt).asInstanceOf[AggregateFunction]
       val filter = Option(each.get("filter")).filterNot(_.isNull).map(h => view.handles(h.asInt))
-      Accumulated.of(function, filter, handles.over(_, layouts(in)))
+      Accumulated.of(function, filter, binder.over(_, layouts(in)))
     }
     val reduction = Reduction(keys, aggregates)
     val identity = ArrangementIdentity(
@@ -281,22 +282,23 @@ private[slackwater] final class Programs(
       Nil,
       Some((reader, i))
     )
-    val states = indexed(identity, keys.size, 1)(Load.reduced(node.get("node").asInt, reduction))
+    val states =
+      indexed(identity, keys.size, 1)(Hydration.reduced(node.get("node").asInt, reduction))
     val types = keys.map(_.dataType) ++ aggregates.map(_.function.dataType)
     val results = types.zipWithIndex.map { case (t, at) => BoundReference(at, t, nullable = true) }
-    new Reduce(in, reduction, states, handles.project(results))
+    new Reduce(in, reduction, states, binder.project(results))
   }
 
-  private def regroup(node: JsonNode, i: Int, arranged: IndexedSeq[Arranged]): Operator = {
+  private def recompute(node: JsonNode, i: Int, arranged: IndexedSeq[Arranged]): Operator = {
     val in = node.get("in").asInt
     val number = node.get("arrangement").asInt
     val parts = Tagged.of(view.nodes(node.get("node").asInt))
     val query = compile(parts.tagged)
-    new Regroup(
+    new ReduceByRecompute(
       in,
       arranged(number),
-      handles.project(specs(number).keys),
-      handles.columns(layouts(in), specs(number).layout),
+      binder.project(specs(number).keys),
+      binder.columns(layouts(in), specs(number).layout),
       schemaOf(layouts(in)),
       schemaOf(layouts(i)),
       node.get("once").asBoolean,

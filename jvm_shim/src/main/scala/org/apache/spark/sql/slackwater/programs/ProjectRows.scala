@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.slackwater.protocol.Wire
-import org.apache.spark.sql.slackwater.scan.SlotRows
+import org.apache.spark.sql.slackwater.scan.logical.SlotRows
 import org.apache.spark.sql.types.{DataType, LongType, StructType}
 
 /** A projection that only an operator of Spark's can compute, as it calls Python.
@@ -29,9 +29,9 @@ private[slackwater] final class ProjectRows(in: Int, types: Seq[DataType], proje
   })
 
   override def inputs: Seq[Int] = Seq(in)
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
-    projected.run(Map(ProjectRows.slot -> (() => timed(running(in))))).foreach { row =>
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
+    projected.run(Map(ProjectRows.slot -> (() => timed(tick(in))))).foreach { row =>
       out.add(cut(row).copy(), row.getLong(time), row.getLong(diff))
     }
     out

@@ -4,10 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
   Expression,
-  GenericInternalRow,
-  InterpretedUnsafeProjection,
   JoinedRow,
   UnsafeProjection,
   UnsafeRow
@@ -15,7 +12,6 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
 import org.apache.spark.sql.slackwater.scan.NegativeMultiplicity
-import org.apache.spark.sql.types.BinaryType
 
 /** The groups of an aggregate and what is accumulated of each. Serializable.
   *
@@ -40,7 +36,7 @@ private[slackwater] final case class Reduction(
 
   /** The states of the groups of some rows. */
   def states(rows: Iterator[InternalRow]): Iterator[(UnsafeRow, Array[Byte])] = {
-    val groups = new ByKey(new Group(start()))
+    val groups = new ByKey(new GroupAccumulators(start()))
     val keyOf = UnsafeProjection.create(keys.map(NormalizeFloatingNumbers.normalize))
     val inputOf = UnsafeProjection.create(aggregates.map(_.input))
     rows.foreach(row => groups(keyOf(row)).add(inputOf(row), 1L))
@@ -49,51 +45,10 @@ private[slackwater] final case class Reduction(
 
   /** States of the same group, of different rows, as one. */
   def merged(one: Array[Byte], other: Array[Byte]): Array[Byte] = {
-    val (left, right) = (Group.of(this, one), Group.of(this, other))
+    val (left, right) = (GroupAccumulators.of(this, one), GroupAccumulators.of(this, other))
     left.merge(right)
     left.state
   }
-}
-
-/** One group while it is computed. */
-private[slackwater] final class Group(val accumulators: Array[Accumulator]) {
-  var rows = 0L
-
-  def add(inputs: InternalRow, diff: Long): Unit = {
-    rows = Math.addExact(rows, diff)
-    var i = 0
-    while (i < accumulators.length) {
-      accumulators(i).add(inputs, i, diff)
-      i += 1
-    }
-  }
-
-  def merge(other: Group): Unit = {
-    rows = Math.addExact(rows, other.rows)
-    accumulators.zip(other.accumulators).foreach { case (own, more) => own.merge(more) }
-  }
-
-  def state: Array[Byte] = Accumulated.write(rows, accumulators)
-
-  def results: InternalRow = new GenericInternalRow(accumulators.map(_.result): Array[Any])
-}
-
-private[slackwater] object Group {
-  def of(reduction: Reduction, state: Array[Byte]): Group = {
-    val group = new Group(reduction.start())
-    group.rows = Accumulated.read(state, group.accumulators)
-    group
-  }
-
-  /** States as the rows that an arrangement keeps. */
-  def stateRow: UnsafeProjection =
-    InterpretedUnsafeProjection.createProjection(
-      Seq(BoundReference(0, BinaryType, nullable = false))
-    )
-
-  /** Valid until `row` is used again. */
-  def asRow(row: UnsafeProjection, state: Array[Byte]): UnsafeRow =
-    row(new GenericInternalRow(Array[Any](state)))
 }
 
 /** Groups, of which those that changed are read, and written anew at each time of a change.
@@ -113,21 +68,21 @@ private[slackwater] final class Reduce(
 
   private val keyOf = reduction.keysOf
   private val inputOf = reduction.inputsOf
-  private val stateRow = Group.stateRow
+  private val stateRow = GroupAccumulators.stateRow
   private val always = reduction.keys.isEmpty
   private val joined = new JoinedRow
 
   override def inputs: Seq[Int] = Seq(in)
   override def mode: String = states.mode
 
-  override def run(running: Running, work: Work): Updates = {
-    val out = new Updates(running.allowance)
+  override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
+    val out = new Updates(tick.budget)
     val batch = new Batch
-    val groups = changes(running)
-    states.want(running)(visit => groups.foreach { case (key, _) => visit(key) })
+    val groups = changes(tick)
+    states.want(tick)(visit => groups.foreach { case (key, _) => visit(key) })
     val covered = states.upper
     groups.foreach { case (key, byTime) =>
-      val group = before(key, running.lower, work)
+      val group = before(key, tick.lower, metrics)
       var state = Option.when(group.rows != 0)(group.state)
       var row = result(key, group)
       byTime.foreach { case (time, inputs) =>
@@ -147,46 +102,46 @@ private[slackwater] final class Reduce(
         row = newRow
       }
     }
-    states.advance(running)(_ => batch)
+    states.advance(tick)(_ => batch)
     out
   }
 
   /** The inputs of the aggregates by group and time, in the order of time. */
-  private def changes(running: Running): Changes = {
+  private def changes(tick: TickContext): Changes = {
     val found: Changes = new ByKey(mutable.TreeMap.empty[Long, Updates])
-    running(in).foreach { (row, time, diff) =>
+    tick(in).foreach { (row, time, diff) =>
       found(keyOf(row))
-        .getOrElseUpdate(time, new Updates(running.allowance))
+        .getOrElseUpdate(time, new Updates(tick.budget))
         .add(inputOf(row).copy(), time, diff)
     }
     found
   }
 
-  private def before(key: UnsafeRow, lower: Long, work: Work): Group = {
+  private def before(key: UnsafeRow, lower: Long, metrics: OperatorMetrics): GroupAccumulators = {
     val sums = mutable.HashMap.empty[UnsafeRow, Long]
     states.lookup(
       key,
       lower,
       new Sink {
         override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
-          work.found()
+          metrics.found()
           val sum = sums.getOrElse(row, 0L) + diff
           sums.put(row.copy(), sum)
         }
       }
     )
     sums.filter(_._2 != 0).toSeq match {
-      case Seq()         => new Group(reduction.start())
-      case Seq((row, 1)) => Group.of(reduction, row.getBinary(0))
+      case Seq()         => new GroupAccumulators(reduction.start())
+      case Seq((row, 1)) => GroupAccumulators.of(reduction, row.getBinary(0))
       case other         =>
         throw new IllegalStateException(s"a group has ${other.size} states: ${other.map(_._2)}")
     }
   }
 
-  private def result(key: UnsafeRow, group: Group): Option[UnsafeRow] =
+  private def result(key: UnsafeRow, group: GroupAccumulators): Option[UnsafeRow] =
     Option.when(always || group.rows != 0)(results(joined(key, group.results)).copy())
 
-  private def asRow(state: Array[Byte]): UnsafeRow = Group.asRow(stateRow, state)
+  private def asRow(state: Array[Byte]): UnsafeRow = GroupAccumulators.asRow(stateRow, state)
 }
 
 private object Reduce {

@@ -61,13 +61,13 @@ private[slackwater] final class SharedArrangement(
 
   override def mode: String = "indexed"
   override def upper: Long = arrangement.upper
-  override def want(running: Running)(keys: (UnsafeRow => Unit) => Unit): Unit = ()
+  override def want(tick: TickContext)(keys: (UnsafeRow => Unit) => Unit): Unit = ()
 
   override def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit =
     arrangement.lookup(key, below, sink)
 
-  override def advance(running: Running)(updates: Long => Batch): Unit =
-    advanceTo(running.upper)(updates)
+  override def advance(tick: TickContext)(updates: Long => Batch): Unit =
+    advanceTo(tick.upper)(updates)
 
   /** Another program may have done it already. */
   def advanceTo(upper: Long)(updates: Long => Batch): Unit = synchronized {

@@ -4,10 +4,10 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /** Updates of one interval. The rows are owned: nobody changes them after `add`.
   *
-  * @param allowance
+  * @param budget
   *   what holds them
   */
-private[slackwater] final class Updates(allowance: Allowance = Allowance.unlimited) {
+private[slackwater] final class Updates(budget: TickBudget = TickBudget.unlimited) {
   import Updates._
 
   private var rows = new Array[UnsafeRow](16)
@@ -15,7 +15,7 @@ private[slackwater] final class Updates(allowance: Allowance = Allowance.unlimit
   private var diffs = new Array[Long](16)
   private var count = 0
   private var bytes = Empty
-  allowance.take(bytes)
+  budget.take(bytes)
 
   def size: Int = count
   def isEmpty: Boolean = count == 0
@@ -24,7 +24,7 @@ private[slackwater] final class Updates(allowance: Allowance = Allowance.unlimit
     if (count == rows.length) grow()
     val taken = row.getSizeInBytes + BesideRow
     bytes += taken
-    allowance.take(taken)
+    budget.take(taken)
     rows(count) = row
     times(count) = time
     diffs(count) = diff
@@ -41,7 +41,7 @@ private[slackwater] final class Updates(allowance: Allowance = Allowance.unlimit
 
   /** Nobody reads them any more. */
   def giveBack(): Unit = {
-    allowance.giveBack(bytes)
+    budget.giveBack(bytes)
     bytes = 0
   }
 
@@ -55,7 +55,7 @@ private[slackwater] final class Updates(allowance: Allowance = Allowance.unlimit
       sums(first) = Math.addExact(sums(first), diffs(i))
       i += 1
     }
-    val result = new Updates(allowance)
+    val result = new Updates(budget)
     i = 0
     while (i < count) {
       if (sums(i) != 0) result.add(rows(i), times(i), sums(i))

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{First, Sum}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.protocol.Wire
+import org.apache.spark.sql.slackwater.scan.datasources.PartFile
 import org.apache.spark.sql.slackwater.values.{Comparable, Keys}
 import org.apache.spark.sql.types._
 
@@ -19,8 +20,8 @@ private[slackwater] object Consolidate {
   private val OneTaskUpdates = 100000L
   private val OneTaskBytes = 1L << 20
 
-  /** So many copies of rows are made without a job. */
-  private val LocalCopies = 65536L
+  /** So many replicas of rows are made without a job. */
+  private val LocalReplicas = 65536L
 
   /** The rows of all parts.
     *
@@ -38,7 +39,7 @@ private[slackwater] object Consolidate {
     val exact = !Comparable.differInBytes(sources.schema)
     val noFiles = uniform.isEmpty && embedded.isEmpty
     val updates = if (exact) sum(inline) else inline
-    val few = updates.iterator.map(u => math.max(0L, u.diff - 1)).sum <= LocalCopies
+    val few = updates.iterator.map(u => math.max(0L, u.diff - 1)).sum <= LocalReplicas
     if (exact && noFiles && few) sources.local(repeated(updates), needed = true).head
     else {
       val onlyInserts = embedded.isEmpty && uniform.forall(_.uniform.exists(_.diff == 1L))
@@ -158,8 +159,8 @@ private[slackwater] object Consolidate {
   private def settled(updates: LogicalPlan): LogicalPlan = {
     val sums = Consolidate.updates(updates)
     val copy = AttributeReference("copy", BooleanType, nullable = false)()
-    val copies = Copies(sums.output.last)
-    Project(sums.output.init, Generate(copies, Nil, outer = false, None, Seq(copy), sums))
+    val replicas = ReplicateByMultiplicity(sums.output.last)
+    Project(sums.output.init, Generate(replicas, Nil, outer = false, None, Seq(copy), sums))
   }
 
   /** What is equal for the same values alone. */

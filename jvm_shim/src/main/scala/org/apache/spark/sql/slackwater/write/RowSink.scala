@@ -18,7 +18,7 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
-import org.apache.spark.sql.slackwater.scan.PartFormat
+import org.apache.spark.sql.slackwater.scan.datasources.PartFormat
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration

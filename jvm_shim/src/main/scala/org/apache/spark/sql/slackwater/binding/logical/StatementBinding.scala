@@ -1,0 +1,47 @@
+package org.apache.spark.sql.slackwater.binding.logical
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
+
+/** What one bind of a query is good for, and how to bind the query again.
+  *
+  * @param execution
+  *   in which it was bound; only there it is of this moment
+  * @param anywhere
+  *   the first execution may have it, whichever that is
+  * @param kept
+  *   every execution may have it: it fills a cache, with rows of one time for ever
+  */
+private[slackwater] final class StatementBinding(
+    @transient session: SparkSession,
+    @transient unbound: LogicalPlan,
+    execution: Option[Long],
+    anywhere: Boolean,
+    kept: Boolean
+) extends Serializable {
+  private var used = false
+
+  def fresh: Boolean = synchronized {
+    kept || !used && (anywhere || execution.isDefined && execution == Holds.executionOf(session))
+  }
+
+  def use(): Unit = synchronized { used = true }
+
+  /** The same for a plan of this moment that needed no bind. */
+  def renewed: StatementBinding =
+    new StatementBinding(session, unbound, None, anywhere = true, kept)
+
+  /** The query as of now. What it reads is held as long as the running execution needs it. */
+  def again(): QueryExecution = {
+    val query = session.sessionState.executePlan(unbound)
+    if (BindScope.current.isDefined) query.assertExecutedPlanPrepared()
+    else {
+      val scope = new BindScope(Nil)
+      BindScope.within(scope)(query.assertExecutedPlanPrepared())
+      scope.holds.foreach(Holds.follow(session, _))
+    }
+    query
+  }
+}

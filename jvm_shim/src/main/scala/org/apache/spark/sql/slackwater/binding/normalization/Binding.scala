@@ -1,0 +1,141 @@
+package org.apache.spark.sql.slackwater.binding.normalization
+
+import java.util.UUID
+import java.util.concurrent.atomic.AtomicLong
+
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.catalyst.analysis.AsOfVersion
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.SQLExecution
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.slackwater.binding.{CallSite, MzNow, Ours}
+import org.apache.spark.sql.slackwater.binding.logical.{
+  AsOf,
+  Queries,
+  SeveralInserts,
+  Statement,
+  StatementBinding
+}
+import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
+import org.apache.spark.sql.slackwater.process.SparkSessions
+import org.apache.spark.sql.slackwater.protocol.Json
+import org.apache.spark.sql.slackwater.shims.V2Relation
+
+/** Gives every collection of a plan the parts that are valid at one timestamp.
+  *
+  * Spark applies it once for each plan, to the whole of it: so one statement makes one call of
+  * `/v1/bind`. A plan that is executed again is bound again, by `StatementExec`.
+  */
+case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
+
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    SeveralInserts.of(plan).getOrElse(if (Binding.concerns(plan)) bound(plan) else plan)
+
+  /** The queries of one statement, all at one time, under a hold of `scope`. */
+  def together(queries: Seq[LogicalPlan], scope: BindScope): Seq[LogicalPlan] = {
+    val plan = Queries(queries)
+    val wanted = new Collector
+    val prepared = wanted.statement(plan)
+    if (wanted.isEmpty) prepared.children
+    else {
+      val answer = bind(wanted, Some(scope), Hold.WithExecution)
+      new Substitution(answer, wanted).statement(plan).children
+    }
+  }
+
+  private def bound(plan: LogicalPlan): LogicalPlan = {
+    val wanted = new Collector
+    val prepared = wanted.statement(plan)
+    if (wanted.isEmpty) prepared
+    else if (CallSite.nameCached) nameOfCached(plan, wanted)
+    else {
+      val scope = BindScope.current
+      val execution = Holds.executionOf(session)
+      val command = plan.isInstanceOf[Command]
+      val cached = CallSite.fillCache
+      val kept = cached && wanted.isPinned
+      val first = scope.isDefined || execution.isEmpty && !cached && CallSite.executeAtOnce
+      val end =
+        if (kept) Hold.WhenCollected
+        else if (first || command || execution.isDefined && !cached) Hold.WithExecution
+        else Hold.Now
+      val answer = bind(wanted, scope, end)
+      val bound = new Substitution(answer, wanted).statement(plan)
+      if (command) bound
+      else Statement(bound, new StatementBinding(session, plan, execution, first, kept))
+    }
+  }
+
+  /** What is read at one time for ever has the same name each time. The rest is known by the names
+    * of its relations alone: nothing that is read is called so, hence it is never served. A version
+    * in the name, which no relation has, keeps Spark from resolving a table to the one of the entry,
+    * and from making the entry anew after each write.
+    */
+  private def nameOfCached(plan: LogicalPlan, wanted: Collector): LogicalPlan =
+    if (!wanted.isPinned) {
+      plan.transform {
+        case relation: DataSourceV2Relation if Ours.is(relation) =>
+          relation.copy(timeTravelSpec = Binding.neverServed)
+      }
+    } else new Substitution(bind(wanted, None, Hold.Now), wanted).statement(plan)
+
+  /** @param end
+    *   when what is bound is not read any more; `Now` where it is bound again before it is read
+    */
+  private def bind(wanted: Collector, scope: Option[BindScope], end: Hold.End): Bound = {
+    val coordinator = wanted.coordinator.getOrElse(SparkSessions.coordinator(session))
+    val body = SparkSessions.request(session).put("execution", Binding.execution(session))
+    val shared = wanted.sharedTime
+    val relations = body.putArray("relations")
+    wanted.relations.foreach { case (table, own, around) =>
+      val entry = relations.addObject().put("id", table.id)
+      val time = own.orElse(if (shared.isDefined) None else around)
+      time.fold(entry.putNull("as_of"))(t => entry.set[ObjectNode]("as_of", t.toJson))
+      val required = table.description.schema.filterNot(_.nullable).map(_.name)
+      if (required.nonEmpty) entry.set[ObjectNode]("not_null", Json.texts(required))
+    }
+    shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
+    val targets = wanted.writeTarget.toSeq ++ scope.toSeq.flatMap(_.writeTargets)
+    body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))
+    val answer = coordinator.call("/v1/bind", body)
+    val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
+      new Hold(coordinator, SparkSessions.id(session), name)
+    }
+    hold.foreach { h =>
+      scope match {
+        case Some(open) => open.adopt(h)
+        case None       =>
+          end match {
+            case Hold.WithExecution => Holds.follow(session, h)
+            case Hold.WhenCollected => Holds.releaseWhenCollected(h)
+            case Hold.Now           => h.release()
+          }
+      }
+    }
+    Bound(answer, hold, Binding.sequence.incrementAndGet())
+  }
+}
+
+object Binding {
+  private val sequence = new AtomicLong
+  private val neverServed = Some(AsOfVersion("never served"))
+
+  private[slackwater] def execution(session: SparkSession): String = {
+    val root = session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY)
+    Option(root).getOrElse(UUID.randomUUID.toString)
+  }
+
+  private[slackwater] def concerns(plan: LogicalPlan): Boolean = {
+    var found = false
+    plan.foreachWithSubqueries {
+      case V2Relation(Ours(_))                           => found = true
+      case _: AsOf                                       => found = true
+      case write: V2WriteCommand if Ours.is(write.table) => found = true
+      case node => if (node.expressions.exists(_.exists(_.isInstanceOf[MzNow]))) found = true
+    }
+    found
+  }
+}

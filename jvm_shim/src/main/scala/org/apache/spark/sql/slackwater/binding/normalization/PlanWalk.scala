@@ -1,0 +1,200 @@
+package org.apache.spark.sql.slackwater.binding.normalization
+
+import scala.collection.mutable.ArrayBuffer
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
+import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Literal, PlanExpression}
+import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.connector.catalog.TableCapability
+import org.apache.spark.sql.connector.write.RowLevelOperationTable
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.slackwater.binding.{MzNow, Ours, ReadTime}
+import org.apache.spark.sql.slackwater.binding.logical.AsOf
+import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
+import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Wire}
+import org.apache.spark.sql.slackwater.scan.logical.{BoundParts, BoundScan, ScanIdentity}
+import org.apache.spark.sql.slackwater.shims.V2Relation
+import org.apache.spark.sql.slackwater.values.Stored
+import org.apache.spark.sql.slackwater.write.{FirstMatch, RowLevel}
+import org.apache.spark.sql.types.LongType
+
+/** A collection that is to be emptied. Spark reads texts of fixed length with blanks behind. */
+private object Emptied {
+  def unapply(table: LogicalPlan): Option[DataSourceV2Relation] =
+    EliminateSubqueryAliases(table) match {
+      case Project(_, padded)                    => unapply(padded)
+      case r: DataSourceV2Relation if Ours.is(r) => Some(r)
+      case _                                     => None
+    }
+}
+
+/** What the coordinator answered. `sequence` tells two binds apart. */
+private[slackwater] final case class Bound(answer: JsonNode, hold: Option[Hold], sequence: Long) {
+  def timestamp: Option[Long] = Wire.longOption(answer.get("timestamp"))
+  def relation(index: Int): JsonNode = answer.get("relations").get(index)
+}
+
+/** One walk over a plan in a fixed order; both passes of binding take the same way. */
+private[slackwater] abstract class PlanWalk {
+  protected def relation(
+      r: DataSourceV2Relation,
+      t: SlackwaterTable,
+      at: Option[ReadTime]
+  ): LogicalPlan
+  protected def now(expression: MzNow, at: Option[ReadTime]): Literal
+  protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta
+
+  final def statement(plan: LogicalPlan): LogicalPlan = walk(plan, None)
+
+  private def walk(plan: LogicalPlan, at: Option[ReadTime]): LogicalPlan = plan match {
+    case AsOf(child, time, atLeast) =>
+      walk(child, AsOf.milliseconds(time).map(ReadTime(_, atLeast)))
+    case write: WriteDelta if Ours.is(write.table) =>
+      operation(write, at)
+    case DeleteFromTable(Emptied(target), TrueLiteral)      => truncation(target)
+    case write: V2WriteCommand if startsOwnExecution(write) =>
+      // The query runs as an execution of its own, from the analyzed plan that Spark has kept.
+      write.withNewQuery(LocalRelation(write.query.output))
+    case r @ V2Relation(Ours(table)) => relation(r, table, at)
+    case other                       => descend(other, at)
+  }
+
+  private def descend(plan: LogicalPlan, at: Option[ReadTime]): LogicalPlan =
+    plan
+      .mapExpressions(_.transformDown {
+        case s: PlanExpression[_] =>
+          val subquery = s.asInstanceOf[PlanExpression[LogicalPlan]]
+          subquery.withNewPlan(walk(subquery.plan, at))
+        case n: MzNow => now(n, at)
+      })
+      .mapChildren(walk(_, at))
+
+  private def operation(write: WriteDelta, at: Option[ReadTime]): LogicalPlan =
+    EliminateSubqueryAliases(write.table) match {
+      case V2Relation(Ours(table)) =>
+        // The condition is in the query already; here it could only be optimised a second time.
+        val bare = write.copy(
+          condition = Literal.FalseLiteral,
+          query = FirstMatch.only(write.query),
+          groupFilterCondition = None
+        )
+        rowLevel(descend(bare, at).asInstanceOf[WriteDelta], table)
+      case _ => descend(write, at)
+    }
+
+  private def truncation(target: DataSourceV2Relation): LogicalPlan = {
+    val names = target.table.columns.map(_.name).toSet
+    val whole = target.copy(output = target.output.filter(a => names.contains(a.name)))
+    val nothing = LocalRelation(whole.output)
+    OverwriteByExpression
+      .byPosition(whole, nothing, TrueLiteral)
+      .copy(analyzedQuery = Some(nothing))
+  }
+
+  private def startsOwnExecution(write: V2WriteCommand): Boolean = write match {
+    case _: AppendData | _: OverwriteByExpression | _: InsertOnlyMerge =>
+      EliminateSubqueryAliases(write.table) match {
+        case r: DataSourceV2Relation =>
+          r.table.capabilities.contains(TableCapability.V1_BATCH_WRITE)
+        case _ => false
+      }
+    case _ => false
+  }
+}
+
+/** First pass: which collections at which times. */
+private final class Collector extends PlanWalk {
+  type Wanted = (SlackwaterTable, Option[ReadTime], Option[ReadTime])
+  val relations: ArrayBuffer[Wanted] = ArrayBuffer.empty
+  var writeTarget: Option[String] = None
+  private val nows = ArrayBuffer.empty[Option[ReadTime]]
+
+  def isEmpty: Boolean = relations.isEmpty && nows.isEmpty
+
+  def coordinator: Option[Coordinator] = relations.headOption.map(_._1.coordinator)
+
+  /** Whether everything is read at exact times that the statement gives. */
+  def isPinned: Boolean =
+    (relations.map { case (_, own, around) => own.orElse(around) } ++ nows)
+      .forall(_.exists(!_.atLeast))
+
+  /** The one time that the statement gives to everything that has none of its own. */
+  def sharedTime: Option[ReadTime] = {
+    val around = (relations.filter(_._2.isEmpty).map(_._3) ++ nows).distinct
+    if (around.size == 1) around.head else None
+  }
+
+  override protected def relation(
+      r: DataSourceV2Relation,
+      table: SlackwaterTable,
+      at: Option[ReadTime]
+  ): LogicalPlan = {
+    relations += ((table, table.asOf.map(ReadTime(_, atLeast = false)), at))
+    r
+  }
+
+  override protected def now(expression: MzNow, at: Option[ReadTime]): Literal = {
+    nows += at
+    Literal(0L, LongType)
+  }
+
+  override protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta = {
+    writeTarget = Some(table.id)
+    write
+  }
+}
+
+/** Second pass: the answers in the order of the questions. */
+private final class Substitution(bound: Bound, wanted: Collector) extends PlanWalk {
+  private var next = 0
+
+  override protected def relation(
+      r: DataSourceV2Relation,
+      table: SlackwaterTable,
+      at: Option[ReadTime]
+  ): LogicalPlan = {
+    val (_, own, around) = wanted.relations(next)
+    val parts = bound.relation(next)
+    next += 1
+    val pinned = own.orElse(around).exists(!_.atLeast)
+    val asOf = parts.get("as_of").asLong
+    BoundScan(
+      DataErrors.nameOf(table.description),
+      ScanIdentity(table.id, asOf, if (pinned) 0L else bound.sequence),
+      underTheirNames(r.output, table),
+      BoundParts(parts, Stored.columns(table.dataSchema), bound.hold)
+    )
+  }
+
+  /** A row-level command knows columns by other names. */
+  private def underTheirNames(
+      output: Seq[AttributeReference],
+      table: SlackwaterTable
+  ): Seq[AttributeReference] = table match {
+    case _: IdentifiedTable =>
+      val names = table.dataSchema.names
+      output.take(names.length).zip(names).map { case (a, name) => a.withName(name) } ++
+        output.drop(names.length)
+    case _ => output
+  }
+
+  override protected def now(expression: MzNow, at: Option[ReadTime]): Literal =
+    Literal(
+      bound.timestamp
+        .orElse(at.map(_.milliseconds))
+        .getOrElse(throw DataErrors.unsupported("mz_now() here", "Use it with AS OF.")),
+      LongType
+    )
+
+  override protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta =
+    EliminateSubqueryAliases(write.table) match {
+      case r @ V2Relation(RowLevelOperationTable(t, operation: RowLevel)) =>
+        val held = RowLevelOperationTable(t, operation.holding(bound.hold))
+        write.copy(table = r.copy(table = held))
+      case _ => write
+    }
+}

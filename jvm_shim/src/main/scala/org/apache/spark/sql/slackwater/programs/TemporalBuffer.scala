@@ -1,0 +1,38 @@
+package org.apache.spark.sql.slackwater.programs
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.arrangements.{TransitionBatch, TransitionQueue}
+
+/** The rows of a temporal filter that wait for their times, filled by a job of Spark.
+  *
+  * @param node
+  *   whose rows are filtered
+  */
+private[slackwater] final class TemporalBuffer(
+    val queue: TransitionQueue,
+    node: Int,
+    validity: Validity
+) extends OperatorState {
+
+  override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit = {
+    val plan = validity.restless(inputs.snapshot(node), asOf)
+    val physical = Hydration.execution(session, plan).executedPlan
+    val asUnsafe = UnsafeProjection.create(physical.schema)
+    var coming = new TransitionBatch
+    physical.executeCollectIterator()._2.foreach { found =>
+      val row = asUnsafe(found)
+      validity.transitions(row, asOf)((at, sign) => if (at > asOf) coming.add(row, at, sign))
+      if (coming.isLarge) {
+        queue.append(coming, asOf + 1)
+        coming = new TransitionBatch
+      }
+    }
+    queue.append(coming, asOf + 1)
+  }
+
+  override def reached(upper: Long): Unit = queue.append(new TransitionBatch, upper)
+  override def committed(upper: Long): Unit = queue.forget(upper)
+  override def nextChange(from: Long): Long = queue.next(from)
+  override def close(): Unit = queue.close()
+}

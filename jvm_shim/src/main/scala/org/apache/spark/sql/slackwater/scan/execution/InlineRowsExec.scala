@@ -1,0 +1,45 @@
+package org.apache.spark.sql.slackwater.scan.execution
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.execution.{LeafExecNode, SQLExecution}
+import org.apache.spark.sql.execution.metric.SQLMetrics
+
+private[slackwater] final case class InlineRowsExec(
+    label: String,
+    output: Seq[Attribute],
+    @transient rows: Seq[InternalRow]
+) extends LeafExecNode {
+
+  override lazy val metrics =
+    Map("numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"))
+
+  override def nodeName: String = s"SlackwaterScan $label"
+  override protected def stringArgs: Iterator[Any] = Iterator(output)
+
+  @transient private lazy val unsafeRows: IndexedSeq[InternalRow] = {
+    val project = UnsafeProjection.create(output, output)
+    rows.iterator.map(row => project(row).copy(): InternalRow).toIndexedSeq
+  }
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val counter = longMetric("numOutputRows")
+    val slices = math.max(1, math.min(unsafeRows.size / 1024, session.leafNodeDefaultParallelism))
+    sparkContext.parallelize(unsafeRows, slices).map { row =>
+      counter += 1
+      row
+    }
+  }
+
+  override def executeCollect(): Array[InternalRow] = counted(unsafeRows)
+  override def executeTake(limit: Int): Array[InternalRow] = counted(unsafeRows.take(limit))
+  override def executeTail(limit: Int): Array[InternalRow] = counted(unsafeRows.takeRight(limit))
+
+  private def counted(result: Seq[InternalRow]): Array[InternalRow] = {
+    longMetric("numOutputRows").add(result.size)
+    val execution = sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
+    SQLMetrics.postDriverMetricUpdates(sparkContext, execution, metrics.values.toSeq)
+    result.toArray
+  }
+}

@@ -1,0 +1,107 @@
+package org.apache.spark.sql.slackwater.write
+
+import java.util.UUID
+
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.connector.write.{SupportsTruncate, V1Write, WriteBuilder}
+import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
+import org.apache.spark.sql.slackwater.hold.{BindScope, Hold}
+import org.apache.spark.sql.slackwater.process.SparkSessions
+import org.apache.spark.sql.slackwater.protocol.Wire
+import org.apache.spark.sql.slackwater.scan.execution.LocalRows
+import org.apache.spark.sql.sources.InsertableRelation
+import org.apache.spark.sql.types.StructType
+
+/** `INSERT` and its overwriting forms, `TRUNCATE`, and DataFrame writes. */
+private[slackwater] final class InsertBuilder(table: WriteTarget)
+    extends WriteBuilder
+    with SupportsTruncate {
+  private var mode: WriteMode = WriteMode.Append
+  override def truncate(): WriteBuilder = {
+    mode = WriteMode.Overwrite
+    this
+  }
+  override def build(): V1Write = new Insert(table, mode)
+}
+
+private[slackwater] final class Insert(table: WriteTarget, mode: WriteMode) extends V1Write {
+  override def description: String = s"${mode.name} ${table.name}"
+  override def toString: String = description
+  override def toInsertableRelation: InsertableRelation = (data: DataFrame, _: Boolean) =>
+    Insert.run(table, mode, data.asInstanceOf[Dataset[_]].queryExecution)
+}
+
+private[slackwater] object Insert {
+
+  /** Runs the query once, and writes its rows at the timestamp at which it read. */
+  def run(table: WriteTarget, mode: WriteMode, query: QueryExecution): Unit = {
+    val scope = new BindScope(Seq(table.lockedId))
+    try {
+      val plan = BindScope.within(scope)(query.executedPlan)
+      table.take(rows(Target(table, mode), query.sparkSession, plan, scope.holds))
+    } catch {
+      case failure: Throwable =>
+        scope.holds.foreach(_.release())
+        throw failure
+    }
+  }
+
+  /** Runs several queries, and writes the rows of each at the one time at which all of them read.
+    *
+    * `bound` gives the queries as they are read under the scope. Nothing is written if one fails.
+    */
+  def together(targets: Seq[Target], session: SparkSession)(
+      bound: BindScope => Seq[LogicalPlan]
+  ): Unit = {
+    val scope = new BindScope(targets.map(_.table.lockedId).distinct)
+    try {
+      val written = targets.zip(bound(scope)).map { case (target, query) =>
+        query.setAnalyzed()
+        val plan = BindScope.within(scope)(session.sessionState.executePlan(query).executedPlan)
+        rows(target, session, plan, Nil)
+      }
+      val body = SparkSessions.request(session).put("write_id", UUID.randomUUID.toString)
+      val hold = scope.holds.headOption
+      hold.fold(body.putNull("hold"))(h => body.put("hold", h.name))
+      val writes = body.putArray("writes")
+      written.foreach(_.describe(writes.addObject()))
+      targets.head.table.coordinator.call("/v1/write", body)
+      hold.foreach(_.consumed())
+    } finally scope.holds.foreach(_.release())
+  }
+
+  private def rows(
+      target: Target,
+      session: SparkSession,
+      plan: SparkPlan,
+      holds: => Seq[Hold]
+  ): WrittenRows = {
+    val write = new TableWrite(session, target.table, target.mode)
+    lazy val sink = write.sink(InlineLimit.statement)
+    val parts = LocalRows.of(plan) match {
+      case Some(rows) if fits(rows) => Seq(local(rows, write.schema))
+      case Some(rows)               => Seq(sink.drain(0, rows.iterator))
+      case None                     => distributed(plan, write)
+    }
+    new WrittenRows(write, holds, parts, sink)
+  }
+
+  /** Leaves the table empty. */
+  def nothing(table: WriteTarget): Unit = {
+    val write = new TableWrite(SparkSession.active, table, WriteMode.Overwrite)
+    val _ = write.commit(None, Nil, throw new IllegalStateException("no rows need no file"))
+  }
+
+  private def fits(rows: Array[InternalRow]): Boolean = rows.length <= InlineLimit.statement.rows
+
+  private def local(rows: Array[InternalRow], schema: StructType): Written =
+    Written(Option.when(rows.nonEmpty)(Wire.encode(rows.iterator, schema)), rows.length.toLong, Nil)
+
+  private def distributed(plan: SparkPlan, write: TableWrite): Seq[Written] = {
+    val rows = plan.execute()
+    Written.byJob(rows, write.sink(InlineLimit.ofTask(rows.getNumPartitions)))
+  }
+}
