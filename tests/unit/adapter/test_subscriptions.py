@@ -55,23 +55,18 @@ def test_a_subscription_that_is_refused_holds_nothing(place):
     assert place.env.storage.holds() == ()
 
 
-def test_a_snapshot_that_could_not_be_read_comes_with_the_next_fetch(place):
+def test_a_snapshot_that_could_not_be_read_comes_with_the_next_fetch(place, monkeypatch):
     place.table("t", k="long")
     place.write("t", {"k": 1})
     place.sql("DECLARE c CURSOR FOR SUBSCRIBE t WITH (SNAPSHOT, PROGRESS)")
-    storage = place.env.storage
 
-    class Away:
-        def __getattr__(self, name):
-            return getattr(storage, name)
+    def away(global_id, as_of):
+        raise user_error("SLACKWATER_STORAGE_UNREADABLE", path="a file", reason="no answer")
 
-        def snapshot(self, global_id, as_of):
-            raise user_error("SLACKWATER_STORAGE_UNREADABLE", path="a file", reason="no answer")
-
-    place.env.storage = Away()
-    with pytest.raises(SlackwaterError, match="no answer"):
-        place.sql("FETCH ALL c")
-    place.env.storage = storage
+    with monkeypatch.context() as faulty:
+        faulty.setattr(place.env.storage, "snapshot", away)
+        with pytest.raises(SlackwaterError, match="no answer"):
+            place.sql("FETCH ALL c")
     place.write("t", {"k": 2})
     found = [row["k"] for row in place.sql("FETCH ALL c") if not row["mz_progressed"]]
     assert found == [1, 2]
