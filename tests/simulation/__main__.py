@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from tests.support.waiting import PATIENCE
+
 TAIL = 60
-LIMIT_S = 60
-"""A run that takes longer waits for something that is not simulated."""
 
 
 def main() -> int:
@@ -106,7 +106,8 @@ def _answer(writer: int, action: Callable[[], bytes]) -> None:
 
     # When objects are collected must not depend on what was there before.
     gc.disable()
-    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+    # A run that takes longer waits for something that is not simulated.
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
     try:
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(action())

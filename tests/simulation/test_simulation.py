@@ -16,7 +16,7 @@ _LINE = re.compile(r"^(SEED|KILL)=(\d+) (ok|FAILED) trace (\w+) ", re.MULTILINE)
 def run(*arguments: object) -> list[tuple[str, str, str, str]]:
     """Which runs there were, how they ended, and their traces."""
     command = [sys.executable, "-m", "tests.simulation", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         pytest.fail(done.stdout + done.stderr, pytrace=False)
     return _LINE.findall(done.stdout)

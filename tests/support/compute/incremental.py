@@ -27,13 +27,14 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
+PATIENCE_MS = int(PATIENCE * 1000)
 Row = tuple
 Update = tuple[Row, int, int]
 
 
 def end(worker: Worker) -> None:
     """Ends the worker, and returns when no thread of it has anything of the driver any more."""
-    worker.stop(int(PATIENCE * 1000))
+    worker.stop(PATIENCE_MS)
 
 
 class Bench:
@@ -170,7 +171,7 @@ class Bench:
         return flow
 
     def wait(self, name: str, time: int) -> None:
-        assert self.worker.wait_for(self.flows[name].global_id, Timestamp(time), 60_000), (
+        assert self.worker.wait_for(self.flows[name].global_id, Timestamp(time), PATIENCE_MS), (
             self.worker.failure(self.flows[name].global_id)
         )
 
