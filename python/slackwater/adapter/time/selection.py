@@ -1,9 +1,8 @@
 """Which one time a query reads all its collections at.
 
 Pure: frontiers, the oracle's read timestamp, isolation and AS OF in; one time, or an error, out.
-Two independent forms of the same rule are kept, `classical_candidate` and `solve_constraints`:
-the second explains itself (EXPLAIN TIMESTAMP prints its binding constraints), the first is the
-one that is short enough to believe, and a mismatch stops the coordinator.
+The rule is a set of bounds, each with its reason, so that EXPLAIN TIMESTAMP can print those that
+bind. A second, independent form of it is in the property tests, which compare the two.
 
 Source: spec coordinator 2.2 to 2.6.
 """
@@ -20,7 +19,6 @@ from slackwater.repr.frontier import (
     EMPTY_FRONTIER,
     MINIMUM_FRONTIER,
     TIMESTAMP_MAX,
-    TIMESTAMP_MIN,
     Frontier,
     Timestamp,
 )
@@ -238,20 +236,6 @@ def _prefers_freshest(request: TimestampRequest) -> bool:
     )
 
 
-def classical_candidate(request: TimestampRequest) -> Timestamp | None:
-    """The time by the steps of spec 2.4, or None if it is not valid for all inputs."""
-    since = join_of_sinces(request.inputs)
-    candidate = as_of_timestamp(request.when) or TIMESTAMP_MIN
-    if advances_to_since(request.when):
-        candidate = max(candidate, Timestamp(since.value))
-    oracle_ts = _used_oracle_ts(request)
-    if oracle_ts is not None:
-        candidate = max(candidate, oracle_ts)
-    if _prefers_freshest(request):
-        candidate = max(candidate, meet_of_uppers(request.inputs).last_complete())
-    return candidate if _readable_at(since, candidate) else None
-
-
 def _readable_at(since: Frontier, time: Timestamp) -> bool:
     # allows() is false for the empty since, which no time is beyond: a dropped input.
     return since.allows(time)
@@ -317,8 +301,7 @@ def determine(request: TimestampRequest) -> TimestampDetermination:
     """Chooses the time of a query.
 
     Raises SLACKWATER_NO_VALID_TIMESTAMP, which names each input that cannot be read at the time
-    and its since. Raises FatalError if the oracle's read timestamp is needed and missing, or if
-    the two forms of the rule disagree.
+    and its since. Raises FatalError if the oracle's read timestamp is needed and missing.
     """
     since = join_of_sinces(request.inputs)
     upper = meet_of_uppers(request.inputs)
@@ -328,9 +311,7 @@ def determine(request: TimestampRequest) -> TimestampDetermination:
             NoTimestamp(), since, upper, largest, None, Constraints((), ()), True
         )
     constraints = gather_constraints(request)
-    chosen = classical_candidate(request)
-    if chosen != solve_constraints(request, constraints):
-        raise FatalError(f"the two forms of timestamp selection disagree about {request}")
+    chosen = solve_constraints(request, constraints)
     if chosen is None:
         raise no_valid_timestamp(request)
     oracle_ts = _used_oracle_ts(request)
