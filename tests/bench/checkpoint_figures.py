@@ -11,11 +11,11 @@ from sqlalchemy import insert, text
 from tests.bench.figure import Figure
 from tests.support.persist.postgres import running_server
 
+from slackwater.checkpoints import DatabaseStore, EngineTransactions
+from slackwater.checkpoints.bounds import bounds
+from slackwater.checkpoints.tables import checkpoints, create_tables, key
 from slackwater.persist.metastore import connect
 from slackwater.repr.hlc import Range, Time
-from slackwater.storage.checkpoint import DatabaseStore, EngineTransactions
-from slackwater.storage.checkpoint.bounds import bounds
-from slackwater.storage.checkpoint.tables import checkpoints, create_tables, key
 
 GROUP = "bench"
 PARTITIONS = 64

@@ -16,18 +16,18 @@ from tests.support.checkpoints.checkpoint_peer import InTurns, Peer
 from tests.support.checkpoints.checkpoints import t, window
 from tests.support.persist.persistence import in_memory
 
-from slackwater.persist.metastore import connect
-from slackwater.repr.hlc import ZERO, Range
-from slackwater.storage.checkpoint import (
+from slackwater.checkpoints import (
     DatabaseStore,
     EngineTransactions,
     GoingBackwards,
     MemoryStore,
     open_store,
 )
-from slackwater.storage.checkpoint.bounds import Checkpoint, bounds, progress
-from slackwater.storage.checkpoint.statements import state
-from slackwater.storage.checkpoint.tables import checkpoints, create_tables, key
+from slackwater.checkpoints.bounds import Checkpoint, bounds, progress
+from slackwater.checkpoints.statements import state
+from slackwater.checkpoints.tables import checkpoints, create_tables, key
+from slackwater.persist.metastore import connect
+from slackwater.repr.hlc import ZERO, Range
 
 PARTITIONS = 4
 _numbers = itertools.count()

@@ -54,6 +54,7 @@ from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
 from slackwater.adapter.writing.writes import Writes
+from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
@@ -68,7 +69,6 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
-from slackwater.storage.checkpoint import DatabaseStore
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 

@@ -21,13 +21,13 @@ from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writing.group_commit import GroupCommitter
+from slackwater.checkpoints import Store
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.checkpoint import Store
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 

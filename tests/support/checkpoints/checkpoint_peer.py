@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 
-from slackwater.storage.checkpoint import GoingBackwards, open_store
+from slackwater.checkpoints import GoingBackwards, open_store
 
 
 class Peer:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.waiting import PATIENCE
 
+from slackwater.checkpoints import MemoryStore, Variable, open_store
+from slackwater.checkpoints.bounds import bounds
 from slackwater.repr.hlc import Range, Time
-from slackwater.storage.checkpoint import MemoryStore, Variable, open_store
-from slackwater.storage.checkpoint.bounds import bounds
 
 NEVER_MS = 3_600_000
 

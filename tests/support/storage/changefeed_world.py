@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from slackwater.checkpoints import MemoryStore
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.changefeed.encoding import place_of
 from slackwater.storage.changefeed.files import FolderReader
 from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion
 from slackwater.storage.changefeed.messages import ChangeRecord, Resolved, Target, message_of
 from slackwater.storage.changefeed.tables import FeedTable
-from slackwater.storage.checkpoint import MemoryStore
 from slackwater.storage.ingestion import Reached
 
 ACCOUNTS = RelationDesc.of(id="long", owner="string", balance="long")

@@ -17,13 +17,13 @@ from tests.support.waiting import PATIENCE, wait_until
 from slackwater.adapter.sources import source_steps
 from slackwater.adapter.sources.changefeeds import FeedRequest
 from slackwater.adapter.sources.webhooks import Verdict
+from slackwater.checkpoints import statements
+from slackwater.checkpoints.tables import checkpoints
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed.encoding import offset, place_of
 from slackwater.storage.changefeed.messages import target_of
-from slackwater.storage.checkpoint import statements
-from slackwater.storage.checkpoint.tables import checkpoints
 
 _TYPES = {"BIGINT": "long", "STRING": "string", "DOUBLE": "double"}
 

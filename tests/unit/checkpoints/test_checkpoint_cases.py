@@ -9,8 +9,8 @@ import pytest
 from tests.support.checkpoints.checkpoint_model import FIRST, Row, hardened, history, original
 from tests.support.checkpoints.checkpoints import fill, t, window
 
+from slackwater.checkpoints import GoingBackwards
 from slackwater.repr.hlc import ZERO, Range, Time
-from slackwater.storage.checkpoint import GoingBackwards
 
 GROUP = "fake"
 

@@ -10,8 +10,7 @@ import pytest
 from tests.support.checkpoints.checkpoints import NEVER_MS, Failing, await_bounds, t
 from tests.support.waiting import PATIENCE
 
-from slackwater.persist.leadership import Fenced
-from slackwater.storage.checkpoint import (
+from slackwater.checkpoints import (
     ZERO,
     Checkpoints,
     DatabaseStore,
@@ -25,7 +24,8 @@ from slackwater.storage.checkpoint import (
     poll_every,
     prune_every,
 )
-from slackwater.storage.checkpoint.wakeups import Wakeups
+from slackwater.checkpoints.wakeups import Wakeups
+from slackwater.persist.leadership import Fenced
 
 FAKE = TableGroup("fake")
 NOTHING = Range()
@@ -331,7 +331,7 @@ def test_a_leader_keeps_checkpoints_in_its_fenced_transactions(env, start):
 
 _BARE = """
 import sys
-from slackwater.storage.checkpoint import *
+from slackwater.checkpoints import *
 print([name for name in ("pyspark", "py4j", "alembic", "psycopg") if name in sys.modules])
 """
 

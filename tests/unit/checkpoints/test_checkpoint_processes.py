@@ -15,9 +15,7 @@ from tests.support.persist.metastore_faults import Outage
 from tests.support.persist.postgres import running_server
 from tests.support.waiting import PATIENCE, wait_until
 
-from slackwater.persist.metastore import RetryPolicy, connect
-from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.checkpoint import (
+from slackwater.checkpoints import (
     ZERO,
     Checkpoints,
     DatabaseStore,
@@ -29,8 +27,10 @@ from slackwater.storage.checkpoint import (
     open_store,
     poll_every,
 )
-from slackwater.storage.checkpoint.notifications import CHANNEL, PostgresNotifications
-from slackwater.storage.checkpoint.tables import create_tables
+from slackwater.checkpoints.notifications import CHANNEL, PostgresNotifications
+from slackwater.checkpoints.tables import create_tables
+from slackwater.persist.metastore import RetryPolicy, connect
+from slackwater.repr.errors import SlackwaterError
 
 ROUNDS = 15
 FAKE = TableGroup("fake")
@@ -42,7 +42,7 @@ def inc(first, last):
 
 _OTHER = """
 import sys
-from slackwater.storage.checkpoint import *
+from slackwater.checkpoints import *
 
 url, poll_ms, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 bounds = Variable(Range())

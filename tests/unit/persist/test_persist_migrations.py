@@ -15,9 +15,6 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.support.persist.persistence import contents, own_shard, updates
 
-import slackwater.adapter.coordinator
-import slackwater.server.ingress.settings
-import slackwater.storage.checkpoint.tables  # noqa: F401 - as well
 from slackwater.persist.client import Append
 from slackwater.persist.leadership import Fenced, acquire, current_leader
 from slackwater.persist.metastore import connect, create_all, environment, metadata

@@ -25,6 +25,7 @@ from slackwater.adapter.sources.checks import CheckConfig, CheckedInput, verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.sources.inference import inferred_columns
 from slackwater.adapter.sources.sinks import sink_config
+from slackwater.checkpoints.names import canonical
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
@@ -35,7 +36,6 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.files import FILES_FEED
 from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
-from slackwater.storage.checkpoint.names import canonical
 from slackwater.storage.discovery import local_path
 from slackwater.storage.generators import GeneratorConfig, exports
 from slackwater.storage.key_value import DESC as KEY_VALUE

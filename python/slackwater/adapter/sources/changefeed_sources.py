@@ -17,6 +17,8 @@ from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.partitions import PartitionEntry
 from slackwater.adapter.writing.group_commit import GroupCommitter
+from slackwater.checkpoints import Store
+from slackwater.checkpoints.store import FIRST, GroupState
 from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
@@ -32,8 +34,6 @@ from slackwater.storage.changefeed.ingestion import (
 )
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
-from slackwater.storage.checkpoint import Store
-from slackwater.storage.checkpoint.store import FIRST, GroupState
 from slackwater.storage.ingestion import Reached
 
 

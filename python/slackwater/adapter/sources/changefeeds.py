@@ -22,6 +22,8 @@ from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.staged_files import staged_files
+from slackwater.checkpoints import GoingBackwards, Store
+from slackwater.checkpoints.names import canonical
 from slackwater.persist.client import PersistClient
 from slackwater.persist.rows import WriteResult
 from slackwater.repr.frontier import Timestamp
@@ -36,8 +38,6 @@ from slackwater.storage.changefeed.messages import (
     Target,
     message_of,
 )
-from slackwater.storage.checkpoint import GoingBackwards, Store
-from slackwater.storage.checkpoint.names import canonical
 
 PATH = "/api/changefeed/"
 THREADS = 4

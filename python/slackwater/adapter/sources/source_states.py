@@ -24,12 +24,12 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
+from slackwater.checkpoints import statements
 from slackwater.persist.metastore import metadata
 from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.checkpoint import statements
 from slackwater.storage.ingestion import (
     IngestionStep,
     Reached,

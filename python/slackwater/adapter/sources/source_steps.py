@@ -14,13 +14,13 @@ from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.writing.staged_files import staged_files
+from slackwater.checkpoints import statements
 from slackwater.persist.client import PersistClient
 from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.transactions import Step
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.checkpoint import statements
 from slackwater.storage.ingestion import IngestionStep, Reached
 from slackwater.storage.progress import binding_rows
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from slackwater.checkpoints.bounds import Progress, bounds
+from slackwater.checkpoints.store import FIRST, GroupState
 from slackwater.repr.hlc import Time
 from slackwater.storage.changefeed.encoding import offset
-from slackwater.storage.checkpoint.bounds import Progress, bounds
-from slackwater.storage.checkpoint.store import FIRST, GroupState
 
 MINIMUM = 0
 """Where a source begins: nothing is bound."""

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from slackwater.checkpoints.store import GroupState
 from slackwater.repr.errors import user_error
 from slackwater.repr.hlc import ZERO, Range
 from slackwater.repr.ids import GlobalId
@@ -27,7 +28,6 @@ from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.landing import dead_letter_rows, landing_rows
 from slackwater.storage.changefeed.messages import ChangeRecord
 from slackwater.storage.changefeed.tables import Drift, FeedRow, FeedTable, Reader
-from slackwater.storage.checkpoint.store import GroupState
 from slackwater.storage.ingestion import (
     IngestionStep,
     SourceStatistics,

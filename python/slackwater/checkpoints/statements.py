@@ -27,10 +27,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from slackwater.checkpoints.bounds import Progress, bounds
+from slackwater.checkpoints.store import FIRST, GoingBackwards, GroupState
+from slackwater.checkpoints.tables import checkpoint_groups, checkpoints, key, time_of
 from slackwater.repr.hlc import ZERO, Range, Time
-from slackwater.storage.checkpoint.bounds import Progress, bounds
-from slackwater.storage.checkpoint.store import FIRST, GoingBackwards, GroupState
-from slackwater.storage.checkpoint.tables import checkpoint_groups, checkpoints, key, time_of
 
 _BEYOND = "~"
 """Greater than every time's text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from slackwater.storage.checkpoint.tables import NAME_LENGTH
+from slackwater.checkpoints.tables import NAME_LENGTH
 
 _PART = re.compile(r'([^".]+|"(?:[^"]|"")+")(\.|\Z)')
 _DEEPEST = 2

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from slackwater.checkpoints.bounds import Progress
 from slackwater.repr.hlc import ZERO, Range, Time
-from slackwater.storage.checkpoint.bounds import Progress
 
 FIRST = Time(1, 1)
 """The applied checkpoint of a partition that was declared and has delivered nothing yet."""

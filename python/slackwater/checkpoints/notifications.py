@@ -15,8 +15,8 @@ import structlog
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from slackwater.storage.checkpoint.listeners import Listeners
-from slackwater.storage.checkpoint.store import Subscription
+from slackwater.checkpoints.listeners import Listeners
+from slackwater.checkpoints.store import Subscription
 
 CHANNEL = "slackwater_checkpoints"
 RETRY_MS = 5_000

@@ -8,20 +8,20 @@ needs neither Spark nor an environment; `docs/internals/checkpoints.md` explains
 Source: spec checkpoint 1, 2, 5.
 """
 
-from slackwater.repr.hlc import ZERO, Range, Time
-from slackwater.storage.checkpoint.database import DatabaseStore, EngineTransactions, open_store
-from slackwater.storage.checkpoint.group import Bounds, Checkpoints, Group
-from slackwater.storage.checkpoint.memory import MemoryStore
-from slackwater.storage.checkpoint.names import Schema, TableGroup
-from slackwater.storage.checkpoint.options import (
+from slackwater.checkpoints.database import DatabaseStore, EngineTransactions, open_store
+from slackwater.checkpoints.group import Bounds, Checkpoints, Group
+from slackwater.checkpoints.memory import MemoryStore
+from slackwater.checkpoints.names import Schema, TableGroup
+from slackwater.checkpoints.options import (
     Option,
     disable_stream,
     limit_lookahead,
     poll_every,
     prune_every,
 )
-from slackwater.storage.checkpoint.store import GoingBackwards, Store
-from slackwater.storage.checkpoint.variable import Variable
+from slackwater.checkpoints.store import GoingBackwards, Store
+from slackwater.checkpoints.variable import Variable
+from slackwater.repr.hlc import ZERO, Range, Time
 
 __all__ = [
     "ZERO",

@@ -9,13 +9,13 @@ from types import TracebackType
 
 import structlog
 
+from slackwater.checkpoints.bounds import bounds
+from slackwater.checkpoints.names import Schema, TableGroup, canonical, schema_of
+from slackwater.checkpoints.options import Option, Settings
+from slackwater.checkpoints.store import Store, Subscription
+from slackwater.checkpoints.variable import Variable
+from slackwater.checkpoints.wakeups import Wakeups
 from slackwater.repr.hlc import ZERO, Range, Time
-from slackwater.storage.checkpoint.bounds import bounds
-from slackwater.storage.checkpoint.names import Schema, TableGroup, canonical, schema_of
-from slackwater.storage.checkpoint.options import Option, Settings
-from slackwater.storage.checkpoint.store import Store, Subscription
-from slackwater.storage.checkpoint.variable import Variable
-from slackwater.storage.checkpoint.wakeups import Wakeups
 
 Bounds = Variable[Range]
 """The bounds of a group, as its user watches them."""

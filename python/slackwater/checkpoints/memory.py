@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+from slackwater.checkpoints.bounds import Checkpoint, Progress, bounds, progress
+from slackwater.checkpoints.listeners import Listeners
+from slackwater.checkpoints.store import FIRST, GoingBackwards, GroupState, Subscription
 from slackwater.repr.hlc import ZERO, Range, Time
-from slackwater.storage.checkpoint.bounds import Checkpoint, Progress, bounds, progress
-from slackwater.storage.checkpoint.listeners import Listeners
-from slackwater.storage.checkpoint.store import FIRST, GoingBackwards, GroupState, Subscription
 
 
 @dataclass(slots=True)

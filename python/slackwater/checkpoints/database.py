@@ -11,13 +11,13 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from slackwater.checkpoints import statements
+from slackwater.checkpoints.listeners import Listeners
+from slackwater.checkpoints.store import GroupState, Subscription
+from slackwater.checkpoints.tables import create_tables
 from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy, connect, query, transaction
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.hlc import Range, Time
-from slackwater.storage.checkpoint import statements
-from slackwater.storage.checkpoint.listeners import Listeners
-from slackwater.storage.checkpoint.store import GroupState, Subscription
-from slackwater.storage.checkpoint.tables import create_tables
 
 T = TypeVar("T")
 Step = Callable[[Connection], None]
@@ -154,7 +154,7 @@ def open_store(url: str, *, retry_policy: RetryPolicy = RETRY_POLICY) -> Iterato
             notifications = None
             if engine.dialect.name == "postgresql":
                 # The driver of PostgreSQL is an extra.
-                from slackwater.storage.checkpoint.notifications import PostgresNotifications
+                from slackwater.checkpoints.notifications import PostgresNotifications
 
                 notifications = ending.enter_context(closing(PostgresNotifications(engine)))
             transactions = EngineTransactions(engine, retry_policy)
