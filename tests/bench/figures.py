@@ -27,6 +27,7 @@ from tests.bench import (
 from tests.bench.figure import Figure
 from tests.support.applications.application import Application, coordinators, stat
 
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import user_id
 from slackwater.repr.read_policy import LagWriteFrontier
@@ -37,7 +38,6 @@ from slackwater.storage.controller.descriptions import (
     DurableState,
     Table,
 )
-from slackwater.storage.controller.holds import Holder, HoldKind
 
 WARM_UP = 15
 ROUNDS = 60

@@ -34,6 +34,7 @@ from tests.support.persist.persistence import (
     updates,
 )
 
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist import garbage
 from slackwater.persist.blobs import local_path
 from slackwater.persist.client import (
@@ -57,7 +58,6 @@ from slackwater.storage.controller.descriptions import (
     Other,
 )
 from slackwater.storage.controller.errors import StorageError
-from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.controller.shell import Storage
 
 # Whichever pool it is, one thread has one connection to a metastore in memory.

@@ -23,6 +23,8 @@ from hypothesis.stateful import (
 from tests.property.histories import histories, settings_of
 from tests.support.storage.storage_model import Died, Room
 
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.controller.protocol import FrontierUppers
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import (
     DROPPED,
@@ -36,8 +38,6 @@ from slackwater.storage.controller.descriptions import IngestionExport
 from slackwater.storage.controller.effects import FinalizeShard
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
-from slackwater.storage.controller.protocol import FrontierUppers
 
 HOLDER = Holder(HoldKind.STATEMENT, "s")
 

@@ -6,6 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.histories import histories
 
+from slackwater.controller.protocol import (
+    AllowCompaction,
+    Hello,
+    InitializationComplete,
+    UpdateConfiguration,
+)
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.storage.controller.descriptions import (
     ExportDescription,
@@ -13,14 +19,7 @@ from slackwater.storage.controller.descriptions import (
     SinkAsOf,
 )
 from slackwater.storage.controller.history import CommandHistory, reconcile, reduce, replayed
-from slackwater.storage.controller.protocol import (
-    AllowCompaction,
-    Hello,
-    InitializationComplete,
-    RunIngestion,
-    RunSink,
-    UpdateConfiguration,
-)
+from slackwater.storage.controller.protocol import RunIngestion, RunSink
 
 ingestions = st.sampled_from(["u1", "u2"])
 exports = st.sampled_from(["u3", "u4"])

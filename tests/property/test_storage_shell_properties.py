@@ -36,10 +36,10 @@ from tests.support.persist.persistence import (
 from tests.support.storage.storage_leaders import Died, Leader, Mortality, Stored, everything
 
 from slackwater.adapter.catalog.model import ItemKind, shards_of
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist.client import UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.controller.protocol import AppendDone
 
 # Whichever pool it is, one thread has one connection to a metastore in memory.

@@ -22,13 +22,14 @@ from sqlalchemy.exc import OperationalError
 from tests.simulation.threads import Process, Scheduler
 from tests.support.persist.metastore_faults import gone, lose_commit
 
+from slackwater.controller.protocol import DroppedIds
 from slackwater.persist.blobs import Blob, LocalBlobs, local_path
 from slackwater.persist.metastore import connect
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.storage import sink_files
-from slackwater.storage.controller.protocol import DroppedIds, Response, ShardFinalized
+from slackwater.storage.controller.protocol import Response, ShardFinalized
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.sink_files import LocalFileSystem
 

@@ -15,9 +15,9 @@ from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.controllers.collections import retention
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist.blobs import local_path
 from slackwater.repr.frontier import Frontier
-from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.key_value import KeyValueConfig
 
 Fail = Callable[[str], None]

@@ -7,8 +7,8 @@ from tests.support.adapter.coordination import NoSpark, Place
 
 from slackwater.adapter.controllers.feeds import FeedHold
 from slackwater.adapter.reading.feeds import QueryFeed
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.controller.holds import Holder, HoldKind
 
 READER = Holder(HoldKind.SUBSCRIPTION, "app/1")
 

@@ -26,6 +26,7 @@ from slackwater.adapter.system.snapshot import (
     SystemSnapshot,
 )
 from slackwater.compute.records import HydrationProgress, StepRecord, TickRecord, TickTimes
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.metastore import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -33,7 +34,6 @@ from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.ingestion import FeedCounters
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
 K = Column("k", '"integer"')

@@ -5,6 +5,16 @@ from __future__ import annotations
 import pytest
 from tests.support.storage.storage_model import INSTANCE, Room
 
+from slackwater.controller.holds import Holder, HoldKind
+from slackwater.controller.protocol import (
+    AllowCompaction,
+    DroppedIds,
+    Hello,
+    InitializationComplete,
+    ReplicaKey,
+    StatusUpdate,
+    UpdateConfiguration,
+)
 from slackwater.repr.change_batch import ChangeBatch
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -25,21 +35,13 @@ from slackwater.storage.controller.descriptions import (
     Table,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.controller.protocol import (
-    AllowCompaction,
     AppendDone,
     AppendFailed,
     AppendRefused,
-    DroppedIds,
-    Hello,
-    InitializationComplete,
-    ReplicaKey,
     RunIngestion,
     RunSink,
     SnapshotRead,
-    StatusUpdate,
-    UpdateConfiguration,
 )
 
 HOLDER = Holder(HoldKind.STATEMENT, "app/1")

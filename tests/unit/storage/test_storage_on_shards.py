@@ -6,6 +6,7 @@ from tests.support.persist.persistence import contents, own_shard, table_shard, 
 
 from slackwater.adapter.controllers.persist_shards import PersistShardStore
 from slackwater.adapter.controllers.storage_log import CommitExtras
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist.client import Append, WriteResult
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -20,7 +21,6 @@ from slackwater.storage.controller.descriptions import (
     Table,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.controller.shell import Storage
 
 READER = Holder(HoldKind.STATEMENT, "app/1")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from slackwater.controller.holds import Holder, HoldKind
+from slackwater.controller.protocol import AllowCompaction
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
@@ -22,13 +24,7 @@ from slackwater.storage.controller.descriptions import (
     SinkAsOf,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, HoldKind
-from slackwater.storage.controller.protocol import (
-    AllowCompaction,
-    AppendDone,
-    AppendRefused,
-    RunSink,
-)
+from slackwater.storage.controller.protocol import AppendDone, AppendRefused, RunSink
 from slackwater.storage.controller.shell import Storage
 
 READER = Holder(HoldKind.STATEMENT, "app/1")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -29,7 +30,6 @@ from slackwater.storage.controller.descriptions import (
     Table,
 )
 from slackwater.storage.controller.exports import CreateExportToken
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.storage.controller.shell import Storage
 
 DEFAULT_RETAIN_MS = 1000

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.controller.holds import Holder, ReadHold
 from slackwater.persist.consolidate import consolidate
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import TIME_COLUMN, RelationDesc
-from slackwater.storage.controller.holds import Holder, ReadHold
 
 
 class Feed(Protocol):

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.controller.holds import Holder, ReadHold
 from slackwater.persist.client import PersistClient
 from slackwater.persist.error_shards import first_refusal
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, ReadHold
 from slackwater.storage.controller.shell import Storage
 
 

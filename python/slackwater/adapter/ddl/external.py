@@ -26,12 +26,12 @@ from slackwater.adapter.sources.secrets import version_of
 from slackwater.adapter.sources.sinks import PROGRESS
 from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.time.watch import Cancellation
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 class ExternalDefinitions:

@@ -13,6 +13,7 @@ from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_oth
 from slackwater.adapter.environment import Environment
 from slackwater.compute.dataflow import Dataflow, Input
 from slackwater.compute.engine import Analysis, Function, ViewPlan
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
 from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
@@ -25,7 +26,6 @@ from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, quote_identifier
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,12 +43,12 @@ from slackwater.adapter.transactions import (
     record_read,
 )
 from slackwater.compute.relations import relation_json
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.leadership import LEASE_MS
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 ATTEMPTS = 3
 """How often a statement whose time is ours to choose is bound before it is refused."""

@@ -27,13 +27,13 @@ from slackwater.adapter.time.selection import (
     QueryWhen,
 )
 from slackwater.adapter.time.watch import Cancellation
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.controller.holds import Holder, HoldKind
 from slackwater.storage.subscribe import (
     OrderColumn,
     SubscribeFormat,

@@ -22,10 +22,10 @@ from slackwater.adapter.transactions import (
     isolation,
     statement_failed,
 )
+from slackwater.controller.holds import ReadHold
 from slackwater.planner.parser import variables
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.holds import ReadHold
 
 NOTICES_KEPT = 100
 PENDING_COMMITS_KEPT = 64

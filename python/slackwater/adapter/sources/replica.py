@@ -11,15 +11,9 @@ from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.sources import Sources
+from slackwater.controller.protocol import AllowCompaction, DroppedIds, ReplicaKey
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.protocol import (
-    AllowCompaction,
-    DroppedIds,
-    ReplicaKey,
-    Response,
-    RunIngestion,
-    RunSink,
-)
+from slackwater.storage.controller.protocol import Response, RunIngestion, RunSink
 
 
 class Replica:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from slackwater.storage.controller.protocol import AllowCompaction, Command, RunIngestion, RunSink
+from slackwater.controller.protocol import AllowCompaction
+from slackwater.storage.controller.protocol import Command, RunIngestion, RunSink
 
 
 class ReplicaInbox:

@@ -9,10 +9,10 @@ from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.sources.partitions import PartitionEntry
 from slackwater.compute.records import HydrationProgress, TickRecord
+from slackwater.controller.holds import ReadHold
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.holds import ReadHold
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from slackwater.adapter.writing.group_commit import (
     count_changes,
 )
 from slackwater.adapter.writing.staged_files import staged_files
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
@@ -38,7 +39,6 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
-from slackwater.storage.controller.holds import Holder, HoldKind
 
 
 @dataclass(frozen=True, slots=True)

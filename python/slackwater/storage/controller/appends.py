@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.capabilities import Capabilities, CollectionState
@@ -17,7 +18,6 @@ from slackwater.storage.controller.effects import (
     ShardAppend,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
@@ -23,7 +24,6 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import DROPPED, STEP_BACK, NoPolicy, ReadPolicy, advance_by_policy
 from slackwater.storage.controller.descriptions import CollectionDescription, CollectionMetadata
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(slots=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from slackwater.controller.holds import Holder, ReadHold
+from slackwater.controller.protocol import DroppedIds, FrontierUppers, ReplicaKey, StatusUpdate
 from slackwater.repr.change_batch import ChangeBatch
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -36,20 +38,15 @@ from slackwater.storage.controller.effects import (
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports, ExportState
-from slackwater.storage.controller.holds import Holder, ReadHold
 from slackwater.storage.controller.placement import Placement
 from slackwater.storage.controller.protocol import (
     AppendDone,
     AppendFailed,
     AppendRefused,
-    DroppedIds,
-    FrontierUppers,
-    ReplicaKey,
     Response,
     RunSink,
     ShardFinalized,
     SnapshotRead,
-    StatusUpdate,
 )
 from slackwater.storage.controller.reconcile import reconcile
 from slackwater.storage.controller.shards import ShardMappings

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slackwater.controller.holds import ReadHold
+from slackwater.controller.protocol import ReplicaKey
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.descriptions import SinkAsOf
 from slackwater.storage.controller.errors import StorageError
-from slackwater.storage.controller.holds import ReadHold
-from slackwater.storage.controller.protocol import Command, ReplicaKey
+from slackwater.storage.controller.protocol import Command
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK, ReadPolicy, advance_by_policy
 from slackwater.storage.controller.capabilities import Capabilities
 from slackwater.storage.controller.descriptions import ExportDescription, SinkAsOf
 from slackwater.storage.controller.errors import StorageError, Variant
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from slackwater.repr.frontier import Frontier
-from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.protocol import (
+from slackwater.controller.protocol import (
     AllowCompaction,
-    Command,
     Hello,
     InitializationComplete,
-    RunIngestion,
-    RunSink,
     UpdateConfiguration,
 )
+from slackwater.repr.frontier import Frontier
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.protocol import Command, RunIngestion, RunSink
 
 
 @dataclass(slots=True)

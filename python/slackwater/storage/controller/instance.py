@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slackwater.controller.protocol import AllowCompaction, Hello, ReplicaKey
 from slackwater.repr.errors import FatalError
 from slackwater.storage.controller.effects import (
     ConnectReplica,
@@ -12,14 +13,7 @@ from slackwater.storage.controller.effects import (
     SendToReplica,
 )
 from slackwater.storage.controller.history import CommandHistory
-from slackwater.storage.controller.protocol import (
-    AllowCompaction,
-    Command,
-    Hello,
-    ReplicaKey,
-    RunIngestion,
-    RunSink,
-)
+from slackwater.storage.controller.protocol import Command, RunIngestion, RunSink
 
 
 @dataclass(slots=True)

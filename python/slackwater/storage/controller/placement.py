@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from slackwater.controller.protocol import (
+    AllowCompaction,
+    InitializationComplete,
+    ReplicaKey,
+    UpdateConfiguration,
+)
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER
 from slackwater.repr.ids import GlobalId
@@ -15,14 +21,7 @@ from slackwater.storage.controller.descriptions import IngestionDescription, Ing
 from slackwater.storage.controller.effects import Effect
 from slackwater.storage.controller.exports import Exports
 from slackwater.storage.controller.instance import Instance
-from slackwater.storage.controller.protocol import (
-    AllowCompaction,
-    InitializationComplete,
-    ReplicaKey,
-    RunIngestion,
-    RunSink,
-    UpdateConfiguration,
-)
+from slackwater.storage.controller.protocol import RunIngestion, RunSink
 from slackwater.storage.controller.statuses import Statuses
 
 

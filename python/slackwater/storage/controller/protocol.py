@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slackwater.controller.protocol import (
+    AllowCompaction,
+    DroppedIds,
+    FrontierUppers,
+    Hello,
+    InitializationComplete,
+    StatusUpdate,
+    UpdateConfiguration,
+)
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.descriptions import (
@@ -11,28 +20,6 @@ from slackwater.storage.controller.descriptions import (
     IngestionDescription,
     SinkAsOf,
 )
-
-Parameters = tuple[tuple[str, str], ...]
-"""Configuration as sorted pairs of name and value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """A connection begins; `nonce` tells it from earlier ones of the same replica."""
-
-    nonce: int
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateConfiguration:
-    """Sets these parameters and leaves the others as they are."""
-
-    parameters: Parameters
-
-
-@dataclass(frozen=True, slots=True)
-class InitializationComplete:
-    """What was sent so far is everything there is: drop what is not in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,41 +45,9 @@ class RunSink:
     as_of: SinkAsOf
 
 
-@dataclass(frozen=True, slots=True)
-class AllowCompaction:
-    """Times before `since` are not needed any more; the empty frontier ends the object."""
-
-    id: GlobalId
-    since: Frontier
-
-
 Command = (
     Hello | UpdateConfiguration | InitializationComplete | RunIngestion | RunSink | AllowCompaction
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FrontierUppers:
-    """The collections and sinks have been written up to here."""
-
-    uppers: tuple[tuple[GlobalId, Frontier], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedIds:
-    """The replica does not work on these any more and will not speak of them again."""
-
-    replica: ReplicaKey
-    ids: tuple[GlobalId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StatusUpdate:
-    """How an object is: "running", "stalled", ..."""
-
-    id: GlobalId
-    status: str
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +88,6 @@ class ShardFinalized:
     """The shard is gone; nothing but its tombstone is left."""
 
     shard_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaKey:
-    instance: str
-    replica: str
 
 
 Response = (

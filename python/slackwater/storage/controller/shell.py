@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import structlog
 
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -35,7 +36,6 @@ from slackwater.storage.controller.descriptions import (
 )
 from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.exports import CreateExportToken
-from slackwater.storage.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.storage.controller.protocol import (
     AppendDone,
     AppendFailed,

@@ -1,0 +1,1 @@
+"""What the storage and the compute controller share: read holds, and words of their protocols."""
