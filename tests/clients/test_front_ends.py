@@ -215,7 +215,8 @@ def is_waiting(pid):
     """Whether a query waits for its time of reading, as the stacks of a driver's threads say."""
     stacks = subprocess.run(["jstack", str(pid)], capture_output=True, text=True, check=False)
     return any(
-        "slackwater.binding.Binding" in stack and "slackwater.process.Wait.until" in stack
+        "slackwater.binding.normalization.Binding" in stack
+        and "slackwater.process.Wait.until" in stack
         for stack in stacks.stdout.split("\n\n")
     )
 
