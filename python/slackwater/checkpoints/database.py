@@ -16,11 +16,11 @@ from slackwater.checkpoints.listeners import Listeners
 from slackwater.checkpoints.store import GroupState, Subscription
 from slackwater.checkpoints.tables import create_tables
 from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy, connect, query, transaction
+from slackwater.persist.transactions import Step
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.hlc import Range, Time
 
 T = TypeVar("T")
-Step = Callable[[Connection], None]
 
 
 class Transactions(Protocol):
