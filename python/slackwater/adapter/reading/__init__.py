@@ -1,1 +1,1 @@
-"""Binds, subscriptions, cursors, and the answers of statements."""
+"""Binds, subscriptions, and the feeds of queries."""
