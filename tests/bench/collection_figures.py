@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 
 from tests.bench.figure import Figure
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import NoSpark, Place
 from tests.support.persist.persistence import new_environment
 
@@ -90,7 +91,7 @@ def _build(place, folder):
 
 def _bind(place, *names):
     relations = [{"id": place.item(name).id} for name in names]
-    calls = place.coordinator.calls()
+    calls = calls_of(place.coordinator)
     bound = calls["/v1/bind"]({"session": "app/1", "relations": relations})
     calls["/v1/release"]({"holds": [bound["hold"]]})
 

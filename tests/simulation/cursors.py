@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.simulation.ledger import Insert
 from tests.simulation.workload import GONE, LATE, PAST, Clients
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
 NO_CURSOR = "SLACKWATER_UNKNOWN_CURSOR"
@@ -72,7 +73,7 @@ class Cursors:
 
     def _closed(self, session: str) -> None:
         def close(place: Place) -> None:
-            place.coordinator.calls()["/v1/session/close"]({"session": session})
+            calls_of(place.coordinator)["/v1/session/close"]({"session": session})
 
         self.clients.ask("close", close)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from tests.simulation.faults import Hazards
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import plan_over
 
@@ -92,12 +93,12 @@ class SimulatedEngine:
         body: dict[str, Any] = {"session": "engine/1", "relations": [{"id": i.id} for i in items]}
         if at is not None:
             body["as_of"] = {"at": int(at[1])}
-        bound = place.coordinator.calls()["/v1/bind"](body)
+        bound = calls_of(place.coordinator)["/v1/bind"](body)
         try:
             persist, time = place.env.persist, bound["timestamp"]
             found = {i.name: persist.snapshot(i.shard_id, time) for i in items}
         finally:
-            place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+            calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
         self._register(found)
         return self._answer(query)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tests.simulation.ledger import REPLACED, replacement
 from tests.simulation.workload import DEFINITE, GONE, PAST, UNKNOWN, Clients
 from tests.simulation.world import Lost
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
 from slackwater.repr.errors import SlackwaterError
@@ -57,7 +58,7 @@ class Replacements:
             world.scheduler.sleep(world.scheduler.rng.uniform(0, 1))
 
     def _send(self, place: Place, number: int, request: dict[str, Any]) -> None:
-        calls = place.coordinator.calls()
+        calls = calls_of(place.coordinator)
         if not request:
             rows = replacement(number)
             desc = RelationDesc.of(**{name: _TYPES[name] for name in rows[0]})
@@ -93,13 +94,13 @@ class Replacements:
             body: dict[str, Any] = {"session": "reader/3", "relations": [{"id": item.id}]}
             if back_ms is not None:
                 body["as_of"] = {"at": place.env.oracle.read_ts() - back_ms}
-            bound = place.coordinator.calls()["/v1/bind"](body)
+            bound = calls_of(place.coordinator)["/v1/bind"](body)
             try:
                 at = Timestamp(bound["timestamp"])
                 rows = place.env.persist.snapshot(item.shard_id, at).to_pylist()
                 world.ledger.check_replaced(f"a read at {at}", rows, least=least)
             finally:
-                place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+                calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
 
         past = () if back_ms is None else PAST
         self.clients.ask("read the replaced", read, *GONE, *past)

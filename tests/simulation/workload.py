@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 from tests.simulation.ledger import COUNTED, REPLACED, Insert
 from tests.simulation.views import VIEWS, contents, wrong
 from tests.simulation.world import Lost, World
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.model import ItemKind
+from slackwater.adapter.protocol import Caller
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 
@@ -71,8 +73,8 @@ class Request:
         if len(tables) == 1:
             return self._write(place, tables[0], row)
         session = f"writer/{number}"
-        place.coordinator.enter(
-            {"session": session, "transaction": "open" if self.asked else "none"}
+        place.coordinator.calls.enter(
+            Caller(session=session, transaction="open" if self.asked else None)
         )
         if not self.asked:
             place.sql("BEGIN", session)
@@ -97,7 +99,7 @@ class Request:
     def _staged(place: Place, table: str, row: dict[str, Any], write_id: str) -> dict[str, Any]:
         """A file as an executor leaves it."""
         item = place.item(table)
-        directory = place.coordinator.calls()["/v1/prepare_write"](
+        directory = calls_of(place.coordinator)["/v1/prepare_write"](
             {"table": item.id, "write_id": write_id}
         )["directory"]
         rows = pa.Table.from_pylist([row], schema=item.desc.arrow_schema())
@@ -277,7 +279,7 @@ class Clients:
         if not request:
             session = f"counter/{self.world.scheduler.rng.randrange(10**9)}"
             table = place.item(COUNTED).id
-            bound = place.coordinator.calls()["/v1/bind"](
+            bound = calls_of(place.coordinator)["/v1/bind"](
                 {"session": session, "relations": [{"id": table}], "write_targets": [table]}
             )
             rows = place.rows(COUNTED, bound["timestamp"])
@@ -311,7 +313,7 @@ class Clients:
             }
             if back_ms is not None:
                 body["as_of"] = {"at": place.env.oracle.read_ts() - back_ms}
-            bound = place.coordinator.calls()["/v1/bind"](body)
+            bound = calls_of(place.coordinator)["/v1/bind"](body)
             at = Timestamp(bound["timestamp"])
             try:
                 parts = {n: place.env.persist.parts_at(s, at) for n, s in shards.items()}
@@ -325,7 +327,7 @@ class Clients:
                     # A reader opens what it was told when it began, also after a compaction.
                     place.env.persist.read(parts[name], place.env.persist.state(shard).desc)
             finally:
-                place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+                calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
 
         try:
             self.world.call("read", read)
@@ -360,12 +362,12 @@ class Clients:
             }
             if back_ms is not None:
                 body["as_of"] = {"at": place.env.oracle.read_ts() - back_ms}
-            bound = place.coordinator.calls()["/v1/bind"](body)
+            bound = calls_of(place.coordinator)["/v1/bind"](body)
             at = bound["timestamp"]
             try:
                 found = {name: contents(place, name, at) for name in names}
             finally:
-                place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+                calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
             tables = {n: [row[0] for row in found[n].elements()] for n in ("t1", "t2")}
             known = done if back_ms is None else self.world.ledger.done_until(at)
             self.world.ledger.check_contents("a read of views", at, tables, known)
@@ -406,7 +408,7 @@ class Clients:
                         self._note_update(table, row, times)
                     self.world.scheduler.sleep(rng.uniform(0, 2))
             finally:
-                place.coordinator.calls()["/v1/session/close"]({"session": session})
+                calls_of(place.coordinator)["/v1/session/close"]({"session": session})
 
         try:
             self.world.call("subscribe", follow)

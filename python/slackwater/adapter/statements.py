@@ -37,7 +37,7 @@ from slackwater.adapter.transactions import (
     commit,
     refuse_if_failed,
 )
-from slackwater.adapter.writing.writes import Writes
+from slackwater.adapter.writing.writes import Owner, Writes
 from slackwater.compute.records import TickRecord
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
@@ -274,7 +274,7 @@ class Statements:
             return
         writes = commit(block)
         if writes:
-            self._writes.commit(writes, write_id, None, cancellation)
+            self._writes.commit(writes, Owner(write_id), cancellation)
 
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
         value = statement.value if isinstance(statement, st.SetVariable) else None

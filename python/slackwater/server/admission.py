@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
+from slackwater.adapter.protocol import Caller, Write
 from slackwater.repr.errors import user_error
 
 
@@ -37,15 +36,15 @@ QUICK_CALLS = frozenset(
 )
 
 
-def lane_of(path: str, body: Mapping[str, Any]) -> Lane:
+def lane_of(path: str, caller: Caller, asked: object) -> Lane:
     """Where a call belongs."""
     if path in CONTROL_CALLS:
         return Lane.CONTROL
     if path in QUICK_CALLS:
         return Lane.QUICK
-    if body.get("internal") or path == "/v1/prepare_write":
+    if caller.internal or path == "/v1/prepare_write":
         return Lane.INSIDE
-    if path == "/v1/write" and body.get("hold") is not None:
+    if isinstance(asked, Write) and asked.hold is not None:
         return Lane.INSIDE
     return Lane.STATEMENT
 

@@ -12,8 +12,8 @@ import hmac
 import json
 import threading
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -25,10 +25,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from slackwater.adapter import protocol
+from slackwater.adapter.calls import Endpoint, Rows
 from slackwater.adapter.coordinator import Coordinator
+from slackwater.adapter.protocol import Caller
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.server.admission import Admission, AdmissionLimits, Lane, lane_of
+from slackwater.server.decoding import decoded
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 STOP_AFTER_S = 0.2
@@ -36,15 +40,25 @@ CANCEL_AGAIN_S = 0.2
 PARSED_AT_ONCE_BYTES = 64 * 1024
 """The loop itself parses requests up to this size."""
 
+CANCEL = "/v1/cancel"
+
 UNTIL_DONE = frozenset({"/v1/write"})
 """Calls that end with their outcome, also when the connection breaks: they are sent again then."""
 
-OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/renew", "/v1/session/close", "/v1/cancel"})
+OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/renew", "/v1/session/close", CANCEL})
 """Calls that belong to no statement, and say nothing about the session's transaction."""
 
 _log = structlog.get_logger("server")
 
-Call = Callable[[Mapping[str, Any]], Any]
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its path, who calls, and what is asked, in the type of the path's endpoint."""
+
+    path: str
+    endpoint: Endpoint[Any]
+    caller: Caller
+    asked: Any
 
 
 def application(
@@ -58,139 +72,162 @@ def application(
 
     `confirm` returns while nobody else can lead; what it raises is the answer to a statement.
     """
-    expected = f"Bearer {token}"
-    limits = limits or AdmissionLimits()
+    face = Face(coordinator, token, stop, confirm, limits or AdmissionLimits())
+    return Starlette(routes=face.routes())
 
-    def end(reason: str) -> None:
-        """Stops the process once the answer to this call is out."""
-        timer = threading.Timer(STOP_AFTER_S, stop, args=(reason,))
-        timer.daemon = True
-        timer.start()
 
-    def timed(path: str, call: Call, body: Mapping[str, Any]) -> Response:
-        """The answer, with a header that says how long the coordinator itself took, in ms."""
-        began = time.perf_counter()
-        response = answer(path, call, body)
-        took_ms = (time.perf_counter() - began) * 1000
-        response.headers["Server-Timing"] = f"coordinator;dur={took_ms:.3f}"
-        return response
+class Face:
+    """Takes requests, decodes and admits them, and runs their calls in the threads of their lane.
 
-    def answer(path: str, call: Call, body: Mapping[str, Any]) -> Response:
-        if "session" not in body or path in OUTSIDE_BLOCKS:
-            return attempt(path, call, body)
-        coordinator.enter(body)
-        response = attempt(path, call, body)
-        inside = coordinator.is_inside_block(body["session"])
-        response.headers["X-Slackwater-Transaction"] = "open" if inside else "none"
-        return response
+    `answer` and what it calls run in those threads, everything else in the loop.
+    """
 
-    def attempt(path: str, call: Call, body: Mapping[str, Any]) -> Response:
-        try:
-            if path not in OUTSIDE_BLOCKS:
-                confirm()
-            return _response(call(body), limits.answer_bytes)
-        except Fenced as error:
-            end(str(error))
-            return _error(user_error("SLACKWATER_FENCED", location=coordinator.location))
-        except SlackwaterError as error:
-            return _error(error)
-        except FatalError as error:
-            _log.error("invariant broken", error=str(error))
-            end(str(error))
-            return _error(user_error("SLACKWATER_INTERNAL", reason=str(error), log=coordinator.log))
-        except Exception as error:
-            _log.exception("call failed", call=path)
-            return _error(
-                user_error(
-                    "SLACKWATER_INTERNAL",
-                    reason=f"{type(error).__name__}: {error}",
-                    log=coordinator.log,
-                )
-            )
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        token: str,
+        stop: Callable[[str], None],
+        confirm: Callable[[], None],
+        limits: AdmissionLimits,
+    ) -> None:
+        self._coordinator = coordinator
+        self._calls = coordinator.calls
+        self._expected = f"Bearer {token}".encode()
+        self._stop = stop
+        self._confirm = confirm
+        self._limits = limits
+        self._admission = Admission(limits)
+        self._lanes = {
+            Lane.CONTROL: CapacityLimiter(limits.control_threads),
+            Lane.QUICK: CapacityLimiter(limits.quick_threads),
+            Lane.INSIDE: CapacityLimiter(limits.statements),
+            Lane.STATEMENT: CapacityLimiter(limits.statements),
+        }
+        self._endpoints = self._calls.endpoints()
 
-    admission = Admission(limits)
-    lanes = {
-        Lane.CONTROL: CapacityLimiter(limits.control_threads),
-        Lane.QUICK: CapacityLimiter(limits.quick_threads),
-        Lane.INSIDE: CapacityLimiter(limits.statements),
-        Lane.STATEMENT: CapacityLimiter(limits.statements),
-    }
-    calls = coordinator.calls()
+    def routes(self) -> list[Route]:
+        """One for each call, and those that are about the process itself."""
+        return [
+            *(self._route(path, endpoint) for path, endpoint in self._endpoints.items()),
+            Route("/v1/attend", self._attend, methods=["POST"]),
+            Route("/v1/status", self._status, methods=["POST"]),
+        ]
 
-    def authorized(request: Request) -> bool:
+    def _route(self, path: str, endpoint: Endpoint[Any]) -> Route:
+        async def serve(request: Request) -> Response:
+            if not self._is_authorized(request):
+                return Response(status_code=401)
+            try:
+                raw = await _body(request, self._limits.request_bytes)
+                if len(raw) > PARSED_AT_ONCE_BYTES:
+                    asked = await self._in_lane(Lane.CONTROL, decoded, endpoint.request, raw)
+                else:
+                    asked = decoded(endpoint.request, raw)
+                return await self._admitted(request, Call(path, endpoint, *asked))
+            except SlackwaterError as error:
+                return _error(error)
+
+        return Route(path, serve, methods=["POST"])
+
+    async def _status(self, request: Request) -> Response:
+        """Answered by the loop itself: whoever looks whether the leader lives waits for nobody."""
+        if not self._is_authorized(request):
+            return Response(status_code=401)
+        return _response(self._coordinator.status(), self._limits.answer_bytes)
+
+    async def _attend(self, request: Request) -> Response:
+        """Stays open as long as an application that has joined lives."""
+        if not self._is_authorized(request):
+            return Response(status_code=401)
+        application_id = str(json.loads(await request.body())["application"])
+        await _disconnected(request)
+        await self._in_lane(Lane.QUICK, self._coordinator.application_gone, application_id)
+        return Response(status_code=204)
+
+    def _is_authorized(self, request: Request) -> bool:
         given = request.headers.get("authorization", "")
-        return hmac.compare_digest(given.encode(), expected.encode())
+        return hmac.compare_digest(given.encode(), self._expected)
 
-    async def in_lane(lane: Lane, action: Callable[..., Any], *arguments: Any) -> Any:
-        return await run_sync(action, *arguments, limiter=lanes[lane])
+    async def _admitted(self, request: Request, call: Call) -> Response:
+        """The answer. Raises SLACKWATER_TOO_MANY_REQUESTS."""
+        lane = lane_of(call.path, call.caller, call.asked)
+        self._admission.enter(lane)
+        try:
+            work: Awaitable[Response] = self._in_lane(lane, self._timed, call)
+            if call.path in UNTIL_DONE or lane in (Lane.CONTROL, Lane.QUICK):
+                return await work
+            if call.caller.session is None:
+                return await work
+            return await self._unless_gone(request, call.caller, work)
+        finally:
+            self._admission.leave(lane)
 
-    async def unless_gone(request: Request, body: Mapping[str, Any], work: Awaitable[Any]) -> Any:
+    async def _in_lane(self, lane: Lane, action: Callable[..., Any], *arguments: Any) -> Any:
+        return await run_sync(action, *arguments, limiter=self._lanes[lane])
+
+    async def _unless_gone(
+        self, request: Request, caller: Caller, work: Awaitable[Response]
+    ) -> Response:
         """What `work` gives. When the client goes meanwhile, its call is cancelled."""
         running = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_disconnected(request))
         await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
+        named = Caller(session=caller.session)
+        cancel = Call(
+            CANCEL, self._endpoints[CANCEL], named, protocol.Cancel(named_call=caller.call)
+        )
         while not running.done():
             # It may not have begun yet, and is not known by its name then.
-            await in_lane(Lane.CONTROL, attempt, "/v1/cancel", calls["/v1/cancel"], body)
+            await self._in_lane(Lane.CONTROL, self._attempt, cancel)
             await asyncio.wait({running}, timeout=CANCEL_AGAIN_S)
         gone.cancel()
         return running.result()
 
-    async def served(request: Request, path: str, call: Call, body: dict[str, Any]) -> Response:
-        lane = lane_of(path, body)
+    def _timed(self, call: Call) -> Response:
+        """The answer, with a header that says how long the coordinator itself took, in ms."""
+        began = time.perf_counter()
+        response = self._answer(call)
+        took_ms = (time.perf_counter() - began) * 1000
+        response.headers["Server-Timing"] = f"coordinator;dur={took_ms:.3f}"
+        return response
+
+    def _answer(self, call: Call) -> Response:
+        if call.caller.session is None or call.path in OUTSIDE_BLOCKS:
+            return self._attempt(call)
+        self._calls.enter(call.caller)
+        response = self._attempt(call)
+        inside = self._calls.is_inside_block(call.caller.session)
+        response.headers["X-Slackwater-Transaction"] = "open" if inside else "none"
+        return response
+
+    def _attempt(self, call: Call) -> Response:
         try:
-            admission.enter(lane)
+            if call.path not in OUTSIDE_BLOCKS:
+                self._confirm()
+            return _response(
+                call.endpoint.answer(call.caller, call.asked), self._limits.answer_bytes
+            )
+        except Fenced as error:
+            self._end(str(error))
+            return _error(user_error("SLACKWATER_FENCED", location=self._coordinator.location))
         except SlackwaterError as error:
             return _error(error)
-        try:
-            work = in_lane(lane, timed, path, call, body)
-            if path in UNTIL_DONE or lane in (Lane.CONTROL, Lane.QUICK) or "session" not in body:
-                response: Response = await work
-            else:
-                body["call"] = uuid.uuid4().hex
-                named = {"session": body["session"], "call": body["call"]}
-                response = await unless_gone(request, named, work)
-            return response
-        finally:
-            admission.leave(lane)
+        except FatalError as error:
+            _log.error("invariant broken", error=str(error))
+            self._end(str(error))
+            return self._internal(str(error))
+        except Exception as error:
+            _log.exception("call failed", call=call.path)
+            return self._internal(f"{type(error).__name__}: {error}")
 
-    def route(path: str, call: Call) -> Route:
-        async def endpoint(request: Request) -> Response:
-            if not authorized(request):
-                return Response(status_code=401)
-            try:
-                raw = await _body(request, limits.request_bytes)
-            except SlackwaterError as error:
-                return _error(error)
-            if len(raw) > PARSED_AT_ONCE_BYTES:
-                body = await in_lane(Lane.CONTROL, json.loads, raw)
-            else:
-                body = json.loads(raw) if raw else {}
-            return await served(request, path, call, body)
+    def _internal(self, reason: str) -> Response:
+        return _error(user_error("SLACKWATER_INTERNAL", reason=reason, log=self._coordinator.log))
 
-        return Route(path, endpoint, methods=["POST"])
-
-    async def status(request: Request) -> Response:
-        """Answered by the loop itself: whoever looks whether the leader lives waits for nobody."""
-        if not authorized(request):
-            return Response(status_code=401)
-        return _response(coordinator.status(), limits.answer_bytes)
-
-    async def attend(request: Request) -> Response:
-        """Stays open as long as an application that has joined lives."""
-        if not authorized(request):
-            return Response(status_code=401)
-        application_id = str(json.loads(await request.body())["application"])
-        await _disconnected(request)
-        await in_lane(Lane.QUICK, coordinator.application_gone, application_id)
-        return Response(status_code=204)
-
-    routes = [route(path, call) for path, call in calls.items()]
-    routes += [
-        Route("/v1/attend", attend, methods=["POST"]),
-        Route("/v1/status", status, methods=["POST"]),
-    ]
-    return Starlette(routes=routes)
+    def _end(self, reason: str) -> None:
+        """Stops the process once the answer to this call is out."""
+        timer = threading.Timer(STOP_AFTER_S, self._stop, args=(reason,))
+        timer.daemon = True
+        timer.start()
 
 
 async def _disconnected(request: Request) -> None:
@@ -221,15 +258,15 @@ async def _body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-def _response(result: Any, limit_bytes: int) -> Response:
+def _response(result: Rows | Mapping[str, Any] | None, limit_bytes: int) -> Response:
     """The answer. Raises SLACKWATER_TOO_LARGE."""
     if result is None:
         return Response(status_code=404)
-    if isinstance(result, tuple):
-        payload, notices = result
-        _refuse_large(payload, limit_bytes)
-        headers = {"X-Slackwater-Notices": quote(json.dumps(notices))} if notices else {}
-        return Response(payload, media_type=ARROW_STREAM, headers=headers)
+    if isinstance(result, Rows):
+        _refuse_large(result.ipc, limit_bytes)
+        told = quote(json.dumps(result.notices))
+        headers = {"X-Slackwater-Notices": told} if result.notices else {}
+        return Response(result.ipc, media_type=ARROW_STREAM, headers=headers)
     text = json.dumps(result)
     _refuse_large(text, limit_bytes)
     return Response(text, media_type="application/json")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+from tests.support.adapter.calls import calls_of
 from tests.support.persist.persistence import Environment
 from tests.support.waiting import wait_until
 
@@ -93,13 +94,13 @@ class Place:
     def sql(self, text: str, session: str = "app/1", **rest) -> list[dict]:
         """The answer of one statement of Slackwater's own grammar; `rest` goes with the request."""
         body = {"session": session, "text": text, "context": {"user": "me"}, **rest}
-        ipc, self.notices = self.coordinator.calls()["/v1/execute"](body)
+        ipc, self.notices = calls_of(self.coordinator)["/v1/execute"](body)
         return pa.ipc.open_stream(ipc).read_all().to_pylist()
 
     def table(self, name: str, /, *, by: str = "app/1", **columns: str) -> None:
         """A new table of the session `by`; `columns` are Spark's JSON names of types."""
         desc = RelationDesc.of(**columns)
-        self.coordinator.calls()["/v1/catalog/create_table"](
+        calls_of(self.coordinator)["/v1/catalog/create_table"](
             {
                 "session": by,
                 "namespace": ["default"],
@@ -110,7 +111,7 @@ class Place:
 
     def drop(self, name: str, session: str = "app/1") -> None:
         """Drops a table."""
-        self.coordinator.calls()["/v1/catalog/drop_table"](
+        calls_of(self.coordinator)["/v1/catalog/drop_table"](
             {"session": session, "namespace": ["default"], "name": name}
         )
 
@@ -120,7 +121,7 @@ class Place:
         `body` is what the request says besides, like its write_id.
         """
         item = self.item(name)
-        answer = self.coordinator.calls()["/v1/write"](
+        answer = calls_of(self.coordinator)["/v1/write"](
             {
                 "session": "app/1",
                 "table": item.id,
@@ -155,11 +156,11 @@ class Place:
         body = {"session": "app/1", "relations": [{"id": self.item(name).id}]}
         if at is not None:
             body["as_of"] = {"at": at}
-        bound = self.coordinator.calls()["/v1/bind"](body)
+        bound = calls_of(self.coordinator)["/v1/bind"](body)
         try:
             return self.rows(name, bound["timestamp"])
         finally:
-            self.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+            calls_of(self.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
 
     def updates(self, name: str) -> list[dict]:
         """All updates of a stored collection, in the order of time."""

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from structlog.testing import capture_logs
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import Answers
 
@@ -173,10 +174,10 @@ def explained(place):
 
 
 def bound_time(place, name):
-    bound = place.coordinator.calls()["/v1/bind"](
+    bound = calls_of(place.coordinator)["/v1/bind"](
         {"session": "app/1", "relations": [{"id": place.item(name).id}]}
     )
-    place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+    calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
     return bound["timestamp"]
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.clock import MovableClock
 from tests.support.persist.persistence import new_environment
@@ -44,7 +45,7 @@ def pool():
 
 
 def call(place, path, **body):
-    return place.coordinator.calls()[path](body)
+    return calls_of(place.coordinator)[path](body)
 
 
 def refusal(future):

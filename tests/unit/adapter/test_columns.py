@@ -1,6 +1,7 @@
 """DROP NOT NULL: what it changes, and what stands in its way."""
 
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
@@ -15,7 +16,7 @@ V = Column("v", '"string"')
 @pytest.fixture
 def place(env):
     place = Place(env)
-    place.coordinator.calls()["/v1/catalog/create_table"](
+    calls_of(place.coordinator)["/v1/catalog/create_table"](
         {
             "session": "app/1",
             "namespace": ["default"],
@@ -29,7 +30,7 @@ def place(env):
 
 def alter(place, *name, nullable=True):
     change = {"set_nullability": {"name": list(name), "nullable": nullable}}
-    return place.coordinator.calls()["/v1/catalog/alter_table"](
+    return calls_of(place.coordinator)["/v1/catalog/alter_table"](
         {"session": "app/1", "namespace": ["default"], "name": "t", "changes": [change]}
     )
 
@@ -78,8 +79,8 @@ def test_a_plan_from_before_is_refused(place):
     def bind(*not_null):
         relation = {"id": place.item("t").id, "not_null": not_null}
         body = {"session": "app/1", "relations": [relation]}
-        bound = place.coordinator.calls()["/v1/bind"](body)
-        place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+        bound = calls_of(place.coordinator)["/v1/bind"](body)
+        calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
 
     bind("k")
     alter(place, "k")
@@ -119,5 +120,5 @@ def test_other_changes_of_nullability_are_refused(place):
         "name": "ticks",
         "changes": [{"set_nullability": {"name": ["counter"], "nullable": True}}],
     }
-    altered = place.coordinator.calls()["/v1/catalog/alter_table"]
+    altered = calls_of(place.coordinator)["/v1/catalog/alter_table"]
     assert condition(lambda: altered(body)) == "SLACKWATER_UNSUPPORTED"

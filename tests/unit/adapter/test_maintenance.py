@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, select
 from structlog.testing import capture_logs
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import NoSpark
 from tests.support.waiting import PATIENCE
 
@@ -66,7 +67,7 @@ class Leader:
             clock=clock,
         )
         self.env = self.coordinator._env
-        self.calls = self.coordinator.calls()
+        self.calls = calls_of(self.coordinator)
         self.env.committer.start()
         self.env.committer.flush()
         self.coordinator._started.set()
@@ -96,12 +97,7 @@ class Leader:
         self.calls["/v1/catalog/drop_table"]({**self.context(), "name": name})
 
     def context(self):
-        return {
-            "session": "app/1",
-            "catalog": "slackwater",
-            "namespace": ["default"],
-            "user": "me",
-        }
+        return {"session": "app/1", "context": {"user": "me"}, "namespace": ["default"]}
 
     def insert(self, item, *keys: int) -> None:
         rows = pa.table({"k": pa.array(keys, pa.int32())})

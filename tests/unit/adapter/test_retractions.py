@@ -7,6 +7,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
 from slackwater.persist.blobs import local_path
@@ -79,7 +80,7 @@ def test_a_repeated_retraction_has_one_effect(place):
 def put(place, write_id, rows):
     """A file of diffs, as an executor leaves it for the write."""
     body = {"table": place.item("t").id, "write_id": write_id}
-    directory = local_path(place.coordinator.calls()["/v1/prepare_write"](body)["directory"])
+    directory = local_path(calls_of(place.coordinator)["/v1/prepare_write"](body)["directory"])
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{uuid.uuid4().hex}.parquet"
     schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__diff", pa.int64())])

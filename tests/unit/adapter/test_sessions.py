@@ -6,15 +6,18 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.persist.metastore_faults import Outage
 from tests.support.waiting import PATIENCE
 
 from slackwater.adapter import transactions
+from slackwater.adapter.protocol import Caller, Execute
 from slackwater.adapter.time.selection import Immediately
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
+from slackwater.server.decoding import decode
 
 ME = "app/1"
 
@@ -43,8 +46,9 @@ def refusal(action):
 
 def commit(place, write_id, **rest):
     body = {"session": ME, "text": "COMMIT", "write_id": write_id, "context": {}, **rest}
-    place.coordinator.enter(body)
-    place.coordinator.calls()["/v1/execute"](body)
+    caller, _ = decode(Execute, body)
+    place.coordinator.calls.enter(caller)
+    calls_of(place.coordinator)["/v1/execute"](body)
 
 
 def notices(place):
@@ -85,10 +89,10 @@ def test_two_first_reads_of_a_block_have_one_time(place):
     place.sql("BEGIN")
     body = {"session": ME, "relations": [{"id": place.item("t").id}]}
     with ThreadPoolExecutor(2) as pool:
-        bound = list(pool.map(lambda _: place.coordinator.calls()["/v1/bind"](dict(body)), "ab"))
+        bound = list(pool.map(lambda _: calls_of(place.coordinator)["/v1/bind"](dict(body)), "ab"))
     place.env.oracle = oracle
     assert len({each["timestamp"] for each in bound}) == 1
-    place.coordinator.calls()["/v1/release"]({"holds": [each["hold"] for each in bound]})
+    calls_of(place.coordinator)["/v1/release"]({"holds": [each["hold"] for each in bound]})
     place.sql("COMMIT")
     assert [hold for hold in place.env.storage.holds() if ME in str(hold)] == []
 
@@ -96,11 +100,11 @@ def test_two_first_reads_of_a_block_have_one_time(place):
 def test_a_statement_of_another_thread_is_no_sign_of_a_lost_block(place):
     """It was sent while the block was open, and arrives when it has ended."""
     place.table("t", k="long")
-    place.coordinator.enter({"session": ME})
+    place.coordinator.calls.enter(Caller(session=ME))
     place.sql("BEGIN")
     place.write("t", {"k": 1}, mode="append")
     place.sql("COMMIT")
-    place.coordinator.enter({"session": ME, "transaction": "open"})
+    place.coordinator.calls.enter(Caller(session=ME, transaction="open"))
     place.write("t", {"k": 2})
     assert keys(place) == [1, 2]
 
@@ -114,12 +118,13 @@ def test_a_statement_from_before_a_block_does_not_fail_it(place):
         assert go_on.wait(PATIENCE)
         return "NOT A STATEMENT"
 
-    class Late(dict):
-        def __getitem__(self, key):
-            return text() if key == "text" else super().__getitem__(key)
+    class Late:
+        write_id = None
+        text = property(lambda _: text())
 
+    execute = place.coordinator.calls.endpoints()["/v1/execute"].answer
     with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(place.coordinator.calls()["/v1/execute"], Late(session=ME))
+        late = pool.submit(execute, Caller(session=ME), Late())
         assert entered.wait(PATIENCE)
         place.sql("BEGIN")
         go_on.set()
@@ -175,7 +180,7 @@ def test_a_read_only_block_refuses_every_write(place):
     for write in (
         lambda: place.write("t", {"k": 1}, mode="append"),
         lambda: place.write("t", mode="overwrite"),
-        lambda: place.coordinator.calls()["/v1/bind"](
+        lambda: calls_of(place.coordinator)["/v1/bind"](
             {**body, "write_targets": [place.item("t").id]}
         ),
     ):
@@ -204,18 +209,18 @@ DEFINITIONS = {
 @pytest.mark.parametrize("definition", DEFINITIONS)
 def test_a_definition_by_spark_s_own_statement_is_refused_in_a_block(place, definition):
     place.table("t", k="long")
-    place.coordinator.calls()["/v1/catalog/create_namespace"](
+    calls_of(place.coordinator)["/v1/catalog/create_namespace"](
         {"session": ME, "namespace": ["empty"]}
     )
     assert set(DEFINITIONS) == {
         path.removeprefix("/v1/catalog/")
-        for path in place.coordinator.calls()
+        for path in calls_of(place.coordinator)
         if path.startswith("/v1/catalog/")
     } - {"namespaces", "list", "load"}
     place.sql("BEGIN")
     before = place.env.state
     body = {"session": ME, "namespace": ["default"], **DEFINITIONS[definition]}
-    define = place.coordinator.calls()[f"/v1/catalog/{definition}"]
+    define = calls_of(place.coordinator)[f"/v1/catalog/{definition}"]
     assert refusal(lambda: define(body)) == ("SLACKWATER_TRANSACTION_STATEMENT", "25001")
     assert place.env.state == before
     assert refusal(lambda: define(body)) == ("SLACKWATER_FAILED_TRANSACTION", "25P02")
@@ -240,7 +245,7 @@ def test_a_column_that_is_added_while_a_block_is_open(place):
     place.table("t", k="long")
     place.sql("BEGIN")
     place.write("t", {"k": 1}, mode="append")
-    place.coordinator.calls()["/v1/catalog/alter_table"](
+    calls_of(place.coordinator)["/v1/catalog/alter_table"](
         {
             "session": "app/2",
             "namespace": ["default"],
@@ -331,7 +336,7 @@ def test_a_commit_that_failed_fails_again(place):
 @pytest.mark.parametrize("landed", [True, False])
 def test_a_commit_without_an_answer_is_settled_by_the_next_coordinator(place, landed):
     place.table("t", k="long")
-    place.coordinator.enter({"session": ME})
+    place.coordinator.calls.enter(Caller(session=ME))
     place.sql("BEGIN")
     place.write("t", {"k": 1}, mode="append")
     if landed:

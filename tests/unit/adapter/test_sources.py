@@ -4,6 +4,7 @@ import os
 
 import pyarrow as pa
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.sources.source_states import (
@@ -248,10 +249,10 @@ def test_reads_tell_once_of_a_source_that_has_stopped(place, tmp_path):
     place.table("apart", k="long")
 
     def told(*names):
-        bind = place.coordinator.calls()["/v1/bind"]
+        bind = calls_of(place.coordinator)["/v1/bind"]
         relations = [{"id": place.item(name).id} for name in names]
         bound = bind({"session": "app/1", "relations": relations})
-        place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
+        calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
         return [notice["message"] for notice in bound["notices"]]
 
     assert told("f", "apart") == []

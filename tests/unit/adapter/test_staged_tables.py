@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
@@ -31,7 +32,9 @@ def place(env):
 
 
 def call(place, path, **body):
-    return place.coordinator.calls()[path]({"session": "app/1", "context": {"user": "me"}, **body})
+    return calls_of(place.coordinator)[path](
+        {"session": "app/1", "context": {"user": "me"}, **body}
+    )
 
 
 def definition(name="t", desc=K, mode="create_or_replace", **more):

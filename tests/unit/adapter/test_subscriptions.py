@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place, wall_clock_ms
 from tests.support.waiting import PATIENCE
 
@@ -78,11 +79,11 @@ CALLS = {
     "SHOW CREATE SINK": lambda place: place.sql("SHOW CREATE SINK nothing"),
     "a cursor": lambda place: place.sql("DECLARE c CURSOR FOR SUBSCRIBE t"),
     "SUBSCRIBE": lambda place: place.sql("SUBSCRIBE t AS OF AT LEAST 0 UP TO 1"),
-    "SHOW TABLES": lambda place: place.coordinator.calls()["/v1/catalog/list"](
+    "SHOW TABLES": lambda place: calls_of(place.coordinator)["/v1/catalog/list"](
         {"namespace": ["default"]}
     ),
-    "SHOW SCHEMAS": lambda place: place.coordinator.calls()["/v1/catalog/namespaces"]({}),
-    "a name that is not there": lambda place: place.coordinator.calls()["/v1/catalog/load"](
+    "SHOW SCHEMAS": lambda place: calls_of(place.coordinator)["/v1/catalog/namespaces"]({}),
+    "a name that is not there": lambda place: calls_of(place.coordinator)["/v1/catalog/load"](
         {"namespace": ["default"], "name": "nothing"}
     ),
 }
@@ -145,7 +146,7 @@ def test_a_cursor_in_a_block_begins_at_the_block_s_time(place):
     first = place.write("t", {"k": 1})
     place.sql("BEGIN")
     place.sql("DECLARE c CURSOR FOR SUBSCRIBE t")
-    time = place.coordinator.calls()["/v1/bind"](
+    time = calls_of(place.coordinator)["/v1/bind"](
         {"session": "app/1", "relations": [{"id": place.item("t").id}]}
     )["timestamp"]
     later = place.write("t", {"k": 2}, session="app/2")

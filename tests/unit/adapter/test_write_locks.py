@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -51,7 +52,7 @@ def place(env, clock):
 def bind_to_write(place, *names):
     """What a statement gets that reads the collections and then writes t."""
     relations = [{"id": place.item(name).id} for name in names]
-    return place.coordinator.calls()["/v1/bind"](
+    return calls_of(place.coordinator)["/v1/bind"](
         {"session": "app/1", "relations": relations, "write_targets": [place.item("t").id]}
     )
 
@@ -62,7 +63,7 @@ def counted(place):
 
 def renew(place, bound):
     """The application says that it has the lock."""
-    place.coordinator.calls()["/v1/renew"]({"holds": [bound["hold"]]})
+    calls_of(place.coordinator)["/v1/renew"]({"holds": [bound["hold"]]})
 
 
 def test_a_client_that_hangs_loses_its_lock_after_a_lease(place, clock):

@@ -8,6 +8,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
 from slackwater.persist.blobs import local_path
@@ -26,7 +27,7 @@ def place(env):
 
 def directory(place, name, write_id):
     body = {"table": place.item(name).id, "write_id": write_id}
-    return place.coordinator.calls()["/v1/prepare_write"](body)["directory"]
+    return calls_of(place.coordinator)["/v1/prepare_write"](body)["directory"]
 
 
 def put(folder, name, *numbers):
@@ -45,7 +46,7 @@ def write(place, write_id, *uris, name="t"):
         "mode": "append",
         "files": [{"uri": u, "rows": 1, "size_bytes": 1, "modified_ms": 0} for u in uris],
     }
-    return place.coordinator.calls()["/v1/write"](body)
+    return calls_of(place.coordinator)["/v1/write"](body)
 
 
 def numbers(place, name="t"):

@@ -7,6 +7,8 @@ import threading
 import pytest
 from tests.support.waiting import PATIENCE
 
+from slackwater.adapter import protocol
+from slackwater.adapter.calls import Endpoint
 from slackwater.server import app as server
 from slackwater.server.admission import AdmissionLimits
 
@@ -18,16 +20,20 @@ class Waiting:
 
     def __init__(self):
         self.released, self.bound = threading.Event(), threading.Semaphore(0)
+        self.calls = self
 
-    def calls(self):
-        return {"/v1/bind": self._bind, "/v1/release": self._release}
+    def endpoints(self):
+        return {
+            "/v1/bind": Endpoint(protocol.Bind, lambda *call: self._bind(*call)),
+            "/v1/release": Endpoint(protocol.Release, self._release),
+        }
 
-    def _bind(self, body):
+    def _bind(self, caller, asked):
         self.bound.release()
         assert self.released.wait(PATIENCE)
         return {"bound": True}
 
-    def _release(self, body):
+    def _release(self, caller, asked):
         self.released.set()
         return {}
 
@@ -97,7 +103,7 @@ def test_what_statements_wait_for_gets_a_thread_when_they_have_them_all(coordina
 
 
 def test_a_defect_is_told_without_its_trace(coordinator, monkeypatch):
-    def fail(body):
+    def fail(caller, asked):
         raise KeyError("query")
 
     monkeypatch.setattr(coordinator, "_bind", fail)

@@ -17,6 +17,7 @@ from tests.support.adapter.coordination import Place
 from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE, wait_until
 
+from slackwater.adapter.protocol import Caller, Write
 from slackwater.server.admission import AdmissionLimits, Lane, lane_of
 from slackwater.server.app import application
 
@@ -167,13 +168,17 @@ def test_too_many_statements_are_refused_and_what_belongs_to_others_is_not(place
         wait_until(lambda: server.sql("SHOW ALL", "app/x")[0] == 200)
 
 
+def lane(path, asked=None, **caller):
+    return lane_of(path, Caller(**caller), asked)
+
+
 def test_lanes():
-    assert lane_of("/v1/cancel", {}) is Lane.CONTROL
-    assert lane_of("/v1/release", {}) is Lane.QUICK
-    assert lane_of("/v1/execute", {"internal": True}) is Lane.INSIDE
-    assert lane_of("/v1/write", {"hold": "h"}) is Lane.INSIDE
-    assert lane_of("/v1/write", {"hold": None}) is Lane.STATEMENT
-    assert lane_of("/v1/plan", {}) is Lane.STATEMENT
+    assert lane("/v1/cancel") is Lane.CONTROL
+    assert lane("/v1/release") is Lane.QUICK
+    assert lane("/v1/execute", internal=True) is Lane.INSIDE
+    assert lane("/v1/write", Write("w", (), "h")) is Lane.INSIDE
+    assert lane("/v1/write", Write("w", ())) is Lane.STATEMENT
+    assert lane("/v1/plan") is Lane.STATEMENT
 
 
 def test_a_call_whose_client_has_gone_ends(place):

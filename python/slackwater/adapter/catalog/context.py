@@ -16,19 +16,8 @@ class Context:
     that the statement may call, as the shim describes them.
     """
 
-    catalog: str
-    namespace: tuple[str, ...]
-    user: str
+    catalog: str = "slackwater"
+    namespace: tuple[str, ...] = ("default",)
+    user: str = "anonymous"
     settings: Mapping[str, str] | None = None
     functions: tuple[Mapping[str, Any], ...] = ()
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Context:
-        given = body.get("context") or {}
-        return Context(
-            catalog=given.get("catalog") or "slackwater",
-            namespace=tuple(given.get("namespace") or ("default",)),
-            user=given.get("user") or "anonymous",
-            settings=given.get("settings"),
-            functions=tuple(given.get("functions") or ()),
-        )

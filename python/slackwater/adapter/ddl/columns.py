@@ -3,59 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.protocol import AddColumn, SetNullability
 from slackwater.repr.errors import user_error
 from slackwater.repr.relation import Column, RelationDesc, arrow_type
 
 _SHAPED_BY_INPUTS = (ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
 
 
-def with_column(item: CatalogItem, desc: RelationDesc, added: Mapping[str, Any]) -> RelationDesc:
-    """`desc` and one more column; `added` is that of the protocol, section 2.
+def with_column(item: CatalogItem, desc: RelationDesc, added: AddColumn) -> RelationDesc:
+    """`desc` and one more column.
 
     Raises SLACKWATER_UNSUPPORTED, SLACKWATER_UNSUPPORTED_TYPE and SLACKWATER_DUPLICATE_COLUMN.
     """
-    *above, name = added["name"]
+    *above, name = added.name
     if above:
         raise _unsupported(
             f"A new field inside the column {above[0]} (on {item.full_name})",
             "Add a column of its own.",
         )
-    if not added["nullable"] or added.get("default") is not None:
+    if not added.nullable or added.default is not None:
         raise _unsupported(
             f"A new column with NOT NULL or DEFAULT (on {item.full_name})",
             "Rows that are there have NULL in it: add it without, and UPDATE them.",
         )
     if any(column.name.lower() == name.lower() for column in desc.columns):
         raise user_error("SLACKWATER_DUPLICATE_COLUMN", columnName=name, objectName=item.full_name)
-    arrow_type(added["type"])
-    comment = added.get("comment")
+    arrow_type(added.type)
+    comment = added.comment
     column = Column(
         name=name,
-        type_json=json.dumps(added["type"], sort_keys=True),
+        type_json=json.dumps(added.type, sort_keys=True),
         metadata_json=json.dumps({} if comment is None else {"comment": comment}),
     )
     return RelationDesc((*desc.columns, column))
 
 
 def with_nullability(
-    item: CatalogItem, desc: RelationDesc, changed: Mapping[str, Any]
+    item: CatalogItem, desc: RelationDesc, changed: SetNullability
 ) -> RelationDesc:
-    """`desc` with one column without NOT NULL; `changed` is that of the protocol, section 2.
+    """`desc` with one column without NOT NULL.
 
     Raises SLACKWATER_UNSUPPORTED.
     """
-    name, *below = changed["name"]
+    name, *below = changed.name
     if below:
         raise _unsupported(
             f"Another nullability inside the column {name} (on {item.full_name})",
             "Only columns themselves can lose NOT NULL.",
         )
-    if not changed["nullable"]:
+    if not changed.nullable:
         raise _unsupported(
             f"SET NOT NULL for the column {name} (on {item.full_name})",
             "Create a new table with the wanted columns and INSERT INTO it.",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
     CatalogItem,
@@ -16,7 +13,7 @@ from slackwater.adapter.ddl.external import ExternalDefinitions
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.planned_views import Views
-from slackwater.adapter.ddl.tables import RETAIN_HISTORY, Tables
+from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions.sessions import Session
@@ -24,7 +21,6 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve
-from slackwater.repr.relation import RelationDesc
 
 
 class Definitions:
@@ -94,26 +90,3 @@ class Definitions:
         """The item of that name and kind."""
         schema, own = resolve(name, context.catalog, context.namespace)
         return self._env.state.get(schema, own, kind)
-
-
-def object_json(item: CatalogItem) -> dict[str, Any]:
-    """The object of protocol section 2."""
-    desc = item.desc or RelationDesc(())
-    view = None
-    if item.kind is ItemKind.VIEW:
-        view = {key: item.details[key] for key in ("query", "catalog", "namespace")}
-    properties = dict(item.details.get("properties") or {})
-    retain = item.details.get("retain_history_ms")
-    if retain is not None:
-        properties[RETAIN_HISTORY] = f"{retain} ms"
-    return {
-        "id": item.id,
-        "kind": item.kind.value,
-        "schema_name": item.schema_name,
-        "name": item.name,
-        "schema": json.loads(desc.to_json()),
-        "writable": item.kind is ItemKind.TABLE,
-        "properties": properties,
-        "comment": item.comment,
-        "view": view,
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import (
@@ -24,6 +24,7 @@ from slackwater.adapter.catalog.ops import (
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.columns import with_comment
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.protocol import CreateNamespace, schema_of
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
@@ -37,18 +38,13 @@ class Objects:
         self._env = env
         self._changes = changes
 
-    def create_namespace(
-        self,
-        name: str,
-        properties: Mapping[str, str],
-        if_not_exists: bool,
-        cancellation: Cancellation,
-    ) -> None:
+    def create_namespace(self, asked: CreateNamespace, cancellation: Cancellation) -> None:
+        name = schema_of(asked.namespace)
         with self._env.defining(cancellation):
-            if if_not_exists and self._env.state.find_schema(name) is not None:
+            if asked.if_not_exists and self._env.state.find_schema(name) is not None:
                 return
             schema_id = self._env.catalog.allocate_ids()[0]
-            entry = SchemaEntry(schema_id, name, properties.get("comment"))
+            entry = SchemaEntry(schema_id, name, asked.properties.get("comment"))
             self._changes.commit([CreateSchema(entry)], None)
 
     def comment_on_namespace(

@@ -7,94 +7,31 @@ was. See docs/decisions 0015.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from slackwater.adapter import protocol
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.protocol import StageTable, TableMode, TableRows, Target
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block
 from slackwater.adapter.writing.group_commit import Write
-from slackwater.adapter.writing.writes import Writes, answer
+from slackwater.adapter.writing.writes import Writes
 from slackwater.persist.parts import NewPart, PartsAt
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-
-
-class Mode(Enum):
-    """What may be there under the name, as the protocol says it."""
-
-    CREATE = "create"
-    REPLACE = "replace"
-    CREATE_OR_REPLACE = "create_or_replace"
-
-
-@dataclass(frozen=True, slots=True)
-class TableDefinition:
-    """The definition of protocol section 2."""
-
-    schema_name: str
-    name: str
-    desc: RelationDesc
-    properties: Mapping[str, str]
-    comment: str | None
-    mode: Mode
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> TableDefinition:
-        if len(body["namespace"]) != 1:
-            raise user_error("SLACKWATER_SCHEMA_NOT_FOUND", schemaName=".".join(body["namespace"]))
-        schema = body["schema"]
-        return TableDefinition(
-            schema_name=str(body["namespace"][0]),
-            name=body["name"],
-            desc=RelationDesc.from_json(schema if isinstance(schema, str) else json.dumps(schema)),
-            properties=body.get("properties") or {},
-            comment=body.get("comment"),
-            mode=Mode(body["mode"]),
-        )
-
-    @property
-    def full_name(self) -> str:
-        return f"slackwater.{self.schema_name}.{self.name}"
-
-    @property
-    def statement(self) -> str:
-        return "CREATE TABLE AS SELECT" if self.mode is Mode.CREATE else "REPLACE TABLE"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a statement was found to be about.
-
-    `replaces` is the table that is there. Without `shard` it keeps its columns and gets other
-    contents; else there will be a new table, whose shard has this reserved id.
-    """
-
-    replaces: GlobalId | None
-    shard: int | None
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Target:
-        replaces, shard = body["replaces"], body["shard"]
-        return Target(
-            None if replaces is None else GlobalId(replaces), None if shard is None else int(shard)
-        )
 
 
 class StagedTables:
@@ -109,18 +46,16 @@ class StagedTables:
         self._tables = tables
         self._changes = changes
 
-    def stage(
-        self, session: Session, context: Context, definition: TableDefinition
-    ) -> dict[str, Any]:
+    def stage(self, session: Session, context: Context, definition: StageTable) -> Target:
         """The target of protocol section 2; nothing is changed.
 
         Raises whatever the definition would be refused for as the catalog is now.
         """
         check_outside_block(session.transaction, definition.statement)
         state = self._env.state
-        planned = self._plan_table(context, definition)
+        planned = self._tables.plan_table(context, definition)
         existing = _replaceable(state, definition)
-        if existing is not None and _same_columns(existing, definition.desc):
+        if existing is not None and _same_columns(existing, definition.schema):
             return _target(existing, existing, None)
         _refuse_dependents(state, existing)
         apply(state, [*_drop(existing), CreateItem(planned)])
@@ -130,18 +65,19 @@ class StagedTables:
         self,
         session: Session,
         context: Context,
-        body: Mapping[str, Any],
+        request: protocol.Write,
         cancellation: Cancellation,
-    ) -> dict[str, int]:
+    ) -> WriteResult:
         """The write of protocol section 2 with a definition: durable and visible when it answers.
 
         Raises what `Writes.write` and `stage` do, and SLACKWATER_CONCURRENT_CHANGE when the table
         is not what it was when it was staged. Repeating a `write_id` has one effect.
         """
-        stated = body["definition"]
-        definition, target = TableDefinition.from_json(stated), Target.from_json(stated["target"])
-        write_id: str = body["write_id"]
-        hold: str | None = body.get("hold")
+        stated = request.definition
+        if stated is None:
+            raise AssertionError("the write brings no definition")
+        definition, target = stated.table, stated.target
+        write_id, hold = request.write_id, request.hold
         try:
             check_outside_block(session.transaction, definition.statement)
             if hold is not None and not self._reads.claim(hold):
@@ -149,48 +85,38 @@ class StagedTables:
             if hold is None and target.replaces is not None:
                 # Before ddl: who has the lock may want ddl.
                 hold = self._reads.lock_for_write(session, [target.replaces], cancellation)
-            planned = self._plan_table(context, definition)
-            rows = self._contents(planned, target, body) if stated["as_select"] else None
+            planned = self._tables.plan_table(context, definition)
+            rows = self._contents(planned, target, request.rows[0]) if stated.as_select else None
             with self._env.defining(cancellation):
                 earlier = self._env.committer.written(write_id)
                 if earlier is not None:
-                    return answer(earlier)
+                    return earlier
                 existing = self._expected(definition, target)
                 parts, inserted = rows or (_nothing, 0)
                 write = Write(write_id, {}, inserted, owner=hold)
                 if existing is None or not _is_kept(existing, definition, target, rows is not None):
-                    return answer(self._make(context, existing, planned, target, parts, write))
+                    return self._make(context, existing, planned, target, parts, write)
                 with self._writes.retract_all(session, existing) as removed:
                     both = (removed, parts)
-                    return answer(self._refill(context, existing, planned, both, write))
+                    return self._refill(context, existing, planned, both, write)
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
-    def _plan_table(self, context: Context, definition: TableDefinition) -> CatalogItem:
-        return self._tables.plan_table(
-            context,
-            definition.schema_name,
-            definition.name,
-            definition.desc,
-            definition.properties,
-            definition.comment,
-        )
-
     def _contents(
-        self, planned: CatalogItem, target: Target, body: Mapping[str, Any]
+        self, planned: CatalogItem, target: Target, rows: TableRows
     ) -> tuple[PartsAt, int] | None:
         if target.shard is not None:
-            return self._writes.contents(replace(planned, shard_id=target.shard), body)
+            return self._writes.contents(replace(planned, shard_id=target.shard), rows)
         if target.replaces is None:
             raise AssertionError("a target is a table or a new shard")
         # A table that is gone is refused below the lock, unless this call repeats one.
         existing = self._env.state.items.get(target.replaces)
-        return None if existing is None else self._writes.contents(existing, body)
+        return None if existing is None else self._writes.contents(existing, rows)
 
-    def _expected(self, definition: TableDefinition, target: Target) -> CatalogItem | None:
+    def _expected(self, definition: StageTable, target: Target) -> CatalogItem | None:
         """The table that is replaced, if it is the one that was staged."""
-        if definition.mode is Mode.CREATE:
+        if definition.mode is TableMode.CREATE:
             return None
         existing = self._env.state.find(definition.schema_name, definition.name)
         if (None if existing is None else existing.id) != target.replaces:
@@ -250,15 +176,15 @@ class StagedTables:
         return self._changes.commit_with_write(define, context.user, commit)
 
 
-def _replaceable(state: CatalogState, definition: TableDefinition) -> CatalogItem | None:
+def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | None:
     """The table that the statement replaces.
 
     Raises SLACKWATER_WRONG_KIND, and SLACKWATER_UNKNOWN_OBJECT when there has to be one.
     """
     existing = state.find(definition.schema_name, definition.name)
-    if definition.mode is Mode.CREATE:
+    if definition.mode is TableMode.CREATE:
         return None
-    if existing is None and definition.mode is Mode.CREATE_OR_REPLACE:
+    if existing is None and definition.mode is TableMode.CREATE_OR_REPLACE:
         return None
     return state.get(definition.schema_name, definition.name, ItemKind.TABLE)
 
@@ -275,12 +201,12 @@ def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
 
 
 def _is_kept(
-    existing: CatalogItem, definition: TableDefinition, target: Target, as_select: bool
+    existing: CatalogItem, definition: StageTable, target: Target, as_select: bool
 ) -> bool:
     """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE when it should, and cannot."""
     if not as_select:
-        return existing.desc == definition.desc
-    if target.shard is None and not _same_columns(existing, definition.desc):
+        return existing.desc == definition.schema
+    if target.shard is None and not _same_columns(existing, definition.schema):
         raise _changed(definition)
     return target.shard is None
 
@@ -309,15 +235,10 @@ def _drop(existing: CatalogItem | None) -> list[CatalogOp]:
     return [] if existing is None else [DropItem(existing.id, replaces=True)]
 
 
-def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> dict[str, Any]:
-    desc = item.desc or RelationDesc(())
-    return {
-        "id": item.id,
-        "replaces": None if existing is None else existing.id,
-        "shard": shard,
-        "schema": json.loads(desc.to_json()),
-    }
+def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> Target:
+    replaces = None if existing is None else existing.id
+    return Target(item.id, replaces, shard, item.desc or RelationDesc(()))
 
 
-def _changed(definition: TableDefinition) -> SlackwaterError:
+def _changed(definition: StageTable) -> SlackwaterError:
     return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=definition.full_name)

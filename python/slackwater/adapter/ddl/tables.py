@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,20 @@ from slackwater.adapter.ddl.columns import (
     with_nullability,
 )
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.protocol import (
+    AddColumn,
+    AlterTable,
+    CreateTable,
+    RemoveProperty,
+    SetColumnComment,
+    SetComment,
+    SetNullability,
+    SetProperty,
+    StageTable,
+    TableChange,
+    UnsupportedChange,
+    schema_of,
+)
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
@@ -41,50 +55,35 @@ class Tables:
         self._changes = changes
 
     def create_table(
-        self,
-        context: Context,
-        schema_name: str,
-        name: str,
-        desc: RelationDesc,
-        properties: Mapping[str, str],
-        comment: str | None,
-        cancellation: Cancellation,
+        self, context: Context, asked: CreateTable, cancellation: Cancellation
     ) -> CatalogItem:
         """A new empty table, readable from now on.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
         """
-        item = self.plan_table(context, schema_name, name, desc, properties, comment)
+        item = self.plan_table(context, asked)
         with self._env.defining(cancellation):
             self._changes.commit(self._changes.with_tables_shards([item]), context.user)
             return self._env.state.item(item.id)
 
-    def plan_table(
-        self,
-        context: Context,
-        schema_name: str,
-        name: str,
-        desc: RelationDesc,
-        properties: Mapping[str, str],
-        comment: str | None,
-    ) -> CatalogItem:
+    def plan_table(self, context: Context, asked: CreateTable | StageTable) -> CatalogItem:
         """The object of a table to come, without its shard.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, SLACKWATER_UNSUPPORTED.
         """
+        desc = asked.schema
         desc.arrow_schema()
-        details, kept = _table_details(properties)
-        full = f"slackwater.{schema_name}.{name}"
+        details, kept = _table_details(asked.properties)
         return CatalogItem(
             id=self._env.catalog.allocate_ids()[0],
             kind=ItemKind.TABLE,
-            schema_name=schema_name,
-            name=name,
+            schema_name=asked.schema_name,
+            name=asked.name,
             create_sql=create_table_sql(
-                full, desc, details.get("retain_history_ms"), comment, kept
+                asked.full_name, desc, details.get("retain_history_ms"), asked.comment, kept
             ),
             desc=desc,
-            comment=comment,
+            comment=asked.comment,
             owner=context.user,
             created_ms=self._env.now(),
             details={**details, "properties": kept},
@@ -115,12 +114,7 @@ class Tables:
         )
 
     def alter_table(
-        self,
-        context: Context,
-        schema_name: str,
-        name: str,
-        changes: Sequence[Mapping[str, Any]],
-        cancellation: Cancellation,
+        self, context: Context, asked: AlterTable, cancellation: Cancellation
     ) -> CatalogItem:
         """Adds columns, drops NOT NULL, changes properties and the comment.
 
@@ -128,23 +122,23 @@ class Tables:
         `slackwater.adapter.ddl.columns` raises.
         """
         with self._env.defining(cancellation):
-            item = self._env.state.get(schema_name, name)
+            item = self._env.state.get(schema_of(asked.namespace), asked.name)
             details = dict(item.details)
             properties = dict(details.get("properties") or {})
             comment, desc = item.comment, item.desc
-            for change in changes:
+            for change in asked.changes:
                 match change:
-                    case {"add_column": {"name": _} as added} if desc is not None:
+                    case AddColumn() if desc is not None:
                         refuse_new_column(item, self._env.state)
-                        desc = with_column(item, desc, added)
-                    case {"set_nullability": {"name": _} as changed} if desc is not None:
-                        desc = with_nullability(item, desc, changed)
+                        desc = with_column(item, desc, change)
+                    case SetNullability() if desc is not None:
+                        desc = with_nullability(item, desc, change)
                         refuse_nullability(item, self._env.state)
-                    case {"set_column_comment": {"name": path, "comment": text}}:
+                    case SetColumnComment(path, text):
                         # Several columns can be described by one statement.
                         described = item if desc is None else replace(item, desc=desc)
                         desc = with_comment(described, path, text)
-                    case {"set_property": {"name": str(key), "value": str(value)}}:
+                    case SetProperty(key, value):
                         if key == RETAIN_HISTORY:
                             details["retain_history_ms"] = _retain(value)
                         elif key == "comment":
@@ -152,11 +146,11 @@ class Tables:
                         else:
                             _refuse_property(key, item)
                             properties[key] = value
-                    case {"remove_property": str(key)}:
+                    case RemoveProperty(key):
                         if key == RETAIN_HISTORY:
                             details.pop("retain_history_ms", None)
                         properties.pop(key, None)
-                    case {"set_comment": text}:
+                    case SetComment(text):
                         comment = text
                     case _:
                         raise _unsupported_alter(change, item)
@@ -238,15 +232,18 @@ def _refuse_property(key: str, item: CatalogItem) -> None:
         )
 
 
-def _unsupported_alter(change: Mapping[str, Any], item: CatalogItem) -> Exception:
-    if "set_location" in change:
-        return user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"SET LOCATION for {item.full_name}",
-            advice="The environment keeps the files of its tables.",
-        )
-    kind = next(iter(change))
-    display_name = _DISPLAY_NAMES.get(str(change.get("other")), kind.replace("_", " "))
+def _unsupported_alter(change: TableChange, item: CatalogItem) -> Exception:
+    match change:
+        case UnsupportedChange("set_location"):
+            return user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature=f"SET LOCATION for {item.full_name}",
+                advice="The environment keeps the files of its tables.",
+            )
+        case UnsupportedChange(kind, spark_name):
+            display_name = _DISPLAY_NAMES.get(spark_name or "", kind.replace("_", " "))
+        case _:
+            display_name = "other columns"
     return user_error(
         "SLACKWATER_UNSUPPORTED",
         feature=f"ALTER TABLE with {display_name} (on {item.full_name})",

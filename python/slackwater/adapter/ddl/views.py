@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -29,6 +29,7 @@ from slackwater.adapter.catalog.settings import (
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import PlannedView, Views
 from slackwater.adapter.environment import Environment
+from slackwater.adapter.protocol import CreateView
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
@@ -49,25 +50,16 @@ class ViewDefinitions:
         self._views = views
 
     def create_view(
-        self,
-        context: Context,
-        schema_name: str,
-        name: str,
-        desc: RelationDesc,
-        query: str,
-        cancellation: Cancellation,
-        *,
-        replace_existing: bool,
-        comment: str | None,
-        properties: Mapping[str, str],
+        self, context: Context, asked: CreateView, cancellation: Cancellation
     ) -> CatalogItem:
         """A stored query. Its names mean what they mean in `context`, for ever.
 
-        `properties` are kept and given back with the object: Spark's settings at creation, say.
+        Its properties are kept and given back with the object: Spark's settings at creation, say.
         """
+        schema_name, name, query = asked.schema_name, asked.name, asked.query
         engine = self._env.engine.under(context.settings)
         analysis = engine.analyze(query, context.catalog, context.namespace)
-        self._views.refuse_foreign(f"slackwater.{schema_name}.{name}", analysis)
+        self._views.refuse_foreign(asked.full_name, analysis)
         item = CatalogItem(
             id=self._env.catalog.allocate_ids()[0],
             kind=ItemKind.VIEW,
@@ -77,12 +69,12 @@ class ViewDefinitions:
                 st.CreateView(
                     QualifiedName(("slackwater", schema_name, name)),
                     st.TextSlice(query),
-                    columns=desc.names,
+                    columns=asked.schema.names,
                 )
             ),
-            desc=desc,
+            desc=asked.schema,
             depends_on=self._views.dependencies(analysis),
-            comment=comment,
+            comment=asked.comment,
             owner=context.user,
             created_ms=self._env.now(),
             details={
@@ -90,12 +82,12 @@ class ViewDefinitions:
                 "catalog": context.catalog,
                 "namespace": list(context.namespace),
                 "named": self._views.named(analysis),
-                "properties": dict(properties),
+                "properties": dict(asked.properties),
             },
         )
         with self._env.defining(cancellation):
             ops: list[CatalogOp] = []
-            if replace_existing and self._env.state.find(schema_name, name) is not None:
+            if asked.replace and self._env.state.find(schema_name, name) is not None:
                 replaced = self._env.state.get(schema_name, name, ItemKind.VIEW)
                 ops.append(DropItem(replaced.id, replaces=True))
             self._changes.commit([*ops, CreateItem(item)], context.user)
@@ -115,17 +107,16 @@ class ViewDefinitions:
             statement.query.text, context.catalog, context.namespace
         )
         desc = self._views.renamed(analysis.desc, statement.columns, str(statement.name))
-        self.create_view(
-            context,
-            schema,
-            name,
-            desc,
-            statement.query.text,
-            cancellation,
-            replace_existing=statement.or_replace,
-            comment=statement.comment,
+        asked = CreateView(
+            namespace=(schema,),
+            name=name,
+            schema=desc,
+            query=statement.query.text,
             properties=as_properties(context.settings),
+            replace=statement.or_replace,
+            comment=statement.comment,
         )
+        self.create_view(context, asked, cancellation)
 
     def create_view_under(
         self,
@@ -151,17 +142,16 @@ class ViewDefinitions:
             SCHEMA_MODE: statement.binding or USUAL_MODE,
             QUERY_COLUMNS: json.dumps(list(found.names)),
         }
-        self.create_view(
-            context,
-            schema,
-            name,
-            _commented(desc, texts),
-            query,
-            cancellation,
-            replace_existing=statement.or_replace,
-            comment=statement.comment,
+        asked = CreateView(
+            namespace=(schema,),
+            name=name,
+            schema=_commented(desc, texts),
+            query=query,
             properties=properties,
+            replace=statement.or_replace,
+            comment=statement.comment,
         )
+        self.create_view(context, asked, cancellation)
 
     def create_materialized_view(
         self,

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.environment import READABLE, Environment
+from slackwater.adapter.protocol import Bind, Binding
 from slackwater.adapter.reading.older_plans import refuse_older_plan
 from slackwater.adapter.reading.stalled import tell_of_stalled
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.selection import (
-    AtLeastTimestamp,
     AtTimestamp,
     FreshestTableWrite,
     Immediately,
@@ -103,11 +103,9 @@ class Reads:
     def bind(
         self,
         session: Session,
-        relations: Sequence[Mapping[str, Any]],
-        as_of: Mapping[str, int] | None,
-        write_targets: Sequence[GlobalId],
+        asked: Bind,
         cancellation: Cancellation,
-    ) -> dict[str, Any]:
+    ) -> Binding:
         """The binding of protocol section 2.
 
         Waits until every input is complete at the chosen time. Raises
@@ -115,38 +113,29 @@ class Reads:
         SLACKWATER_DEPENDENCY_DROPPED, what the state of the session's transaction forbids, and
         what `refuse_older_plan` raises.
         """
-        if write_targets:
+        if asked.write_targets:
             check_write_outside_block(session.transaction, "A write that reads relations")
-        free = as_of is None and not any(relation.get("as_of") for relation in relations)
+        free = asked.as_of is None and not any(each.as_of for each in asked.relations)
         for _ in range(ATTEMPTS - 1):
             try:
-                return self._bind(session, relations, as_of, write_targets, cancellation)
+                return self._bind(session, asked, cancellation)
             except SlackwaterError as error:
                 # A view that recovered meanwhile has no contents for the time that was chosen.
                 if not free or error.condition != "SLACKWATER_NO_VALID_TIMESTAMP":
                     raise
-        return self._bind(session, relations, as_of, write_targets, cancellation)
+        return self._bind(session, asked, cancellation)
 
-    def refuse_past(
-        self, relations: Sequence[Mapping[str, Any]], as_of: Mapping[str, int] | None
-    ) -> None:
+    def refuse_past(self, asked: Bind) -> None:
         """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time that is named."""
-        for relation in relations:
-            when = _when(relation.get("as_of")) or _when(as_of)
-            refuse_past(self._env.relations.item(GlobalId(relation["id"])), when)
+        for relation in asked.relations:
+            item = self._env.relations.item(relation.id)
+            refuse_past(item, relation.as_of or asked.as_of)
 
-    def _bind(
-        self,
-        session: Session,
-        relations: Sequence[Mapping[str, Any]],
-        as_of: Mapping[str, int] | None,
-        write_targets: Sequence[GlobalId],
-        cancellation: Cancellation,
-    ) -> dict[str, Any]:
-        items = [self._readable(GlobalId(relation["id"])) for relation in relations]
+    def _bind(self, session: Session, asked: Bind, cancellation: Cancellation) -> Binding:
+        items = [self._readable(relation.id) for relation in asked.relations]
         token = uuid.uuid4().hex
-        own = [_when(relation.get("as_of")) for relation in relations]
-        common = _when(as_of)
+        own = [relation.as_of for relation in asked.relations]
+        write_targets = asked.write_targets
         opened = self._open_hold(token, session, items, write_targets, cancellation)
         try:
             self._env.persist.confirm_leadership()
@@ -155,7 +144,7 @@ class Reads:
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
             with session.lock:
                 # Two reads of a block, at once, must not choose a time each.
-                timestamp = self._statement_time(session, shared, common, write_targets)
+                timestamp = self._statement_time(session, shared, asked.as_of, write_targets)
             times = [
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
@@ -165,8 +154,8 @@ class Reads:
             self._downgrade(opened, items, times)
             system = self._system_rows(items, times)
             answers = [
-                system.get(item.id) or self._relation(item, time, relation.get("not_null") or ())
-                for item, time, relation in zip(items, times, relations, strict=True)
+                system.get(item.id) or self._relation(item, time, relation.not_null)
+                for item, time, relation in zip(items, times, asked.relations, strict=True)
             ]
             # Nobody would release what nobody is told of.
             cancellation.check()
@@ -175,16 +164,12 @@ class Reads:
             raise
         if not items:
             self.release(token)
-        answer = {
-            "timestamp": timestamp,
-            "hold": token if items else None,
-            "relations": answers,
-        }
+        hold = token if items else None
         if not opened.locked:
-            return answer
+            return Binding(timestamp, hold, tuple(answers))
         with self._lock:
             opened.last_renewed_s = self._lease.monotonic()
-        return {**answer, "lease_ms": self._lease.ms}
+        return Binding(timestamp, hold, tuple(answers), self._lease.ms)
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
@@ -551,11 +536,3 @@ def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:
             advice="It shows what is, and keeps no history: leave AS OF out, or read it in a"
             " query of its own.",
         )
-
-
-def _when(as_of: Mapping[str, int] | None) -> QueryWhen | None:
-    if as_of is None:
-        return None
-    if "at" in as_of:
-        return AtTimestamp(Timestamp(as_of["at"]))
-    return AtLeastTimestamp(Timestamp(as_of["at_least"]))

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slackwater.adapter import protocol
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.protocol import PrepareWrite, TableRows, WriteMode, WrittenFile
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
@@ -35,7 +37,7 @@ from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
@@ -43,11 +45,18 @@ from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A write of one table, as `body` asks for it."""
+    """A write of one table."""
 
     item: CatalogItem
-    body: Mapping[str, Any]
-    mode: str
+    rows: TableRows
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose commit it is: the id of the write, and the hold with whose locks it commits."""
+
+    write_id: str
+    hold: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +101,16 @@ class Writes:
         self._committer = committer
         self._locks = locks
 
-    def directory(self, body: Mapping[str, Any]) -> str:
+    def directory(self, asked: PrepareWrite) -> str:
         """Where executors put the files of a write: to a table, or to a reserved shard."""
-        shard = body.get("shard")
+        shard = asked.shard
         if shard is None:
-            shard = self._shard(self._table(GlobalId(body["table"])))
-        return self._persist.staging_directory(int(shard), body["write_id"])
+            shard = self._shard(self._table(asked.table))
+        return self._persist.staging_directory(shard, asked.write_id)
 
     def write(
-        self, session: Session, body: Mapping[str, Any], cancellation: Cancellation
-    ) -> dict[str, int]:
+        self, session: Session, request: protocol.Write, cancellation: Cancellation
+    ) -> WriteResult:
         """The write of protocol section 2: answers once it is durable and applied.
 
         Once its commit has begun, it is neither cancelled nor late: the answer is what became of
@@ -112,44 +121,43 @@ class Writes:
         SLACKWATER_LOCK_LOST, SLACKWATER_ROWS_NOT_PRESENT, and what the state of the session's
         transaction forbids. Repeating a `write_id` has one effect.
         """
-        write_id: str = body["write_id"]
-        hold: str | None = body.get("hold")
+        write_id, hold = request.write_id, request.hold
         try:
             if hold is not None and not self._locks.claim(hold):
                 return self.without_lock(write_id)
-            asked = self._asked(body)
-            if hold is not None or any(each.mode != "append" for each in asked):
+            asked = self._asked(request)
+            if hold is not None or not _only_appends(asked):
                 check_write_outside_block(
                     session.transaction, "A write that reads or replaces rows"
                 )
-            received = [self._received(each.item, each.body, each.mode) for each in asked]
+            received = [self._received(each.item, each.rows) for each in asked]
             takes = [
                 each.item.id
                 for each, rows in zip(asked, received, strict=True)
-                if each.mode == "overwrite" or rows.deleted
+                if each.rows.mode is WriteMode.OVERWRITE or rows.deleted
             ]
             if takes and (hold is None or not self._locks.has_lock(hold)):
                 self._release(hold)
                 hold = self._locks.lock_for_write(session, takes, cancellation)
             if takes and (earlier := self._committer.written(write_id)) is not None:
-                return answer(earlier)
-            return self._commit_received(session, body, hold, (asked, received), cancellation)
+                return earlier
+            owner = Owner(write_id, hold)
+            return self._commit_received(session, owner, (asked, received), cancellation)
         finally:
             self._release(hold)
 
     def _commit_received(
         self,
         session: Session,
-        body: Mapping[str, Any],
-        hold: str | None,
+        owner: Owner,
         writes: tuple[Sequence[_Asked], Sequence[_Received]],
         cancellation: Cancellation,
-    ) -> dict[str, int]:
+    ) -> WriteResult:
         """Commits the rows of all tables together, or keeps them for the COMMIT of a block."""
         with ExitStack() as emptied:
             buffered: list[BufferedWrite] = []
             for each, received in zip(*writes, strict=True):
-                if each.mode == "overwrite":
+                if each.rows.mode is WriteMode.OVERWRITE:
                     # What it has is found out in the thread of the statement: its lock keeps
                     # everybody from changing it, and its hold keeps the files.
                     removed = emptied.enter_context(self.retract_all(session, each.item))
@@ -157,26 +165,24 @@ class Writes:
                 elif received.deleted:
                     self._refuse_unmatched(session, each.item, received)
                 buffered.append(self._buffered(each.item, received))
-            if all(each.mode == "append" for each in writes[0]):
+            if _only_appends(writes[0]):
                 kept = [
-                    session.buffer(each.body["write_id"], write)
+                    session.buffer(each.rows.write_id, write)
                     for each, write in zip(writes[0], buffered, strict=True)
                 ]
                 if all(kept):
-                    inserted = sum(write.inserted for write in buffered)
-                    return {"timestamp": 0, "inserted": inserted, "deleted": 0}
-            return answer(self.commit(buffered, body["write_id"], hold, cancellation))
+                    return WriteResult(TIMESTAMP_MIN, sum(write.inserted for write in buffered), 0)
+            return self.commit(buffered, owner, cancellation)
 
-    def _asked(self, body: Mapping[str, Any]) -> list[_Asked]:
+    def _asked(self, request: protocol.Write) -> list[_Asked]:
         """The writes of a request: of one table, or of several that are committed together.
 
         Raises SLACKWATER_UNSUPPORTED if one of several would not see what another one of them does.
         """
-        bodies: Sequence[Mapping[str, Any]] = body.get("writes") or (body,)
-        asked = [_Asked(self._table(GlobalId(b["table"])), b, b["mode"]) for b in bodies]
+        asked = [_Asked(self._table(each.table), each) for each in request.rows]
         counts = Counter(each.item.id for each in asked)
         for each in asked:
-            if each.mode != "append" and counts[each.item.id] > 1:
+            if each.rows.mode is not WriteMode.APPEND and counts[each.item.id] > 1:
                 raise user_error(
                     "SLACKWATER_UNSUPPORTED",
                     feature=f"Replacing the rows of {each.item.full_name} in a statement that "
@@ -224,8 +230,7 @@ class Writes:
     def commit(
         self,
         writes: Sequence[BufferedWrite],
-        write_id: str,
-        owner: str | None,
+        owner: Owner,
         cancellation: Cancellation,
     ) -> WriteResult:
         """Commits all `writes` at one timestamp. Cancelled only before the commit has begun."""
@@ -238,17 +243,17 @@ class Writes:
             appends.setdefault(item.shard_id, []).append(write.rows)
         future = self._committer.submit(
             Write(
-                write_id=write_id,
+                write_id=owner.write_id,
                 appends={shard: self._together(shard, each) for shard, each in appends.items()},
                 inserted=sum(write.inserted for write in writes),
                 deleted=sum(write.deleted for write in writes),
-                owner=owner,
+                owner=owner.hold,
             ),
             cancellation.left_ms(),
         )
 
         def withdraw() -> None:
-            self._committer.withdraw(write_id)
+            self._committer.withdraw(owner.write_id)
 
         with cancellation.on_cancel(withdraw):
             return future.result()
@@ -273,14 +278,16 @@ class Writes:
             return lambda _: ()
         return lambda time: self._persist.new_parts(shard_id, at_time(rows, time))
 
-    def without_lock(self, write_id: str) -> dict[str, int]:
+    def without_lock(self, write_id: str) -> WriteResult:
         """A write whose reads nobody protects any more: done already, or refused."""
         earlier = self._committer.written(write_id)
         if earlier is None:
             raise user_error("SLACKWATER_LOCK_LOST")
-        return answer(earlier)
+        return earlier
 
-    def _table(self, global_id: GlobalId) -> CatalogItem:
+    def _table(self, global_id: GlobalId | None) -> CatalogItem:
+        if global_id is None:
+            raise FatalError("a write names no table and brings no definition")
         item = self._relations.item(global_id)
         if item.kind is not ItemKind.TABLE:
             raise user_error(
@@ -296,34 +303,36 @@ class Writes:
             raise AssertionError(f"the table {item.id} has no shard")
         return item.shard_id
 
-    def contents(self, item: CatalogItem, body: Mapping[str, Any]) -> tuple[PartsAt, int]:
-        """The rows of `body` for a table, whose shard may be a reserved one, and how many."""
-        buffered = self._buffered(item, self._received(item, body, "append"))
+    def contents(self, item: CatalogItem, rows: TableRows) -> tuple[PartsAt, int]:
+        """`rows` for a table, whose shard may be a reserved one, and how many they are."""
+        buffered = self._buffered(item, self._received(item, rows))
         return self._parts(self._shard(item), buffered.rows), buffered.inserted
 
-    def _received(self, item: CatalogItem, body: Mapping[str, Any], mode: str) -> _Received:
+    def _received(self, item: CatalogItem, asked: TableRows) -> _Received:
         """The rows of a request, with the types of the table's columns."""
         shard_id = self._shard(item)
         desc = item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
+        are_diffs = asked.mode is WriteMode.DIFF
         rows = pa.concat_tables(
             [
                 _with_diff(pa.table([]), desc, item.full_name),
                 *(
-                    _with_diff(_decode(text, mode == "diff"), desc, item.full_name)
-                    for text in body.get("inline") or ()
+                    _with_diff(_decode(text, are_diffs), desc, item.full_name)
+                    for text in asked.inline
                 ),
             ]
         )
         files: list[tuple[FileBody, int, int]] = []
-        entries = self._own_files(item, body)
-        self._persist.blobs.settle(entry["uri"] for entry in entries)
-        for entry in entries:
-            if mode == "diff":
-                files.extend(self._split(shard_id, entry))
+        written = self._own_files(item, asked)
+        self._persist.blobs.settle(file.uri for file in written)
+        for file in written:
+            if are_diffs:
+                files.extend(self._split(shard_id, file))
             else:
-                files.append((_file(entry), 1, int(entry["rows"])))
+                body = FileBody(file.uri, file.size_bytes, file.modified_ms, uniform=None)
+                files.append((body, 1, file.rows))
         inserted, deleted = count_changes(rows)
         inserted += sum(count for _, diff, count in files if diff > 0)
         deleted += sum(count for _, diff, count in files if diff < 0)
@@ -341,39 +350,36 @@ class Writes:
 
         return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
 
-    def _own_files(
-        self, item: CatalogItem, body: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any], ...]:
+    def _own_files(self, item: CatalogItem, asked: TableRows) -> tuple[WrittenFile, ...]:
         """The files of the request, with their URIs as the coordinator writes them.
 
         Raises SLACKWATER_FOREIGN_FILE, with nothing of its URI, for one that is not directly in
         the directory that `directory` gave for this write of this table, and for one named twice.
         """
-        entries: Sequence[Mapping[str, Any]] = body.get("files") or ()
-        if not entries:
+        if not asked.files:
             return ()
 
         def refuse(reason: str) -> SlackwaterError:
             return user_error("SLACKWATER_FOREIGN_FILE", objectName=item.full_name, reason=reason)
 
         try:
-            directory = self._persist.staging_directory(self._shard(item), body["write_id"])
+            directory = self._persist.staging_directory(self._shard(item), asked.write_id)
         except ValueError:
             raise refuse("its id cannot be that of a write with files") from None
-        own: dict[str, Mapping[str, Any]] = {}
-        for number, entry in enumerate(entries, start=1):
-            uri = self._persist.blobs.own(str(entry["uri"]), directory)
+        own: dict[str, WrittenFile] = {}
+        for number, file in enumerate(asked.files, start=1):
+            uri = self._persist.blobs.own(file.uri, directory)
             if uri is None:
                 raise refuse(f"file {number} is not in the directory of this write")
             if uri in own:
                 raise refuse(f"file {number} is named twice")
-            own[uri] = {**entry, "uri": uri}
+            own[uri] = replace(file, uri=uri)
         return tuple(own.values())
 
-    def _split(self, shard_id: int, entry: Mapping[str, Any]) -> list[tuple[FileBody, int, int]]:
+    def _split(self, shard_id: int, file: WrittenFile) -> list[tuple[FileBody, int, int]]:
         """One file of mixed diffs as one file for each diff, so that each part is uniform."""
         blobs = self._persist.blobs
-        with blobs.open(entry["uri"]) as source:
+        with blobs.open(file.uri) as source:
             table = pq.read_table(source)
         directory = self._persist.shard_directory(shard_id)
         found = []
@@ -385,13 +391,8 @@ class Writes:
         return found
 
 
-def answer(result: WriteResult) -> dict[str, int]:
-    """What a write is answered with."""
-    return {
-        "timestamp": int(result.timestamp),
-        "inserted": result.inserted,
-        "deleted": result.deleted,
-    }
+def _only_appends(asked: Sequence[_Asked]) -> bool:
+    return all(each.rows.mode is WriteMode.APPEND for each in asked)
 
 
 def _decode(text: str, with_diff: bool) -> pa.Table:
@@ -430,15 +431,6 @@ def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
         else pa.chunked_array([pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)])
     )
     return pa.Table.from_arrays([*columns, diffs], schema=target)
-
-
-def _file(entry: Mapping[str, Any]) -> FileBody:
-    return FileBody(
-        uri=entry["uri"],
-        size_bytes=int(entry["size_bytes"]),
-        modified_ms=int(entry["modified_ms"]),
-        uniform=None,
-    )
 
 
 def _uniform(body: FileBody, diff: int, rows: int, time: Timestamp) -> NewPart:

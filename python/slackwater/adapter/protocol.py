@@ -1,0 +1,407 @@
+"""The calls of the shim: one frozen type for the request of each endpoint of protocol section 2.
+
+`slackwater.server.decoding` makes them of JSON, once, and refuses fields that they do not have.
+`Caller` has what each call may carry beside its own request. Names of fields are the protocol's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal
+
+from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.time.selection import AtLeastTimestamp, AtTimestamp
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import JsonType, RelationDesc
+
+AsOf = AtTimestamp | AtLeastTimestamp
+
+NO_CONTEXT = Context()
+
+
+def _new_call() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and for which statement.
+
+    `call` names this call alone, `execution` the statement that it belongs to. `transaction` is
+    ``open`` when the session is inside a block, as far as the shim knows. `internal`: a statement
+    or tick of the coordinator's own waits for the call.
+    """
+
+    session: str | None = None
+    context: Context | None = None
+    execution: str | None = None
+    transaction: Literal["open"] | None = None
+    internal: bool = False
+    call: str = field(default_factory=_new_call)
+
+    @property
+    def session_id(self) -> str:
+        """Raises SLACKWATER_INVALID_REQUEST for a call without a session, which needs one."""
+        if self.session is None:
+            raise user_error(
+                "SLACKWATER_INVALID_REQUEST", request="Caller", reason="it lacks the field session"
+            )
+        return self.session
+
+    @property
+    def where(self) -> Context:
+        """The context of the call; that of nobody in the default schema if it has none."""
+        return self.context or NO_CONTEXT
+
+
+def schema_of(namespace: tuple[str, ...]) -> str:
+    """The schema that a namespace names. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+    if len(namespace) != 1:
+        raise user_error("SLACKWATER_SCHEMA_NOT_FOUND", schemaName=".".join(namespace))
+    return namespace[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """The session of the caller ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Ends the running calls of the caller's execution, or the one `named_call`."""
+
+    named_call: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """`write_id` is the client's name for a COMMIT."""
+
+    text: str
+    write_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRead:
+    """A relation that a query reads; `not_null` names columns that its plan takes for NOT NULL."""
+
+    id: GlobalId
+    as_of: AsOf | None = None
+    not_null: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """The relations of a query. `as_of` is for those that state no time of their own."""
+
+    relations: tuple[RelationRead, ...] = ()
+    as_of: AsOf | None = None
+    write_targets: tuple[GlobalId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a bind is answered with. `relations` are in the order of the request.
+
+    Each is the JSON of a relation of the protocol. `lease_ms`: the hold has locked tables, and is
+    lost without a renewal for so long.
+    """
+
+    timestamp: Timestamp
+    hold: str | None
+    relations: tuple[Mapping[str, Any], ...]
+    lease_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Unknown holds are ignored."""
+
+    holds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Unknown holds are ignored."""
+
+    holds: tuple[str, ...]
+
+
+class WriteMode(Enum):
+    """What the rows of a write do to those of the table."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    DIFF = "diff"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A Parquet file that executors have put into the directory of a write."""
+
+    uri: str
+    rows: int
+    size_bytes: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The rows for one table: Arrow IPC streams in base64, and files.
+
+    `table` None: the definition that comes with them makes the table.
+    """
+
+    write_id: str
+    table: GlobalId | None
+    mode: WriteMode
+    inline: tuple[str, ...] = ()
+    files: tuple[WrittenFile, ...] = ()
+
+
+class TableMode(Enum):
+    """What may be there under the name of a table that is defined with its rows."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+    CREATE_OR_REPLACE = "create_or_replace"
+
+
+@dataclass(frozen=True, slots=True)
+class StageTable:
+    """A table that is to be made, or replaced, together with its rows."""
+
+    namespace: tuple[str, ...]
+    name: str
+    schema: RelationDesc
+    mode: TableMode
+    properties: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+    @property
+    def schema_name(self) -> str:
+        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        return schema_of(self.namespace)
+
+    @property
+    def full_name(self) -> str:
+        return f"slackwater.{self.schema_name}.{self.name}"
+
+    @property
+    def statement(self) -> str:
+        return "CREATE TABLE AS SELECT" if self.mode is TableMode.CREATE else "REPLACE TABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a staged definition was found to be about.
+
+    `replaces` is the table that is there. Without `shard` it keeps its columns and gets other
+    contents; else there will be a new table, whose shard has this reserved id. The rows have the
+    columns of `schema`.
+    """
+
+    id: GlobalId
+    replaces: GlobalId | None
+    shard: int | None
+    schema: RelationDesc
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A staged definition as a write brings it. Without `as_select` the table is empty afterwards.
+
+    The other fields are those of `StageTable`.
+    """
+
+    table: StageTable
+    target: Target
+    as_select: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Rows for one table, or for several in one commit; `definition` is committed with them.
+
+    `hold` is that of the bind with the tables as its write targets.
+    """
+
+    write_id: str
+    rows: tuple[TableRows, ...]
+    hold: str | None = None
+    definition: Definition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareWrite:
+    """Asks where the files of a write go; `shard` is that of a definition's target."""
+
+    write_id: str
+    table: GlobalId | None = None
+    shard: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListSchemas:
+    """All schemas."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListObjects:
+    namespace: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    namespace: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNamespace:
+    namespace: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterNamespace:
+    """An empty `comment` takes the schema's comment away."""
+
+    namespace: tuple[str, ...]
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropNamespace:
+    namespace: tuple[str, ...]
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    namespace: tuple[str, ...]
+    name: str
+    schema: RelationDesc
+    properties: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+    @property
+    def schema_name(self) -> str:
+        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        return schema_of(self.namespace)
+
+    @property
+    def full_name(self) -> str:
+        return f"slackwater.{self.schema_name}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """`name` is a path: of a field inside a column it has several parts. `default` is SQL."""
+
+    name: tuple[str, ...]
+    type: JsonType
+    nullable: bool
+    comment: str | None = None
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetNullability:
+    name: tuple[str, ...]
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumnComment:
+    name: tuple[str, ...]
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperty:
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveProperty:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedChange:
+    """A change that Spark knows and tables of ours do not take: `kind` as the protocol names it."""
+
+    kind: str
+    spark_name: str | None = None
+
+
+TableChange = (
+    AddColumn
+    | SetNullability
+    | SetColumnComment
+    | SetProperty
+    | RemoveProperty
+    | SetComment
+    | UnsupportedChange
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    namespace: tuple[str, ...]
+    name: str
+    changes: tuple[TableChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    namespace: tuple[str, ...]
+    name: str
+    to_namespace: tuple[str, ...]
+    to_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropRelation:
+    namespace: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """`schema` has the columns of the view, with their comments."""
+
+    namespace: tuple[str, ...]
+    name: str
+    schema: RelationDesc
+    query: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    replace: bool = False
+    comment: str | None = None
+
+    @property
+    def schema_name(self) -> str:
+        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        return schema_of(self.namespace)
+
+    @property
+    def full_name(self) -> str:
+        return f"slackwater.{self.schema_name}.{self.name}"
