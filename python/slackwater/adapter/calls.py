@@ -253,12 +253,12 @@ class Calls:
         return self._env.state
 
     def _list_schemas(self, _: Caller, asked: protocol.ListSchemas) -> Mapping[str, Any]:
-        self._env.persist.confirm_leadership()
+        self._env.persist.transactions.confirm_leadership()
         schemas = sorted(self._state.schemas.values(), key=lambda schema: schema.name)
         return {"namespaces": [{"name": s.name, "comment": s.comment} for s in schemas]}
 
     def _list(self, _: Caller, asked: protocol.ListObjects) -> Mapping[str, Any]:
-        self._env.persist.confirm_leadership()
+        self._env.persist.transactions.confirm_leadership()
         schema = self._state.schema(protocol.schema_of(asked.namespace))
         items = self._state.items_in(schema.name)
         return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
@@ -269,7 +269,7 @@ class Calls:
         item = self._state.find(asked.namespace[0], asked.name)
         if item is None:
             # What is there is found out about when it is bound; what is not is not asked for again.
-            self._env.persist.confirm_leadership()
+            self._env.persist.transactions.confirm_leadership()
             return None
         return object_json(item)
 

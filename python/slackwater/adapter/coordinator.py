@@ -160,13 +160,13 @@ class Coordinator:
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
         catalog = DurableCatalog.open(
-            persist,
+            persist.transactions,
             clock_ms=clock,
             system_schemas=system_schemas(),
             system_items=system_items(),
         )
         upgrade(persist, catalog)
-        oracle = TimestampOracle.recover(persist.tables_upper(), clock)
+        oracle = TimestampOracle.recover(persist.reads.tables_upper(), clock)
         watch = FrontierWatch(monotonic)
         replica_inbox = ReplicaInbox()
         storage = Storage(
@@ -215,10 +215,10 @@ class Coordinator:
             on_committed=committed,
             on_fatal=lambda error: on_fatal(f"{type(error).__name__}: {error}"),
         )
-        states = SourceStates(persist, committer)
-        secrets = Secrets(persist)
+        states = SourceStates(persist.transactions, committer)
+        secrets = Secrets(persist.transactions)
         metrics = Metrics()
-        checkpoints = DatabaseStore(persist, clock_ms=clock)
+        checkpoints = DatabaseStore(persist.transactions, clock_ms=clock)
         ingestion = IngestionRunner(
             SourceSteps(persist, catalog, states, clock, metrics).commit, states.record, clock
         )

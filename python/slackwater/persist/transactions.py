@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock, RLock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
@@ -21,15 +21,30 @@ from slackwater.persist.leadership import Fenced, was_last_commit
 from slackwater.persist.metastore import (
     OutcomeUnknown,
     RetryPolicy,
-    environment,
     query,
     transaction,
 )
+from slackwater.persist.tables import environment
 from slackwater.repr.errors import FatalError
 
 T = TypeVar("T")
 Step = Callable[[Connection], None]
 Effect = Callable[[], None]
+
+
+class Transactor(Protocol):
+    """Runs steps in one transaction, and queries beside it.
+
+    Steps and bodies may be run again after a failure, and take effect once at most.
+    """
+
+    def transact(self, *steps: Step) -> None:
+        """Runs the steps in one transaction."""
+        ...
+
+    def query(self, body: Callable[[Connection], T]) -> T:
+        """Runs `body`, which only reads, in a transaction that sees one state."""
+        ...
 
 
 @dataclass(slots=True)
@@ -63,7 +78,7 @@ class Transactions:
         self.cache = self._load()
 
     def query(self, body: Callable[[Connection], T]) -> T:
-        """See `PersistClient.query`."""
+        """Runs `body`, which only reads, beside the writers and without asking who leads."""
         return query(self._engine, body, retry_policy=self._retry_policy)
 
     @property
@@ -71,14 +86,18 @@ class Transactions:
         return self._epoch
 
     def confirm_leadership(self) -> None:
-        """See `PersistClient.confirm_leadership`."""
+        """Raises `Fenced` when another application leads.
+
+        When it returns, no write of a later leader was acknowledged before the call. To be asked
+        by reads that must see all of them.
+        """
         statement = select(environment.c.epoch)
         epoch = self.query(lambda conn: conn.execute(statement).scalar_one())
         if epoch != self._epoch:
             raise Fenced(self._epoch, epoch)
 
     def transact(self, *steps: Step) -> None:
-        """See `PersistClient.transact`."""
+        """Runs the steps in one fenced transaction."""
         with self.write_lock:
             self.run(self.fence, *steps)
 

@@ -8,15 +8,14 @@ from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import Answers
 from tests.unit.adapter.test_sinks import caught_up, row, written
 
-from slackwater.adapter.catalog.durable import TABLES
 from slackwater.adapter.ddl.upgrade import with_the_only_cluster
-from slackwater.adapter.sources.source_states import source_states
+from slackwater.persist.tables import catalog_items, source_states
 from slackwater.repr.frontier import Timestamp
 
 
 def as_of_the_first_version(env, ticks):
     """Takes away what that version did not know. A source's position was in its state: `ticks`."""
-    items = TABLES.items
+    items = catalog_items
     with env.engine.begin() as conn:
         bodies = [json.loads(b) for b in conn.scalars(sa.select(items.c.body))]
         for body in bodies:
@@ -66,7 +65,7 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     place.wait(lambda: place.rows("ticks_progress") != [])
     place.wait(lambda: place.rows("market_progress") == [{"offset": 1}])
     assert place.rows("f") == [{"k": 1}]
-    upper = place.env.persist.tables_upper() - 1
+    upper = place.env.persist.reads.tables_upper() - 1
     counted = sorted(each["counter"] for each in place.rows("ticks", upper))
     assert counted == list(range(1, len(counted) + 1))
     assert place.rows("ticks_progress", upper) == [{"offset": len(counted)}]
@@ -74,7 +73,7 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     caught_up(place, out, place.write("t", row(2, "a")))
     assert written(out) == {(1, "a", 1): 1, (2, "a", 1): 1}
     details = place.item("s").details
-    place.wait(lambda: place.env.persist.upper(details["progress_shard"]) > details["as_of"])
+    place.wait(lambda: place.env.persist.reads.upper(details["progress_shard"]) > details["as_of"])
     revision = place.env.state.revision
     place.restart()
     assert place.env.state.revision == revision
@@ -92,22 +91,22 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     )
     persist, view = place.env.persist, place.item("v")
     made = []
-    persist.transact(
+    persist.transactions.transact(
         lambda conn: made.append(
-            persist.create_shard(conn, view.desc, Timestamp(0), Timestamp(1), False)
+            persist.definitions.create_shard(conn, view.desc, Timestamp(0), Timestamp(1), False)
         )
     )
     place.close()
     with env.engine.begin() as conn:
-        items = TABLES.items
+        items = catalog_items
         body = json.loads(conn.scalar(sa.select(items.c.body).where(items.c.id == view.id)))
         del body["details"]["errors"]
         body["details"]["states"] = made
         conn.execute(sa.update(items).where(items.c.id == view.id).values(body=json.dumps(body)))
     place.start()
     assert "states" not in place.item("v").details
-    assert place.item("v").errors_shard in place.env.persist.shard_ids()
-    assert not set(made) & set(place.env.persist.shard_ids())
+    assert place.item("v").errors_shard in place.env.persist.reads.shard_ids()
+    assert not set(made) & set(place.env.persist.reads.shard_ids())
     before = place.env.relations.upper(place.item("v")).value
     place.wait(lambda: place.env.relations.upper(place.item("v")).value > before)
     place.close()
@@ -117,7 +116,7 @@ def test_the_cluster_is_called_by_its_own_name(env):
     place = Place(env)
     place.sql("CREATE SOURCE s IN CLUSTER quickstart FROM LOAD GENERATOR COUNTER (UP TO 1)")
     place.close()
-    items = TABLES.items
+    items = catalog_items
     with env.engine.begin() as conn:
         for body in map(json.loads, conn.scalars(sa.select(items.c.body))):
             body["create_sql"] = body["create_sql"].replace("`quickstart`", "`default`")

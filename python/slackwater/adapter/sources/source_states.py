@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.checkpoints import statements
-from slackwater.persist.metastore import metadata
 from slackwater.persist.parts import RowsOrParts
-from slackwater.persist.transactions import Step
+from slackwater.persist.tables import source_states, source_statistics, source_status_history
+from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import (
@@ -45,42 +45,7 @@ T = TypeVar("T")
 HISTORY_KEPT = 200
 """So many changes of status are kept of each source."""
 
-# A state that no step has made yet is the empty text.
-source_states = sa.Table(
-    "source_states",
-    metadata,
-    sa.Column("source_id", sa.Text, primary_key=True),
-    sa.Column("step", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-)
-
-source_statistics = sa.Table(
-    "source_statistics",
-    metadata,
-    sa.Column("source_id", sa.Text, primary_key=True),
-    sa.Column("counters", sa.Text, nullable=False),
-)
-
-source_status_history = sa.Table(
-    "source_status_history",
-    metadata,
-    sa.Column("source_id", sa.Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("occurred_ms", sa.BigInteger, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("error", sa.Text),
-    sa.Column("details", sa.Text, nullable=False),
-)
-
 _TABLES = (source_states, source_statistics, source_status_history)
-
-
-class Metastore(Protocol):
-    """Queries, and fenced transactions (`PersistClient`)."""
-
-    def query(self, body: Callable[[Connection], T]) -> T: ...
-
-    def transact(self, *steps: Callable[[Connection], None]) -> None: ...
 
 
 class SourceStates:
@@ -89,7 +54,7 @@ class SourceStates:
     What is not said to happen in the caller's transaction raises SLACKWATER_METASTORE_UNAVAILABLE.
     """
 
-    def __init__(self, metastore: Metastore, committer: GroupCommitter) -> None:
+    def __init__(self, metastore: Transactor, committer: GroupCommitter) -> None:
         self._metastore = metastore
         self._committer = committer
 

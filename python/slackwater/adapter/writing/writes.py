@@ -34,7 +34,7 @@ from slackwater.adapter.writing.group_commit import (
 )
 from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.controller.holds import Holder, HoldKind
-from slackwater.persist.blobs import uniform_file
+from slackwater.persist.blobs import inline_part, uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
@@ -106,7 +106,7 @@ class Writes:
         shard = asked.shard
         if shard is None:
             shard = self._shard(self._table(asked.table))
-        return self._persist.staging_directory(shard, asked.write_id)
+        return self._persist.files.staging_directory(shard, asked.write_id)
 
     def write(
         self, session: Session, request: protocol.Write, cancellation: Cancellation
@@ -205,8 +205,8 @@ class Writes:
             changes = [_uniform(body, diff, n, TIMESTAMP_MIN) for body, diff, n in received.files]
             if received.rows.num_rows:
                 rows = at_time(received.rows, TIMESTAMP_MIN)
-                changes.append(self._persist.inline_part(rows))
-            count = self._persist.unmatched_retractions(self._shard(item), changes)
+                changes.append(inline_part(rows))
+            count = self._persist.reads.unmatched_retractions(self._shard(item), changes)
         finally:
             self._storage.release(held)
         if count:
@@ -223,7 +223,7 @@ class Writes:
         held = self._relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
             shard_id = self._shard(item)
-            yield self._persist.negation(shard_id, self._persist.upper(shard_id)).at
+            yield self._persist.reads.negation(shard_id, self._persist.reads.upper(shard_id)).at
         finally:
             self._storage.release(held)
 
@@ -276,7 +276,7 @@ class Writes:
             return rows
         if not rows.num_rows:
             return lambda _: ()
-        return lambda time: self._persist.new_parts(shard_id, at_time(rows, time))
+        return lambda time: self._persist.files.new_parts(shard_id, at_time(rows, time))
 
     def without_lock(self, write_id: str) -> WriteResult:
         """A write whose reads nobody protects any more: done already, or refused."""
@@ -363,7 +363,7 @@ class Writes:
             return user_error("SLACKWATER_FOREIGN_FILE", objectName=item.full_name, reason=reason)
 
         try:
-            directory = self._persist.staging_directory(self._shard(item), asked.write_id)
+            directory = self._persist.files.staging_directory(self._shard(item), asked.write_id)
         except ValueError:
             raise refuse("its id cannot be that of a write with files") from None
         own: dict[str, WrittenFile] = {}
@@ -381,7 +381,7 @@ class Writes:
         blobs = self._persist.blobs
         with blobs.open(file.uri) as source:
             table = pq.read_table(source)
-        directory = self._persist.shard_directory(shard_id)
+        directory = self._persist.files.shard_directory(shard_id)
         found = []
         for diff in (1, -1):
             chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
