@@ -70,17 +70,17 @@ def _build(place, folder):
         inputs.mkdir()
         (inputs / "rows.csv").write_text("k,v\n1,a\n")
         place.sql(f"CREATE SOURCE files{number} FROM FILES (PATH '{inputs}', FORMAT CSV, HEADER)")
-    definitions, env = place.coordinator._definitions, place.env
+    changes, catalog = place.coordinator.parts.changes, place.coordinator.parts.relations.catalog
     tables = COLLECTIONS - len(_collections(place))
-    sql = create_table_sql("slackwater.default.t", DESC, None, None)
+    sql = create_table_sql("slackwater.default.t", DESC, None, None, {})
     for first in range(0, tables, AT_ONCE):
-        ids = env.catalog.allocate_ids(min(AT_ONCE, tables - first))
+        ids = catalog.allocate_ids(min(AT_ONCE, tables - first))
         items = [
             CatalogItem(each, ItemKind.TABLE, "default", f"t{first + at}", sql, DESC)
             for at, each in enumerate(ids)
         ]
-        with env.ddl:
-            definitions.changes.commit(definitions.changes.with_grouped_shards(items), "bench")
+        with catalog.lock:
+            changes.commit(changes.with_tables_shards(items), "bench")
     for number in range(WRITTEN):
         place.write(f"t{number}", {"k": number, "v": "value"})
     for number in range(SINKS):
@@ -107,13 +107,15 @@ def _idle_ticks(place):
 
 def _maintained_ticks(place):
     """The same of ticks each of which begins together with a turn of the maintenance."""
-    env = place.env
-    place.coordinator._maintenance.stop()
+    parts = place.coordinator.parts
+    parts.maintenance.stop()
     maintenance = Maintenance(
-        env,
+        parts.relations,
+        parts.timeline.oracle,
+        parts.worker,
         EngineRewriter(NoSpark()),
-        epoch=place.coordinator._epoch,
-        clock_ms=env.steady_ms,
+        epoch=parts.relations.persist.epoch,
+        clock_ms=parts.maintenance._clock_ms,
         on_fatal=place.fatal.append,
         settings=MaintenanceSettings(),
     )

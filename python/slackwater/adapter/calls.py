@@ -13,17 +13,19 @@ import structlog
 from slackwater.adapter import protocol
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions.sessions import Running, Session
+from slackwater.adapter.sessions.sessions import Running, Session, Sessions
 from slackwater.adapter.statements import Statements
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.writes import Writes
+from slackwater.compute.engine import Engine
 from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
 from slackwater.repr.relation import RelationDesc
@@ -60,6 +62,7 @@ class Rows:
 class Performers:
     """What the calls are answered by."""
 
+    sessions: Sessions
     reads: Reads
     writes: Writes
     staged: StagedTables
@@ -70,8 +73,18 @@ class Performers:
 class Calls:
     """Answers the calls of the shim once `started` is set: a statement waits for that."""
 
-    def __init__(self, env: Environment, performers: Performers, started: threading.Event) -> None:
-        self._env = env
+    def __init__(
+        self,
+        relations: Relations,
+        timeline: Timeline,
+        engine: Engine,
+        performers: Performers,
+        started: threading.Event,
+    ) -> None:
+        self._relations = relations
+        self._timeline = timeline
+        self._engine = engine
+        self._sessions = performers.sessions
         self._reads = performers.reads
         self._writes = performers.writes
         self._staged = performers.staged
@@ -119,19 +132,19 @@ class Calls:
 
     def is_inside_block(self, session_id: str) -> bool:
         """Whether the session is inside a transaction block, failed or not."""
-        session = self._env.sessions.find(session_id)
+        session = self._sessions.find(session_id)
         return session is not None and in_block(session.transaction)
 
     def _session(self, caller: Caller) -> Session:
-        session = self._env.sessions.get(caller.session_id)
-        session.used_ms = self._env.now()
+        session = self._sessions.get(caller.session_id)
+        session.used_ms = self._timeline.now()
         if caller.context is not None:
             session.user = caller.context.user
         return session
 
     def end_session(self, session_id: str) -> None:
         """Ends a session, its block, its cursors, and what it keeps readable or locked."""
-        session = self._env.sessions.close(session_id)
+        session = self._sessions.close(session_id)
         if session is not None:
             for cursor in session.cursors.values():
                 cursor.close()
@@ -146,7 +159,7 @@ class Calls:
 
     def _cancel(self, caller: Caller, asked: protocol.Cancel) -> Mapping[str, Any]:
         """Ends the caller's statement, or one call of it. Begins no session."""
-        session = self._env.sessions.find(caller.session_id)
+        session = self._sessions.find(caller.session_id)
         call, execution = asked.named_call, caller.execution
         if session is not None and call is not None:
             session.cancel(lambda running: running.call == call)
@@ -162,7 +175,7 @@ class Calls:
         """
         session = self._session(caller)
         timeout_ms = variables.milliseconds(session.variable("statement_timeout"))
-        cancellation = Cancellation(timeout_ms, self._env.monotonic)
+        cancellation = Cancellation(timeout_ms, self._timeline.monotonic)
         session.running[caller.call] = Running(caller.call, caller.execution, cancellation)
         block = session.blocks
         try:
@@ -172,7 +185,7 @@ class Calls:
                 structlog.contextvars.bound_contextvars(
                     session=caller.session, statement=caller.execution
                 ),
-                self._env.engine.ended_by(cancellation),
+                self._engine.ended_by(cancellation),
             ):
                 return action(session, cancellation)
         except Exception:
@@ -250,15 +263,15 @@ class Calls:
 
     @property
     def _state(self) -> CatalogState:
-        return self._env.state
+        return self._relations.state
 
     def _list_schemas(self, _: Caller, asked: protocol.ListSchemas) -> Mapping[str, Any]:
-        self._env.persist.transactions.confirm_leadership()
+        self._relations.persist.transactions.confirm_leadership()
         schemas = sorted(self._state.schemas.values(), key=lambda schema: schema.name)
         return {"namespaces": [{"name": s.name, "comment": s.comment} for s in schemas]}
 
     def _list(self, _: Caller, asked: protocol.ListObjects) -> Mapping[str, Any]:
-        self._env.persist.transactions.confirm_leadership()
+        self._relations.persist.transactions.confirm_leadership()
         schema = self._state.schema(protocol.schema_of(asked.namespace))
         items = self._state.items_in(schema.name)
         return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
@@ -269,7 +282,7 @@ class Calls:
         item = self._state.find(asked.namespace[0], asked.name)
         if item is None:
             # What is there is found out about when it is bound; what is not is not asked for again.
-            self._env.persist.transactions.confirm_leadership()
+            self._relations.persist.transactions.confirm_leadership()
             return None
         return object_json(item)
 

@@ -17,7 +17,9 @@ import structlog
 from sqlalchemy import Connection, func, select
 
 from slackwater.adapter.catalog.model import CatalogItem, shards_of
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.compute.worker import Worker
 from slackwater.persist import garbage, holds
 from slackwater.persist.blobs import Blob
 from slackwater.persist.client import UnknownShard
@@ -114,7 +116,9 @@ class Maintenance:
 
     def __init__(
         self,
-        env: Environment,
+        relations: Relations,
+        oracle: TimestampOracle,
+        worker: Worker,
         rewriter: Rewriter,
         *,
         epoch: int,
@@ -122,7 +126,11 @@ class Maintenance:
         on_fatal: Callable[[str], None],
         settings: MaintenanceSettings | None = None,
     ) -> None:
-        self._env = env
+        self._catalog = relations.catalog
+        self._storage = relations.storage
+        self._persist = relations.persist
+        self._oracle = oracle
+        self._worker = worker
         self._rewriter = rewriter
         self._reader_id = f"leader-{epoch}"
         self._clock_ms = clock_ms
@@ -177,8 +185,8 @@ class Maintenance:
         now_ms, lease_ms = self._clock_ms(), self._settings.lease_ms
         if self._renewed_ms is not None and now_ms - self._renewed_ms < lease_ms // 4:
             return
-        oldest = self._env.storage.oldest_hold()
-        since = self._env.oracle.read_ts() if oldest is None else oldest
+        oldest = self._storage.oldest_hold()
+        since = self._oracle.read_ts() if oldest is None else oldest
         lease = holds.ReaderLease(self._reader_id, self._reader_id, since, now_ms + lease_ms)
         found: list[tuple[holds.ReaderLease, ...]] = []
 
@@ -187,7 +195,7 @@ class Maintenance:
             holds.expire(conn, now_ms)
             found.append(holds.leases(conn))
 
-        self._env.persist.transactions.transact(renew)
+        self._persist.transactions.transact(renew)
         self._foreign = tuple(each for each in found[-1] if each.reader_id != self._reader_id)
         self._renewed_ms = now_ms
 
@@ -198,13 +206,13 @@ class Maintenance:
     # Finalization
 
     def _finalize(self) -> None:
-        for shard_id in self._env.storage.finalizable(self._settings.finalized_per_turn):
+        for shard_id in self._storage.finalizable(self._settings.finalized_per_turn):
             if self._stopping.is_set():
                 return
             # Who holds the shard delays this; afterwards nobody can hold it any more.
-            if self._env.persist.maintenance.finalize(shard_id):
-                self._env.storage.finalized(shard_id)
-                self._remove([self._env.persist.files.shard_directory(shard_id)])
+            if self._persist.maintenance.finalize(shard_id):
+                self._storage.finalized(shard_id)
+                self._remove([self._persist.files.shard_directory(shard_id)])
 
     # Compaction
 
@@ -215,15 +223,15 @@ class Maintenance:
             .group_by(parts_table.c.shard_id)
             .having(func.count() >= self._settings.compaction.fan_in)
         )
-        return self._env.persist.transactions.query(lambda conn: conn.scalars(statement).all())
+        return self._persist.transactions.query(lambda conn: conn.scalars(statement).all())
 
     def _compact(self) -> None:
         settings = self._settings
-        self._agenda.add(self._env.persist.commits.take_changed(), self._clock_ms())
+        self._agenda.add(self._persist.commits.take_changed(), self._clock_ms())
         taken = self._agenda.take(self._clock_ms(), settings.shards_per_turn)
         if not taken:
             return
-        owners = {s: item for item in self._env.state.items.values() for s in shards_of(item)}
+        owners = {s: item for item in self._catalog.state.items.values() for s in shards_of(item)}
         left = _Left(settings.merges_per_turn, settings.large_merges_per_turn)
         for position, shard_id in enumerate(taken):
             try:
@@ -245,14 +253,13 @@ class Maintenance:
         settings = self._settings
         while True:
             # No definition may begin to read at a time while a later since is being chosen.
-            if not self._env.ddl.acquire(timeout=settings.ddl_wait_ms / 1000):
-                return False
-            try:
-                chosen = self._chosen(shard_id, owner)
-            except UnknownShard:
-                return True
-            finally:
-                self._env.ddl.release()
+            with self._catalog.lock.within(settings.ddl_wait_ms / 1000) as is_locked:
+                if not is_locked:
+                    return False
+                try:
+                    chosen = self._chosen(shard_id, owner)
+                except UnknownShard:
+                    return True
             if chosen is None:
                 return True
             if self._stopping.is_set() or not left.take(is_large(chosen[0], settings.compaction)):
@@ -263,7 +270,7 @@ class Maintenance:
 
     def _chosen(self, shard_id: int, owner: CatalogItem | None) -> tuple[Merge, Timestamp] | None:
         """What to merge, and the since for it, before which nobody can hold the shard any more."""
-        persist, settings = self._env.persist, self._settings
+        persist, settings = self._persist, self._settings
         found, durable = persist.reads.parts(shard_id), persist.reads.state(shard_id).since
         allowed = durable
         if owner is not None:
@@ -278,7 +285,7 @@ class Maintenance:
     def _merge(self, shard_id: int, merge: Merge, since: Timestamp) -> bool:
         try:
             return compact(
-                self._env.persist,
+                self._persist,
                 shard_id,
                 merge,
                 since,
@@ -292,9 +299,9 @@ class Maintenance:
         """Up to where the times of its shards may be compacted away; None: not at all."""
         # The controller gives no hold before this any more, whatever happens next.
         try:
-            if self._env.storage.upper(owner.id).is_empty:
+            if self._storage.upper(owner.id).is_empty:
                 return None
-            limits = [self._env.storage.since(owner.id)]
+            limits = [self._storage.since(owner.id)]
         except StorageError:
             return None
         limits.extend(Frontier(lease.since) for lease in self._foreign_leases())
@@ -305,7 +312,7 @@ class Maintenance:
 
     def _collect(self) -> None:
         """Marks what nobody uses for deletion, then deletes what is marked."""
-        persist, left = self._env.persist, self._settings.files_per_turn
+        persist, left = self._persist, self._settings.files_per_turn
         for shard_id, oldest_ms in persist.transactions.query(garbage.waiting):
             # Asked anew for each: a hold that is taken later reads parts that are there now.
             until_ms = garbage.deletable_until(
@@ -322,19 +329,19 @@ class Maintenance:
 
     def _opened_ms(self, shard_id: int) -> int | None:
         """Since when somebody may have names of the shard's files: holds, or the view's tick."""
-        busy_ms, held_ms = self._env.worker.busy_ms(), self._env.storage.opened_ms().get(shard_id)
+        busy_ms, held_ms = self._worker.busy_ms(), self._storage.opened_ms().get(shard_id)
         tick_ms = None if busy_ms is None else self._clock_ms() - busy_ms
         return min((each for each in (held_ms, tick_ms) if each is not None), default=None)
 
     def _mark_for_deletion(self, shard_id: int, until_ms: int, limit: int) -> int:
         dealt: list[int] = []
-        self._env.persist.transactions.transact(
+        self._persist.transactions.transact(
             lambda conn: dealt.append(garbage.mark_for_deletion(conn, shard_id, until_ms, limit))
         )
         return dealt[-1]
 
     def _delete(self) -> None:
-        persist, deleted = self._env.persist, []
+        persist, deleted = self._persist, []
         limit = self._settings.files_per_turn
         for uri in persist.transactions.query(
             lambda conn: garbage.marked_for_deletion(conn, limit)
@@ -356,7 +363,7 @@ class Maintenance:
         """Removes those of the directories that are empty."""
         for directory in directories:
             try:
-                self._env.persist.blobs.remove_directory(directory)
+                self._persist.blobs.remove_directory(directory)
             except SlackwaterError as error:
                 _log.warning("a directory was not removed", uri=directory, error=str(error))
 
@@ -364,7 +371,7 @@ class Maintenance:
 
     def _find(self) -> None:
         """Puts old files that nobody names onto the garbage list."""
-        persist, search, settings = self._env.persist, self._search, self._settings
+        persist, search, settings = self._persist, self._search, self._settings
         now_ms = self._clock_ms()
         if search.listed is None:
             if now_ms < search.next_ms:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
+from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.planned_views import Views
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.buffered import BufferedWrite
@@ -27,6 +28,7 @@ from slackwater.adapter.time.explain import (
     explain_text,
 )
 from slackwater.adapter.time.selection import Immediately
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import (
     Idle,
@@ -87,26 +89,30 @@ _ANYWHERE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Where the statements of each kind are performed."""
+
+    reads: Reads
+    writes: Writes
+    definitions: Definitions
+    views: Views
+    shows: Shows
+    subscriptions: Subscriptions
+
+
 class Statements:
     """Plans and executes the statements of Slackwater's own grammar."""
 
-    def __init__(
-        self,
-        env: Environment,
-        reads: Reads,
-        writes: Writes,
-        definitions: Definitions,
-        views: Views,
-        shows: Shows,
-        subscriptions: Subscriptions,
-    ) -> None:
-        self._env = env
-        self._reads = reads
-        self._writes = writes
-        self._definitions = definitions
-        self._views = views
-        self._shows = shows
-        self._subscriptions = subscriptions
+    def __init__(self, rooms: Rooms, relations: Relations, timeline: Timeline) -> None:
+        self._relations = relations
+        self._timeline = timeline
+        self._reads = rooms.reads
+        self._writes = rooms.writes
+        self._definitions = rooms.definitions
+        self._views = rooms.views
+        self._shows = rooms.shows
+        self._subscriptions = rooms.subscriptions
 
     def plan(self, session: Session, context: Context, text: str) -> RelationDesc | None:
         """The columns of the statement's answer; None when it is Spark's.
@@ -187,7 +193,7 @@ class Statements:
                     if is_elsewhere(name, context.catalog)
                     else resolve(name, context.catalog, context.namespace)
                 )
-                found = None if own is None else self._env.state.find(*own)
+                found = None if own is None else self._relations.state.find(*own)
                 return found is None or found.kind is ItemKind.SYSTEM_TABLE
             case st.DropObjects(kind=kind, names=names):
                 probe = names[0]
@@ -245,7 +251,7 @@ class Statements:
             if is_first or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
                 raise
             # The outcome may have been unknown. The same id makes asking for it again safe.
-            if self._env.committer.written(write_id) is not None:
+            if self._writes.is_written(write_id):
                 return
             if isinstance(pending.block, Idle):
                 raise
@@ -269,7 +275,7 @@ class Statements:
     def _commit_block(
         self, block: Transaction[BufferedWrite], write_id: str, cancellation: Cancellation
     ) -> None:
-        if isinstance(block, Lost) and self._env.committer.written(write_id) is not None:
+        if isinstance(block, Lost) and self._writes.is_written(write_id):
             # The coordinator before had committed it, and could not answer any more.
             return
         writes = commit(block)
@@ -321,21 +327,19 @@ class Statements:
     def _explain_timestamp(
         self, session: Session, context: Context, statement: st.ExplainTimestamp
     ) -> Result:
-        analysis = self._env.engine.under(context.settings).analyze(
-            statement.query.text.text, context.catalog, context.namespace
-        )
+        analysis = self._views.analyze(context, statement.query.text.text)
         items: Sequence[CatalogItem] = [
-            self._env.relations.item(GlobalId(i)) for i in analysis.relations
+            self._relations.item(GlobalId(i)) for i in analysis.relations
         ]
         as_of = statement.query.as_of
         when = Immediately() if as_of is None else self._subscriptions.evaluate(context, as_of)
-        self._env.persist.transactions.confirm_leadership()
+        self._relations.persist.transactions.confirm_leadership()
         explanation = TimestampExplanation(
             determination=self._reads.determination(
                 session, items, when, depends_on_time=analysis.uses_mz_now
             ),
             inputs=self._reads.inputs(items),
-            session_wall_time_ms=self._env.now(),
+            session_wall_time_ms=self._timeline.now(),
         )
         text = (explain_json if statement.format == "JSON" else explain_text)(explanation)
         return rows(EXPLAIN_TIMESTAMP, [(text,)])
@@ -345,14 +349,16 @@ class Statements:
     ) -> list[tuple[object, ...]]:
         target = statement.target
         if isinstance(target, QualifiedName):
-            item = self._definitions.find(target, context, ItemKind.MATERIALIZED_VIEW)
-            return self._views.explain_item(item)
+            return self._views.explain_item(self._view(target, context))
         return self._views.explain_query(target.text, context)
 
     def _explain_analyze(self, context: Context, name: QualifiedName) -> list[tuple[object, ...]]:
-        item = self._definitions.find(name, context, ItemKind.MATERIALIZED_VIEW)
-        tick = self._env.worker.records.last(item.id)
+        tick = self._views.last_tick(self._view(name, context))
         return [] if tick is None else _analyzed(tick)
+
+    def _view(self, name: QualifiedName, context: Context) -> CatalogItem:
+        schema, own = resolve(name, context.catalog, context.namespace)
+        return self._relations.state.get(schema, own, ItemKind.MATERIALIZED_VIEW)
 
 
 def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:

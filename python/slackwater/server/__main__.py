@@ -347,7 +347,7 @@ def _write_token(path: Path) -> str:
 
 
 def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
-    from slackwater.adapter.coordinator import Coordinator
+    from slackwater.adapter.assembly import Given, open_coordinator
     from slackwater.adapter.reading.reads import LockLease
     from slackwater.server.app import application
     from slackwater.spark.bridge import Driver, SparkBridge
@@ -367,15 +367,17 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     ingress: Ingress | None = None
     try:
         ingress = _ingress(settings, leadership, gate)
-        coordinator = Coordinator.open(
-            engine=leadership.engine,
-            location=settings.shown,
-            blobs=settings.location.blobs(os.environ),
-            epoch=leadership.epoch,
-            spark=bridge,
-            log=str(leadership.log),
-            on_fatal=stop,
-            lease=LockLease(settings.lease_ms),
+        coordinator = open_coordinator(
+            Given(
+                engine=leadership.engine,
+                location=settings.shown,
+                blobs=settings.location.blobs(os.environ),
+                epoch=leadership.epoch,
+                spark=bridge,
+                log=str(leadership.log),
+                on_fatal=stop,
+                lease=LockLease(settings.lease_ms),
+            )
         )
     except Exception:
         if ingress is not None:

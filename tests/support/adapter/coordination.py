@@ -13,7 +13,8 @@ from tests.support.adapter.calls import calls_of
 from tests.support.persist.persistence import Environment
 from tests.support.waiting import wait_until
 
-from slackwater.adapter.coordinator import Coordinator, wall_clock_ms
+from slackwater.adapter.assembly import Given, open_coordinator
+from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.leadership import acquire, current_leader
@@ -44,6 +45,42 @@ class NoSpark:
         raise NotImplementedError(f"{name} needs Spark")
 
 
+class Replaceable:
+    """Spark, as long as a test puts nothing else into its place."""
+
+    def __init__(self, current) -> None:
+        self.current = current
+
+    def __getattr__(self, name: str):
+        return getattr(self.current, name)
+
+
+class Insides:
+    """The parts of a coordinator, for tests that look at them."""
+
+    def __init__(self, coordinator: Coordinator, engine: Replaceable) -> None:
+        self.__dict__.update(_coordinator=coordinator, _engine=engine)
+
+    def __getattr__(self, name: str):
+        """A part of the coordinator, or what one of two of them has under that name."""
+        if name == "engine":
+            return self._engine.current
+        parts = self._coordinator.parts
+        for owner in (parts, parts.relations, parts.timeline, self._coordinator):
+            if hasattr(owner, name):
+                return getattr(owner, name)
+        raise AttributeError(name)
+
+    def __setattr__(self, name: str, value) -> None:
+        """Puts another Spark, or another oracle, in the place of the one that is there."""
+        if name == "engine":
+            self._engine.current = value
+        elif name == "oracle":
+            object.__setattr__(self._coordinator.parts.timeline, name, value)
+        else:
+            raise AttributeError(name)
+
+
 class Place:
     """One environment; `restart` ends its coordinator and lets another one take over."""
 
@@ -63,21 +100,24 @@ class Place:
             "/log",
             expected_epoch=None if leader is None else leader.epoch,
         )
-        self.coordinator = Coordinator.open(
-            engine=self._env.engine,
-            location=self._env.location,
-            epoch=epoch,
-            log="/log",
-            **{
-                "spark": NoSpark(),
-                "on_fatal": self.fatal.append,
-                "blobs": LocalBlobs(Path(self._env.location)),
-                "clock": wall_clock_ms,
-                **self._options,
-            },
-        )
-        self.env = self.coordinator._env
         spark = self._options.get("spark")
+        engine = Replaceable(NoSpark() if spark is None else spark)
+        given = {
+            "on_fatal": self.fatal.append,
+            "blobs": LocalBlobs(Path(self._env.location)),
+            **self._options,
+            "spark": engine,
+        }
+        self.coordinator = open_coordinator(
+            Given(
+                engine=self._env.engine,
+                location=self._env.location,
+                epoch=epoch,
+                log="/log",
+                **given,
+            )
+        )
+        self.env = Insides(self.coordinator, engine)
         if spark is not None:
             # What an engine looks up is there before views are planned anew.
             spark.place = self
@@ -171,7 +211,7 @@ class Place:
 
     def system(self, name: str) -> list[dict]:
         relation = next(each for each in SYSTEM_RELATIONS if each.name == name)
-        ipc = self.coordinator._system.rows({relation.id: Timestamp(0)})[relation.id]
+        ipc = self.coordinator.parts.system.rows({relation.id: Timestamp(0)})[relation.id]
         return pa.ipc.open_stream(ipc).read_all().to_pylist()
 
     def wait(self, condition: Callable[[], bool]) -> None:

@@ -231,7 +231,7 @@ def changing(place, pool):
     locked, go_on = threading.Event(), threading.Event()
 
     def change():
-        with place.env.ddl:
+        with place.env.catalog.lock:
             locked.set()
             assert go_on.wait(PATIENCE)
 

@@ -403,7 +403,7 @@ def test_a_folder_of_files(place, tmp_path):
     (day / name.format(3)).write_text(json.dumps(lines[0]))
     (day / "202601310000000000000000000000004.RESOLVED").write_text("{}")
     wait_until(lambda: rows(place, "a") == {2: 2}, what="the next files are bound")
-    assert partition(place, "files")["rows_bound"] == 3
+    wait_until(lambda: partition(place, "files")["rows_bound"] == 3, what="that is told")
 
 
 @pytest.mark.parametrize("seed", range(4))

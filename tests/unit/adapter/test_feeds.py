@@ -5,8 +5,9 @@ import re
 import pytest
 from tests.support.adapter.coordination import NoSpark, Place
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.controllers.feeds import FeedHold
-from slackwater.adapter.reading.feeds import QueryFeed
+from slackwater.adapter.reading.feeds import Query, QueryFeed
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.repr.relation import RelationDesc
 
@@ -42,9 +43,8 @@ def test_a_query_feed_brings_the_changes_of_the_answer_at_their_times(place):
     item = place.item("t")
     desc = RelationDesc.of(k="long")
     hold = FeedHold(place.env.relations, [item], READER, as_of)
-    feed = QueryFeed(
-        place.env, "SELECT k FROM t", "slackwater", ("default",), desc, [item.id], hold
-    )
+    query = Query("SELECT k FROM t", Context(), desc, (item.id,))
+    feed = QueryFeed(place.env.relations, place.env.engine, query, hold)
     assert feed.snapshot(as_of).to_pylist() == [{"k": 1, "__time": as_of, "__diff": 1}]
     first = place.write("t", {"k": 2, "v": "b"})
     second = place.write("t", {"k": 1, "v": "a"}, diff=-1)

@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import Engine, select
 from structlog.testing import capture_logs
 from tests.support.adapter.calls import calls_of
-from tests.support.adapter.coordination import NoSpark
+from tests.support.adapter.coordination import Insides, NoSpark, Replaceable
 from tests.support.waiting import PATIENCE
 
-from slackwater.adapter.coordinator import Coordinator
+from slackwater.adapter.assembly import Given, open_coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.persist import compaction, garbage, holds
@@ -55,17 +55,19 @@ class Leader:
         self.clock = clock
         self.epoch = acquire(engine, "a", "t", "app", "log", expected_epoch=expected_epoch)
         self.fatal: list[str] = []
-        self.coordinator = Coordinator.open(
-            engine=engine,
-            location=str(folder),
-            blobs=LocalBlobs(folder),
-            epoch=self.epoch,
-            spark=NoSpark(),
-            log="log",
-            on_fatal=self.fatal.append,
-            clock=clock,
+        self.coordinator = open_coordinator(
+            Given(
+                engine=engine,
+                location=str(folder),
+                blobs=LocalBlobs(folder),
+                epoch=self.epoch,
+                spark=NoSpark(),
+                log="log",
+                on_fatal=self.fatal.append,
+                clock=clock,
+            )
         )
-        self.env = self.coordinator._env
+        self.env = Insides(self.coordinator, Replaceable(NoSpark()))
         self.calls = calls_of(self.coordinator)
         self.env.committer.start()
         self.env.committer.flush()
@@ -74,10 +76,12 @@ class Leader:
 
     def maintenance(self, **settings) -> Maintenance:
         return Maintenance(
-            self.env,
-            EngineRewriter(self.env.engine),
+            self.env.relations,
+            self.env.oracle,
+            self.env.worker,
+            EngineRewriter(NoSpark()),
             epoch=self.epoch,
-            clock_ms=self.env.steady_ms,
+            clock_ms=self.coordinator.parts.maintenance._clock_ms,
             on_fatal=self.fatal.append,
             settings=MaintenanceSettings(compaction=EAGER, revisit_ms=0, **settings),
         )
@@ -658,15 +662,15 @@ def test_stopping_is_quick(leader):
 
 
 class DroppedMeanwhile:
-    """In the place of the ddl lock: whoever waits for it gets it after somebody else's drop."""
+    """In the place of the catalog's lock: who waits for it gets it after somebody else's drop."""
 
     def __init__(self, leader: Leader, name: str) -> None:
-        self._leader, self._name, self._lock = leader, name, leader.env.ddl
+        self._leader, self._name, self._lock = leader, name, leader.env.catalog.lock
 
-    def acquire(self, timeout: float) -> bool:
-        self._leader.env.ddl = self._lock
+    def within(self, timeout_s: float):
+        self._leader.env.catalog.lock = self._lock
         self._leader.drop(self._name)
-        return self._lock.acquire(timeout=timeout)
+        return self._lock.within(timeout_s)
 
 
 def test_compaction_of_what_is_dropped_before_its_turn_is_no_failure(leader):
@@ -675,7 +679,7 @@ def test_compaction_of_what_is_dropped_before_its_turn_is_no_failure(leader):
     for key in range(3):
         leader.insert(table, key)
     leader.pass_time(HOUR_MS)
-    leader.env.ddl = DroppedMeanwhile(leader, "t")
+    leader.env.catalog.lock = DroppedMeanwhile(leader, "t")
     with capture_logs() as logged:
         maintenance.turn()
     assert [entry for entry in logged if entry["log_level"] == "error"] == []

@@ -149,7 +149,9 @@ def test_a_block_has_the_isolation_that_it_began_with(place):
 
     def is_strict():
         place.env.oracle = Ahead()
-        found = place.coordinator._reads.determination(session, [place.item("t")], Immediately())
+        found = place.coordinator.parts.reads.determination(
+            session, [place.item("t")], Immediately()
+        )
         place.env.oracle = oracle
         assert place.sql("SHOW transaction_isolation") == [
             {"transaction_isolation": "strict serializable" if found.oracle_read_ts else level}
@@ -360,7 +362,7 @@ def test_a_commit_whose_outcome_is_unknown_can_be_asked_for_again(env, landed):
     outage = Outage(env.engine)
     place = Place(env)
     place.table("t", k="long")
-    place.env.persist._transactions._retry_policy = outage.retry_policy()
+    place.env.persist.transactions._retry_policy = outage.retry_policy()
     place.sql("BEGIN")
     place.write("t", {"k": 1}, mode="append")
     place.env.committer.flush()
@@ -378,7 +380,7 @@ def test_a_commit_that_happened_is_said_also_when_its_table_is_gone(env):
     outage = Outage(env.engine)
     place = Place(env)
     place.table("t", k="long")
-    place.env.persist._transactions._retry_policy = outage.retry_policy()
+    place.env.persist.transactions._retry_policy = outage.retry_policy()
     place.sql("BEGIN")
     place.write("t", {"k": 1}, mode="append")
     place.env.committer.flush()

@@ -9,9 +9,9 @@ import pytest
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
-from slackwater.adapter.coordinator import wall_clock_ms
 from slackwater.adapter.sources import sinks
 from slackwater.persist.leadership import Fenced
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.read_policy import ValidFrom
@@ -236,7 +236,7 @@ def test_what_replaces_a_sink_that_hangs_writes_each_change_once(place, out, han
     place.write("t", row(1, "a"))
     create(place, out)
     assert began.wait(PATIENCE)
-    place.coordinator._sinks.run(place.item("s").id)
+    place.coordinator.parts.sinks.run(place.item("s").id)
 
     def waits():
         (status,) = place.system("mz_sink_statuses")

@@ -7,7 +7,8 @@ import pytest
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
-from slackwater.adapter.sources.source_states import HISTORY_KEPT
+from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.source_states import HISTORY_KEPT, SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
@@ -220,7 +221,8 @@ def changes(source, *errors):
 
 def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
     place.sql("CREATE SOURCE c FROM LOAD GENERATOR CLOCK")
-    source, sources = place.item("c").id, place.env.source_states
+    source = place.item("c").id
+    sources = SourceStates(place.env.persist.transactions, place.env.committer)
     for start in range(0, HISTORY_KEPT + 40, 20):
         sources.record(changes(source, *(f"e{start + n}" for n in range(20))))
     kept = [c.status.error for c in sources.history() if c.source_id == source]
@@ -231,7 +233,7 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
     sources.record(changes(source, "late"))
     with pytest.raises(SlackwaterError, match="dropped"):
         SourceSteps(
-            place.env.persist, place.env.catalog, sources, place.env.clock, place.env.metrics
+            place.env.persist, place.env.catalog, sources, place.env.clock_ms, Metrics()
         ).commit(source, None, None)
     for table in (source_states, source_status_history):
         assert (

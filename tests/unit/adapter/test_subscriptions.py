@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.adapter.calls import calls_of
-from tests.support.adapter.coordination import Place, wall_clock_ms
+from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
 from slackwater.persist.leadership import Fenced
+from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
 
 

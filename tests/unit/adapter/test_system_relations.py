@@ -337,7 +337,7 @@ def test_ticks_say_what_they_did_and_their_steps(snapshot):
 def test_relations_of_one_query_are_of_one_moment(env, monkeypatch):
     place = Place(env)
     moments = []
-    system = place.coordinator._system
+    system = place.coordinator.parts.system
     taken = system.snapshot
     monkeypatch.setattr(
         type(system), "snapshot", lambda _, **asked: moments.append(asked) or taken(**asked)

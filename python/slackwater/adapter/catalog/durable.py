@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.lock import CatalogLock
 from slackwater.adapter.catalog.model import (
     CATALOG_NAME,
     DEFAULT_SCHEMA,
@@ -80,7 +81,10 @@ class StagedChange:
 
 
 class DurableCatalog:
-    """The catalog of the environment. Thread-safe; changes are serialised."""
+    """The catalog of the environment. Thread-safe; changes are serialised.
+
+    `lock` is for who derives a change from what the catalog is.
+    """
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class DurableCatalog:
         self._transactor = transactor
         self._state = state
         self._clock_ms = clock_ms
+        self.lock = CatalogLock()
         self._changing = threading.Lock()
         self._allocating = threading.Lock()
         self._free_ids: list[int] = []

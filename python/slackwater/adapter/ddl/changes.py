@@ -7,13 +7,17 @@ uses as well. Source: spec coordinator 1.7, 4.3, 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import (
     CatalogItem,
+    CatalogState,
     ItemKind,
     shards_of,
 )
@@ -25,26 +29,84 @@ from slackwater.adapter.catalog.ops import (
     apply,
 )
 from slackwater.adapter.ddl.implications import Implications
-from slackwater.adapter.ddl.planned_sources import propagates_errors
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.source_states import create_state
-from slackwater.adapter.sources.sources import Sources
+from slackwater.adapter.time.timeline import Timeline
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.persist.client import PersistClient
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
+from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
 
 class Changes:
-    """Commits changes. The caller holds the environment's ddl lock."""
+    """Commits changes, under the lock of the catalog, which `defining` takes for a statement.
 
-    def __init__(self, env: Environment, sources: Sources, implications: Implications) -> None:
-        self._env = env
-        self._sources = sources
+    `on_drop` are told, in the transaction, of objects of their kind that are dropped.
+    """
+
+    def __init__(
+        self,
+        catalog: DurableCatalog,
+        persist: PersistClient,
+        timeline: Timeline,
+        implications: Implications,
+        on_drop: Mapping[ItemKind, Callable[[Connection, GlobalId], None]],
+    ) -> None:
+        self._catalog = catalog
+        self._persist = persist
+        self._timeline = timeline
         self._implications = implications
+        self._on_drop = on_drop
+
+    @property
+    def state(self) -> CatalogState:
+        """The catalog as of now: an immutable snapshot."""
+        return self._catalog.state
+
+    def defining(self, cancellation: Cancellation) -> AbstractContextManager[None]:
+        """The lock of the catalog for a statement.
+
+        Raises SLACKWATER_CANCELED and SLACKWATER_STATEMENT_TIMEOUT.
+        """
+        return self._catalog.lock.defining(cancellation)
+
+    def new_name(
+        self, session: Session, context: Context, name: QualifiedName, *, if_not_exists: bool
+    ) -> tuple[str, str] | None:
+        """Schema and name of an object to come; None: it is there, and the statement is done."""
+        schema, own = resolve(name, context.catalog, context.namespace)
+        existing = self.state.find(schema, own)
+        if existing is None or not if_not_exists:
+            return schema, own
+        session.notify(
+            f"{existing.full_name} exists already, as a {existing.kind.display_name}.", code="42P07"
+        )
+        return None
+
+    def new_id(self) -> GlobalId:
+        return self._catalog.allocate_ids()[0]
+
+    def reserve_shard(self) -> int:
+        """The id of a shard to come, which nobody else gets."""
+        return self._persist.definitions.reserve_shard()
+
+    def new_item(self, kind: ItemKind, schema: str, name: str, context: Context) -> CatalogItem:
+        """An object to come: it has an id and an owner, and no definition yet."""
+        return CatalogItem(
+            id=self.new_id(),
+            kind=kind,
+            schema_name=schema,
+            name=name,
+            create_sql="",
+            owner=context.user,
+            created_ms=self._timeline.now(),
+        )
 
     def commit(
         self,
@@ -52,7 +114,7 @@ class Changes:
         user: str | None,
     ) -> CatalogDiff:
         """Commits a change and what follows from it. Called with the ddl lock held."""
-        _, diff = self._env.catalog.transact(
+        _, diff = self._catalog.transact(
             self._with_shards_dropped(ops), user=user, on_durable=self._implications.prepare
         )
         self._follow(diff)
@@ -68,7 +130,7 @@ class Changes:
 
         Called with the ddl lock held; what the write is locked by was locked before that.
         """
-        with self._env.catalog.stage(self._with_shards_dropped(ops), user=user) as change:
+        with self._catalog.stage(self._with_shards_dropped(ops), user=user) as change:
             result = write(change.step)
             _, diff = change.publish(self._implications.prepare)
         self._follow(diff)
@@ -77,34 +139,23 @@ class Changes:
     def _with_shards_dropped(
         self, ops: Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]]
     ) -> Callable[[Connection], Sequence[CatalogOp]]:
-        before = self._env.state
+        before = self.state
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             made = list(ops(conn) if callable(ops) else ops)
             _, diff = apply(before, made)
             for item in diff.dropped:
                 for shard_id in shards_of(item):
-                    self._env.persist.definitions.drop_shard(conn, shard_id)
-                if item.kind is ItemKind.SOURCE:
-                    self._sources.forget(conn, item.id)
-                if item.kind is ItemKind.SECRET:
-                    self._env.secrets.forget(conn, item.id)
+                    self._persist.definitions.drop_shard(conn, shard_id)
+                if item.kind in self._on_drop:
+                    self._on_drop[item.kind](conn, item.id)
             return made
 
         return make
 
     def _follow(self, diff: CatalogDiff) -> None:
         self._implications.apply(diff)
-        self._env.watch.signal()
-
-    def skip(self, session: Session, if_not_exists: bool, schema: str, name: str) -> bool:
-        existing = self._env.state.find(schema, name)
-        if existing is None or not if_not_exists:
-            return False
-        session.notify(
-            f"{existing.full_name} exists already, as a {existing.kind.display_name}.", code="42P07"
-        )
-        return True
+        self._timeline.watch.signal()
 
     def with_columns(
         self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
@@ -116,7 +167,7 @@ class Changes:
             if desc is None or before is None or desc == before:
                 return [altered]
             if item.shard_id is not None:
-                self._env.persist.definitions.set_desc(conn, item.shard_id, desc, before)
+                self._persist.definitions.set_desc(conn, item.shard_id, desc, before)
             return [replace(altered, desc=desc)]
 
         return make
@@ -127,7 +178,7 @@ class Changes:
         """Creates the items with shards that share the tables upper."""
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
-            since = self._env.oracle.read_ts()
+            since = self._timeline.read_ts()
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
                     create_state(conn, item.id)
@@ -144,7 +195,7 @@ class Changes:
         parts: Sequence[NewPart],
     ) -> CatalogItem:
         """The item with a shard that shares the tables upper and begins at `time` with `parts`."""
-        persist, desc = self._env.persist, item.desc
+        persist, desc = self._persist, item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
         shard_id = persist.definitions.create_shard(
@@ -161,11 +212,17 @@ class Changes:
             return item
 
         def shard(desc: RelationDesc) -> int:
-            return self._env.persist.definitions.create_shard(
+            return self._persist.definitions.create_shard(
                 conn, desc, since=since, upper=None, shares_tables_upper=True
             )
 
         made = replace(item, shard_id=shard(item.desc))
-        if not propagates_errors(item):
+        if not _propagates_errors(item):
             return made
         return replace(made, details={**item.details, "errors": shard(ERRORS)})
+
+
+def _propagates_errors(item: CatalogItem) -> bool:
+    """Whether what cannot be made a row of the item becomes an error in its contents."""
+    config = item.details.get("config")
+    return config is not None and config.get("on_error") == "PROPAGATE"

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-)
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
-from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.ddl.external import ExternalDefinitions
-from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.objects import Objects
-from slackwater.adapter.ddl.planned_views import Views
+from slackwater.adapter.ddl.secrets import SecretDefinitions
+from slackwater.adapter.ddl.sinks import SinkDefinitions
+from slackwater.adapter.ddl.sources import SourceDefinitions
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.views import ViewDefinitions
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.names import QualifiedName, resolve
 
 
+@dataclass(frozen=True, slots=True)
 class Definitions:
-    """Changes the catalog. Thread-safe: changes are serialised by the environment's ddl lock.
+    """Changes the catalog. Thread-safe: changes are serialised by the catalog's lock.
 
     `tables`, `views` and `objects` also take what Spark's grammar asks of a catalog.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        views: Views,
-        sources: Sources,
-        implications: Implications,
-    ) -> None:
-        self._env = env
-        self.changes = changes = Changes(env, sources, implications)
-        self.tables = Tables(env, changes)
-        self.views = ViewDefinitions(env, changes, views)
-        self.objects = Objects(env, changes)
-        self._external = ExternalDefinitions(env, changes, sources)
-        self._changefeeds = ChangefeedDefinitions(env, changes)
+    tables: Tables
+    views: ViewDefinitions
+    objects: Objects
+    sources: SourceDefinitions
+    sinks: SinkDefinitions
+    secrets: SecretDefinitions
+    changefeeds: ChangefeedDefinitions
 
     def execute(
         self,
@@ -62,13 +50,13 @@ class Definitions:
             case st.CreateMaterializedView():
                 self.views.create_materialized_view(session, context, statement, cancellation)
             case st.CreateSource():
-                self._external.create_source(session, context, statement, cancellation)
+                self.sources.create_source(session, context, statement, cancellation)
             case st.CreateSink():
-                self._external.create_sink(session, context, statement, cancellation)
+                self.sinks.create_sink(session, context, statement, cancellation)
             case st.CreateSecret():
-                self._external.create_secret(session, context, statement, cancellation)
+                self.secrets.create_secret(session, context, statement, cancellation)
             case st.AlterSecret():
-                self._external.alter_secret(session, context, statement, cancellation)
+                self.secrets.alter_secret(session, context, statement, cancellation)
             case st.DropObjects():
                 self.objects.drop_objects(session, context, statement, cancellation)
             case st.AlterRename():
@@ -76,17 +64,12 @@ class Definitions:
             case st.AlterSetRetainHistory():
                 self.objects.set_retain_history(session, context, statement, cancellation)
             case st.AlterSinkFrom():
-                self._external.redirect_sink(session, context, statement, cancellation)
+                self.sinks.redirect_sink(session, context, statement, cancellation)
             case st.AlterSourceAddTable():
-                self._changefeeds.add_table(session, context, statement, cancellation)
+                self.changefeeds.add_table(session, context, statement, cancellation)
             case st.ReplayDeadLetters():
-                self._changefeeds.replay(session, context, statement, cancellation)
+                self.changefeeds.replay(session, context, statement, cancellation)
             case st.CommentOn():
                 self.objects.comment(context, statement, cancellation)
             case _:
                 raise AssertionError(f"{type(statement).__name__} is not a definition")
-
-    def find(self, name: QualifiedName, context: Context, kind: ItemKind) -> CatalogItem:
-        """The item of that name and kind."""
-        schema, own = resolve(name, context.catalog, context.namespace)
-        return self._env.state.get(schema, own, kind)

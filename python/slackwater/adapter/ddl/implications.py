@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import structlog
 
+from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
-from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
+from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections
 from slackwater.adapter.ddl.planned_views import Views
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.sources.replica import Replica
+from slackwater.compute.worker import Worker
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
 
@@ -26,9 +27,18 @@ _log = structlog.get_logger("implications")
 class Implications:
     """Starts and stops what the items of the catalog need."""
 
-    def __init__(self, env: Environment, views: Views, replica: Replica) -> None:
-        self._env = env
+    def __init__(
+        self,
+        catalog: DurableCatalog,
+        collections: Collections,
+        views: Views,
+        worker: Worker,
+        replica: Replica,
+    ) -> None:
+        self._catalog = catalog
+        self._collections = collections
         self._views = views
+        self._worker = worker
         self._replica = replica
         self._waiting: dict[GlobalId, str] = {}
 
@@ -38,21 +48,21 @@ class Implications:
         So whoever finds an object in the catalog finds its collection.
         """
         try:
-            self._env.collections.create(diff.created, after)
+            self._collections.create(diff.created, after)
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
     def apply(self, diff: CatalogDiff) -> None:
-        """To be called after the transaction, with the ddl lock held."""
+        """To be called after the transaction, with the catalog's lock held."""
         try:
             for item in diff.dropped:
                 self._stop(item)
-            self._env.collections.drop(diff.dropped)
+            self._collections.drop(diff.dropped)
             for change in diff.altered:
-                self._env.collections.alter(change.before, change.after)
+                self._collections.alter(change.before, change.after)
             for item in diff.created:
                 if item.kind is ItemKind.SINK:
-                    self._env.collections.create_export(item)
+                    self._collections.create_export(item)
                 self._start(item)
             self._replica.apply_commands()
         except Exception as error:
@@ -60,22 +70,22 @@ class Implications:
 
     def start_all(self) -> None:
         """Starts what the catalog holds, inputs first. What cannot start now is tried again."""
-        for item in self._env.state.topological():
+        for item in self._catalog.state.topological():
             self._try(item)
-        self._env.storage.connect_replica(INSTANCE, REPLICA)
+        self._collections.storage.connect_replica(INSTANCE, REPLICA)
         self._replica.apply_commands()
 
     def retry(self) -> None:
         """Tries again what could not start: Spark may not have been there, say.
 
-        To be called without the ddl lock: planning may take long.
+        To be called without the catalog's lock: planning may take long.
         """
         for global_id in tuple(self._waiting):
-            item = self._env.state.items.get(global_id)
+            item = self._catalog.state.items.get(global_id)
             if item is not None and not self._is_planned(item):
                 continue
-            with self._env.ddl:
-                if item is self._env.state.items.get(global_id):
+            with self._catalog.lock:
+                if item is self._catalog.state.items.get(global_id):
                     self._waiting.pop(global_id)
                     if item is not None:
                         self._try(item)
@@ -97,8 +107,8 @@ class Implications:
 
     def _start(self, item: CatalogItem) -> None:
         if item.kind is ItemKind.MATERIALIZED_VIEW:
-            self._env.worker.add(self._views.dataflow(item))
+            self._worker.add(self._views.dataflow(item))
 
     def _stop(self, item: CatalogItem) -> None:
         if item.kind is ItemKind.MATERIALIZED_VIEW:
-            self._env.worker.remove(item.id)
+            self._worker.remove(item.id)

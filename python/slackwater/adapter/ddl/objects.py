@@ -23,7 +23,6 @@ from slackwater.adapter.catalog.ops import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.columns import with_comment
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.protocol import CreateNamespace, schema_of
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
@@ -34,28 +33,26 @@ from slackwater.planner.parser.names import QualifiedName, resolve, resolve_sche
 class Objects:
     """Definitions that objects of several kinds have, and schemas."""
 
-    def __init__(self, env: Environment, changes: Changes) -> None:
-        self._env = env
+    def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
     def create_namespace(self, asked: CreateNamespace, cancellation: Cancellation) -> None:
         name = schema_of(asked.namespace)
-        with self._env.defining(cancellation):
-            if asked.if_not_exists and self._env.state.find_schema(name) is not None:
+        with self._changes.defining(cancellation):
+            if asked.if_not_exists and self._changes.state.find_schema(name) is not None:
                 return
-            schema_id = self._env.catalog.allocate_ids()[0]
-            entry = SchemaEntry(schema_id, name, asked.properties.get("comment"))
+            entry = SchemaEntry(self._changes.new_id(), name, asked.properties.get("comment"))
             self._changes.commit([CreateSchema(entry)], None)
 
     def comment_on_namespace(
         self, name: str, text: str, user: str | None, cancellation: Cancellation
     ) -> None:
         """An empty text takes the comment away."""
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             self._changes.commit([CommentSchema(name, text or None)], user)
 
     def drop_namespace(self, name: str, cascade: bool, cancellation: Cancellation) -> None:
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             self._changes.commit([DropSchema(name, cascade)], None)
 
     def rename(
@@ -66,11 +63,11 @@ class Objects:
         name: str,
         cancellation: Cancellation,
     ) -> None:
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             self._changes.commit([RenameItem(item.id, name, schema_name)], context.user)
 
     def drop(self, context: Context, item: CatalogItem, cancellation: Cancellation) -> None:
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             self._changes.commit([DropItem(item.id)], context.user)
 
     def drop_objects(
@@ -81,14 +78,16 @@ class Objects:
         cancellation: Cancellation,
     ) -> None:
         cascade = bool(statement.cascade)
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             ops: list[CatalogOp] = []
             for name in statement.names:
                 op = self._drop_op(session, context, statement, name, cascade)
                 if op is not None:
                     ops.append(op)
             if ops:
-                dropped = self._changes.commit(_without_repeats(ops, self._env.state), context.user)
+                dropped = self._changes.commit(
+                    _without_repeats(ops, self._changes.state), context.user
+                )
                 extra = len(dropped.dropped) - len(ops)
                 if cascade and extra > 0:
                     names = ", ".join(item.full_name for item in dropped.dropped)
@@ -104,25 +103,25 @@ class Objects:
     ) -> CatalogOp | None:
         if statement.kind is st.ObjectKind.SCHEMA:
             schema_name = resolve_schema(name, context.catalog)
-            if self._env.state.find_schema(schema_name) is None and statement.if_exists:
+            if self._changes.state.find_schema(schema_name) is None and statement.if_exists:
                 session.notify(f"There is no schema {schema_name}.", code="42704")
                 return None
             return DropSchema(schema_name, cascade)
         kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
         schema, own = resolve(name, context.catalog, context.namespace)
-        if self._env.state.find(schema, own) is None and statement.if_exists:
+        if self._changes.state.find(schema, own) is None and statement.if_exists:
             session.notify(f"There is no {kind.display_name} {schema}.{own}.", code="42704")
             return None
-        return DropItem(self._env.state.get(schema, own, kind).id, cascade)
+        return DropItem(self._changes.state.get(schema, own, kind).id, cascade)
 
     def rename_statement(
         self, context: Context, statement: st.AlterRename, cancellation: Cancellation
     ) -> None:
         schema, own = resolve(statement.name, context.catalog, context.namespace)
-        if statement.if_exists and self._env.state.find(schema, own) is None:
+        if statement.if_exists and self._changes.state.find(schema, own) is None:
             return
         kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
-        item = self._env.state.get(schema, own, kind)
+        item = self._changes.state.get(schema, own, kind)
         new_schema, new_name = (
             (schema, statement.new_name.last)
             if len(statement.new_name.parts) == 1
@@ -138,12 +137,12 @@ class Objects:
         cancellation: Cancellation,
     ) -> None:
         schema, own = resolve(statement.name, context.catalog, context.namespace)
-        if statement.if_exists and self._env.state.find(schema, own) is None:
+        if statement.if_exists and self._changes.state.find(schema, own) is None:
             session.notify(f"There is no relation {schema}.{own}.", code="42704")
             return
         kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
-        with self._env.defining(cancellation):
-            item = self._env.state.get(schema, own, kind)
+        with self._changes.defining(cancellation):
+            item = self._changes.state.get(schema, own, kind)
             details = dict(item.details)
             details["retain_history_ms"] = statement.retain_history_ms
             self._changes.commit([AlterItem(item.id, details=details)], context.user)
@@ -152,15 +151,15 @@ class Objects:
         self, context: Context, statement: st.CommentOn, cancellation: Cancellation
     ) -> None:
         text = statement.text or ""
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             if statement.kind is st.ObjectKind.COLUMN:
                 relation = QualifiedName(statement.name.parts[:-1])
-                item = find_item(self._env.state, relation, context)
+                item = find_item(self._changes.state, relation, context)
                 desc = with_comment(item, (statement.name.last,), text)
                 described = self._changes.with_columns(item, desc, AlterItem(item.id))
                 self._changes.commit(described, context.user)
                 return
-            item = find_item(self._env.state, statement.name, context)
+            item = find_item(self._changes.state, statement.name, context)
             expect_kind(item, ItemKind(statement.kind.value.lower().replace(" ", "-")))
             self._changes.commit([AlterItem(item.id, comment=text)], context.user)
 

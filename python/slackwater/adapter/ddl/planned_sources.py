@@ -20,11 +20,13 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.sources.checks import CheckConfig, CheckedInput, verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, files_config, partitions
 from slackwater.adapter.sources.inference import inferred_columns
 from slackwater.adapter.sources.sinks import sink_config
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.checkpoints.names import canonical
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
@@ -50,8 +52,13 @@ DEFAULT_SCALE_FACTOR = 0.01
 class ConnectorPlanner:
     """Plans the catalog items of sources and sinks. None of them exists until it is committed."""
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
+    def __init__(
+        self, changes: Changes, relations: Relations, timeline: Timeline, engine: Engine
+    ) -> None:
+        self._changes = changes
+        self._relations = relations
+        self._timeline = timeline
+        self._spark = engine
 
     def plan_source(
         self, schema: str, name: str, context: Context, statement: st.CreateSource
@@ -61,14 +68,17 @@ class ConnectorPlanner:
         Its progress relation, the source itself, and one for each of its tables; a webhook has the
         source alone. Raises SLACKWATER_SOURCE_FILES_NOT_FOUND and errors of the options.
         """
-        if isinstance(statement.connector, st.WebhookSource):
-            return [self._webhook(schema, name, context, statement, statement.connector)]
-        if isinstance(statement.connector, st.ChangefeedSource):
-            source, tables = self._changefeed(schema, name, context, statement, statement.connector)
-        elif isinstance(statement.connector, st.LoadGenerator):
-            source, tables = self._generator(schema, name, context, statement, statement.connector)
-        else:
-            source, tables = self._files(schema, name, context, statement, statement.connector), []
+        blank = self._changes.new_item(ItemKind.SOURCE, schema, name, context)
+        tables: list[CatalogItem] = []
+        match statement.connector:
+            case st.WebhookSource() as connector:
+                return [self._webhook(blank, context, statement, connector)]
+            case st.ChangefeedSource() as connector:
+                source, tables = self._changefeed(blank, context, statement, connector)
+            case st.LoadGenerator() as connector:
+                source, tables = self._generator(blank, statement, connector)
+            case connector:
+                source = self._files(blank, context, statement, connector)
         progress = self._progress(source, context, statement)
         details = {
             **source.details,
@@ -84,23 +94,17 @@ class ConnectorPlanner:
         schema, name = (
             (
                 source.schema_name,
-                free_name(self._env.state, source.schema_name, f"{source.name}_progress"),
+                free_name(self._relations.state, source.schema_name, f"{source.name}_progress"),
             )
             if given is None
             else resolve(given, context.catalog, context.namespace)
         )
-        return progress_item(self._env.catalog.allocate_ids()[0], source, schema, name)
+        return progress_item(self._changes.new_id(), source, schema, name)
 
     def plan_sink(
-        self,
-        item_id: GlobalId,
-        schema: str,
-        name: str,
-        context: Context,
-        statement: st.CreateSink,
-        written: CatalogItem,
+        self, blank: CatalogItem, statement: st.CreateSink, written: CatalogItem
     ) -> CatalogItem:
-        """The item of a new sink over `written`, which is held while this chooses the as-of.
+        """The new sink `blank` over `written`, which is held while this chooses the as-of.
 
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
         SLACKWATER_SINK_LOCATION_UNWRITABLE.
@@ -113,16 +117,11 @@ class ConnectorPlanner:
             "key": list(statement.envelope.key),
             "snapshot": statement.snapshot,
         }
-        item = CatalogItem(
-            id=item_id,
-            kind=ItemKind.SINK,
-            schema_name=schema,
-            name=name,
-            create_sql=to_sql(_named_sink(statement, schema, name, written)),
+        item = replace(
+            blank,
+            create_sql=to_sql(_named_sink(statement, blank, written)),
             depends_on=(written.id,),
-            owner=context.user,
-            created_ms=self._env.now(),
-            details={"config": config, "as_of": int(self._env.oracle.read_ts())},
+            details={"config": config, "as_of": int(self._timeline.read_ts())},
         )
         settings: SinkConfig = sink_config(item)
         check_config(settings, desc, item.full_name)
@@ -139,7 +138,7 @@ class ConnectorPlanner:
         check_config(sink_config(sink), desc, sink.full_name)
         before = {
             column.name: column
-            for column in _stored_columns(self._env.relations.item(sink.depends_on[0])).columns
+            for column in _stored_columns(self._relations.item(sink.depends_on[0])).columns
         }
         for column in desc.columns:
             known = before.get(column.name)
@@ -158,9 +157,7 @@ class ConnectorPlanner:
 
     def _generator(
         self,
-        schema: str,
-        name: str,
-        context: Context,
+        blank: CatalogItem,
         statement: st.CreateSource,
         connector: st.LoadGenerator,
     ) -> tuple[CatalogItem, list[CatalogItem]]:
@@ -172,7 +169,7 @@ class ConnectorPlanner:
                 advice="Leave it out: the generator begins when it is created.",
             )
         if connector.kind == "KEY VALUE":
-            return self._key_value(schema, name, context, statement, connector), []
+            return self._key_value(blank, statement, connector), []
         config = GeneratorConfig(
             kind=connector.kind,
             tick_interval_ms=_interval_ms(connector),
@@ -192,7 +189,7 @@ class ConnectorPlanner:
             )
         own_desc = next(iter(tables.values())) if single else None
         details = _generator_details(statement, asdict(config), config.tick_interval_ms)
-        source = self._item(schema, name, context, statement, own_desc, details)
+        source = _defined(blank, statement, own_desc, details)
         if single:
             return source, []
         return source, [
@@ -201,12 +198,7 @@ class ConnectorPlanner:
         ]
 
     def _key_value(
-        self,
-        schema: str,
-        name: str,
-        context: Context,
-        statement: st.CreateSource,
-        connector: st.LoadGenerator,
+        self, blank: CatalogItem, statement: st.CreateSource, connector: st.LoadGenerator
     ) -> CatalogItem:
         config = KeyValueConfig(
             keys=connector.keys or 1,
@@ -223,13 +215,13 @@ class ConnectorPlanner:
         # The rounds of a snapshot do not wait for ticks.
         poll_ms = min(connector.tick_interval_ms or DEFAULT_INTERVAL_MS, DEFAULT_INTERVAL_MS)
         details = _generator_details(statement, settings, poll_ms)
-        return self._item(schema, name, context, statement, KEY_VALUE, details)
+        return _defined(blank, statement, KEY_VALUE, details)
 
     def _child(
         self, source: CatalogItem, export: str, desc: RelationDesc, retain_ms: int | None
     ) -> CatalogItem:
         return CatalogItem(
-            id=self._env.catalog.allocate_ids()[0],
+            id=self._changes.new_id(),
             kind=ItemKind.SOURCE,
             schema_name=source.schema_name,
             name=export,
@@ -242,8 +234,7 @@ class ConnectorPlanner:
 
     def _files(
         self,
-        schema: str,
-        name: str,
+        blank: CatalogItem,
         context: Context,
         statement: st.CreateSource,
         connector: st.FilesSource,
@@ -257,9 +248,8 @@ class ConnectorPlanner:
             "pattern": connector.pattern,
             "on_error": connector.on_error,
         }
-        full = f"slackwater.{schema}.{name}"
         if statement.columns is None:
-            desc = inferred_columns(self._engine(context), files_config(settings), full)
+            desc = inferred_columns(self._engine(context), files_config(settings), blank.full_name)
         else:
             desc = self._declared(statement.columns.text, context)
         desc.arrow_schema()
@@ -269,12 +259,11 @@ class ConnectorPlanner:
             "interval_ms": statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
             "retain_history_ms": statement.retain_history_ms,
         }
-        return self._item(schema, name, context, statement, desc, details)
+        return _defined(blank, statement, desc, details)
 
     def _webhook(
         self,
-        schema: str,
-        name: str,
+        blank: CatalogItem,
         context: Context,
         statement: st.CreateSource,
         connector: st.WebhookSource,
@@ -289,17 +278,16 @@ class ConnectorPlanner:
         secrets: list[GlobalId] = []
         if connector.check is not None:
             check = self._check(context, connector.check)
-            verify(self._env.engine, check)
+            verify(self._spark, check)
             secrets = check.secrets
             details["check"] = check.to_json()
         named = replace(statement, connector=self._named_secrets(context, connector))
-        item = self._item(schema, name, context, named, config.desc, details)
+        item = _defined(blank, named, config.desc, details)
         return replace(item, depends_on=tuple(secrets))
 
     def _changefeed(
         self,
-        schema: str,
-        name: str,
+        blank: CatalogItem,
         context: Context,
         statement: st.CreateSource,
         connector: st.ChangefeedSource,
@@ -309,9 +297,9 @@ class ConnectorPlanner:
         Raises SLACKWATER_INVALID_OPTION, and what is wrong with columns.
         """
         tables = {each.name: self._feed_columns(each, context) for each in connector.tables}
-        taken = {each.casefold() for each in (name, *tables)}
+        taken = {each.casefold() for each in (blank.name, *tables)}
         landing, dead_letters = (
-            free_name(self._env.state, schema, f"{name}_{what}", taken)
+            free_name(self._relations.state, blank.schema_name, f"{blank.name}_{what}", taken)
             for what in ("landing", "dead_letters")
         )
         path = None if connector.path is None else local_path(connector.path, os.getcwd())
@@ -332,7 +320,7 @@ class ConnectorPlanner:
             "interval_ms": statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
             "retain_history_ms": statement.retain_history_ms,
         }
-        source = self._item(schema, name, context, statement, None, details)
+        source = _defined(blank, statement, None, details)
         return source, [
             *(
                 self._child(source, export, desc, statement.retain_history_ms)
@@ -396,7 +384,7 @@ class ConnectorPlanner:
 
     def _secret(self, context: Context, name: QualifiedName) -> CatalogItem:
         schema, own = resolve(name, context.catalog, context.namespace)
-        return self._env.state.get(schema, own, ItemKind.SECRET)
+        return self._relations.state.get(schema, own, ItemKind.SECRET)
 
     def _named_secrets(self, context: Context, connector: st.WebhookSource) -> st.WebhookSource:
         """The connector with the full names of its secrets, which mean the same everywhere."""
@@ -423,28 +411,18 @@ class ConnectorPlanner:
         """Spark as that session has it, but for how texts are written."""
         settings = dict(context.settings or {})
         settings.pop(ESCAPED_LITERALS, None)
-        return self._env.engine.under(settings)
+        return self._spark.under(settings)
 
-    def _item(
-        self,
-        schema: str,
-        name: str,
-        context: Context,
-        statement: st.CreateSource,
-        desc: RelationDesc | None,
-        details: Mapping[str, Any],
-    ) -> CatalogItem:
-        return CatalogItem(
-            id=self._env.catalog.allocate_ids()[0],
-            kind=ItemKind.SOURCE,
-            schema_name=schema,
-            name=name,
-            create_sql=to_sql(_named_source(statement, schema, name)),
-            desc=desc,
-            owner=context.user,
-            created_ms=self._env.now(),
-            details=details,
-        )
+
+def _defined(
+    blank: CatalogItem,
+    statement: st.CreateSource,
+    desc: RelationDesc | None,
+    details: Mapping[str, Any],
+) -> CatalogItem:
+    """The new source with its columns and its definition."""
+    sql = to_sql(_named_source(statement, blank.schema_name, blank.name))
+    return replace(blank, create_sql=sql, desc=desc, details=details)
 
 
 def _stored_columns(written: CatalogItem) -> RelationDesc:
@@ -539,12 +517,6 @@ def _generator_details(
     }
 
 
-def propagates_errors(item: CatalogItem) -> bool:
-    """Whether what cannot be made a row of the item becomes an error in its contents."""
-    config = item.details.get("config")
-    return config is not None and config.get("on_error") == "PROPAGATE"
-
-
 def _full(schema: str, name: str) -> QualifiedName:
     return QualifiedName(("slackwater", schema, name))
 
@@ -553,12 +525,10 @@ def _named_source(statement: st.CreateSource, schema: str, name: str) -> st.Crea
     return replace(statement, name=_full(schema, name), if_not_exists=False)
 
 
-def _named_sink(
-    statement: st.CreateSink, schema: str, name: str, written: CatalogItem
-) -> st.CreateSink:
+def _named_sink(statement: st.CreateSink, sink: CatalogItem, written: CatalogItem) -> st.CreateSink:
     return replace(
         statement,
-        name=_full(schema, name),
+        name=_full(sink.schema_name, sink.name),
         from_name=_full(written.schema_name, written.name),
         if_not_exists=False,
     )

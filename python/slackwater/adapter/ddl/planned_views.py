@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.dataflow import Dataflow, Input
-from slackwater.compute.engine import Analysis, Function, ViewPlan
+from slackwater.compute.engine import Analysis, Engine, Function, ViewPlan
+from slackwater.compute.records import TickRecord
+from slackwater.compute.worker import Worker
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
 from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
@@ -53,53 +56,73 @@ class PlannedView:
 class Views:
     """Plans maintained views."""
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
+    def __init__(
+        self, relations: Relations, timeline: Timeline, engine: Engine, worker: Worker
+    ) -> None:
+        self._relations = relations
+        self._timeline = timeline
+        self._engine = engine
+        self._worker = worker
         self._planned: dict[GlobalId, ViewPlan] = {}
 
     def plan_new(
-        self,
-        item_id: GlobalId,
-        schema: str,
-        name: str,
-        context: Context,
-        statement: st.CreateMaterializedView,
+        self, blank: CatalogItem, context: Context, statement: st.CreateMaterializedView
     ) -> PlannedView:
-        """Checks the query and plans it. To be followed by `release`.
+        """Checks the query of the view `blank` and plans it. To be followed by `release`.
 
         Raises SLACKWATER_FOREIGN_RELATION, SLACKWATER_UNMATERIALIZABLE_FUNCTION,
         SLACKWATER_TEMPORAL_FILTER, SLACKWATER_UNSUPPORTED_TYPE, and Spark's errors of the query.
         """
-        full = f"slackwater.{schema}.{name}"
-        text = statement.query.text
+        state = self._relations.state
+        analysis = self._analyzed(blank.full_name, context, statement.query.text)
+        item = self._defined(blank, context, statement, analysis)
+        plan = self.plan(item)
+        self._refuse_untimely(item.full_name, plan, analysis, context.settings)
+        self._planned[item.id] = plan
+        # Held before the time is chosen, so that the view can be hydrated at that time.
+        hold = self._relations.hold(
+            [self._relations.item(each) for each in _collections(plan)],
+            Holder(HoldKind.DEFINITION, item.id),
+        )
+        return PlannedView(
+            _maintained(item, plan),
+            plan,
+            self._timeline.read_ts(),
+            _notices(item, plan),
+            hold,
+            self._read(state, item, plan),
+        )
+
+    def _analyzed(self, full: str, context: Context, text: str) -> Analysis:
+        """The query as Spark understands it, once nothing keeps it from being maintained."""
         refuse_other_reading(full, context.settings)
-        state = self._env.state
-        engine = self._env.engine.under(context.settings)
+        engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
         self._refuse_other_settings(full, context.settings, analysis)
+        return analysis
+
+    def _defined(
+        self,
+        blank: CatalogItem,
+        context: Context,
+        statement: st.CreateMaterializedView,
+        analysis: Analysis,
+    ) -> CatalogItem:
+        """The object with its columns and its definition, before its plan is known."""
+        full, text = blank.full_name, statement.query.text
         renamed = self.renamed(analysis.desc, statement.columns, full)
         asserted = _asserted(renamed, statement.assert_not_null, full)
         desc = _not_null(renamed, asserted)
         desc.arrow_schema()
-        item = CatalogItem(
-            id=item_id,
-            kind=ItemKind.MATERIALIZED_VIEW,
-            schema_name=schema,
-            name=name,
-            create_sql=to_sql(
-                replace(
-                    statement,
-                    name=QualifiedName(("slackwater", schema, name)),
-                    or_replace=False,
-                    if_not_exists=False,
-                )
-            ),
+        named = QualifiedName((CATALOG_NAME, blank.schema_name, blank.name))
+        made = replace(statement, name=named, or_replace=False, if_not_exists=False)
+        return replace(
+            blank,
+            create_sql=to_sql(made),
             desc=desc,
             depends_on=self.dependencies(analysis),
-            owner=context.user,
-            created_ms=self._env.now(),
             details={
                 "query": text,
                 "catalog": context.catalog,
@@ -110,34 +133,6 @@ class Views:
                 "retain_history_ms": statement.retain_history_ms,
                 "asserting": _asserting(text, desc, asserted, full),
             },
-        )
-        plan = self.plan(item)
-        self._refuse_untimely(full, plan, analysis, context.settings)
-        self._planned[item_id] = plan
-        notices: tuple[str, ...] = ()
-        if plan.program is None:
-            notices = (
-                f"{full} is recomputed whenever its inputs change, because of "
-                f"{plan.reason}. {RECOMPUTED}",
-            )
-        details = {
-            **item.details,
-            "maintenance": "incremental" if plan.program else "recompute",
-            "program": _made_by(plan),
-        }
-        # Held before the time is chosen, so that the view can be filled at that time.
-        hold = self._env.relations.hold(
-            [self._env.relations.item(each) for each in _collections(plan)],
-            Holder(HoldKind.DEFINITION, item_id),
-        )
-        as_of = self._env.oracle.read_ts()
-        return PlannedView(
-            replace(item, details=details),
-            plan,
-            as_of,
-            notices,
-            hold,
-            self._read(state, item, plan),
         )
 
     @staticmethod
@@ -161,15 +156,15 @@ class Views:
         """The view exists and holds its inputs itself, or does not come to be."""
         unused = self._planned.pop(planned.item.id, None)
         if unused is not None:
-            engine = self._env.engine.under(planned.item.details.get("settings"))
+            engine = self._engine.under(planned.item.details.get("settings"))
             engine.forget_plan(unused.kept.plan_id)
-        self._env.storage.release(planned.hold)
+        self._relations.storage.release(planned.hold)
 
     def with_shards(self, conn: Connection, planned: PlannedView) -> CatalogItem:
         """Creates the view's shards in the transaction and names them in the item."""
         if planned.item.desc is None:
             raise AssertionError("a view has columns")
-        as_of, create = planned.as_of, self._env.persist.definitions.create_shard
+        as_of, create = planned.as_of, self._relations.persist.definitions.create_shard
         rows, errors = (
             create(conn, desc, since=as_of, upper=as_of, shares_tables_upper=False)
             for desc in (planned.item.desc, ERRORS)
@@ -215,20 +210,29 @@ class Views:
         settings: Mapping[str, str] | None,
         functions: Sequence[Function],
     ) -> ViewPlan:
-        kept = self._env.engine.under(settings).plan(text, catalog, namespace, functions)
+        kept = self._engine.under(settings).plan(text, catalog, namespace, functions)
         try:
             return ViewPlan(kept, program_of(kept.plan))
         except NotMaintained as missing:
             return ViewPlan(kept, None, missing.reason)
 
+    def analyze(self, context: Context, text: str) -> Analysis:
+        """What Spark says of a query that is to be explained."""
+        engine = self._engine.under(context.settings)
+        return engine.analyze(text, context.catalog, context.namespace)
+
+    def last_tick(self, item: CatalogItem) -> TickRecord | None:
+        """What the last tick of the view did; None: it has made none that is on record."""
+        return self._worker.records.last(item.id)
+
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        resident = item.id not in self._env.worker.out_of_memory()
+        resident = item.id not in self._worker.out_of_memory()
         settings = item.details.get("settings")
         return self._explained(self.plan(item), settings, resident=resident)
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
         catalog, namespace, settings = context.catalog, context.namespace, context.settings
-        engine = self._env.engine.under(settings)
+        engine = self._engine.under(settings)
         analysis = engine.analyze(text, catalog, namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
         self._refuse_unmaintainable("A maintained view", analysis)
@@ -293,13 +297,13 @@ class Views:
     def _refuse_untimely(
         self, name: str, plan: ViewPlan, analysis: Analysis, settings: Mapping[str, str] | None
     ) -> None:
-        """Forgets the plan of a view that changes with time and has no program: nobody could say
+        """Forgets the plan of a view that changes with time and has no program.
 
-        when it does. Raises SLACKWATER_TEMPORAL_FILTER.
+        Nobody could say when it does. Raises SLACKWATER_TEMPORAL_FILTER.
         """
         if plan.program is not None or not analysis.uses_mz_now:
             return
-        self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
+        self._engine.under(settings).forget_plan(plan.kept.plan_id)
         reason = invalid_mz_now_use(plan.kept.plan)
         raise user_error(
             "SLACKWATER_TEMPORAL_FILTER",
@@ -311,13 +315,13 @@ class Views:
         self, full: str, settings: Mapping[str, str] | None, analysis: Analysis
     ) -> None:
         for below in analysis.views:
-            refuse_other_settings(full, settings, self._env.relations.item(GlobalId(below)))
+            refuse_other_settings(full, settings, self._relations.item(GlobalId(below)))
 
     def _inputs(self, plan: ViewPlan) -> dict[GlobalId, Input]:
         """Where the collections are that the plan reads."""
         inputs = {}
         for global_id in _collections(plan):
-            item = self._env.relations.item(global_id)
+            item = self._relations.item(global_id)
             if item.shard_id is None or item.desc is None:
                 raise AssertionError(f"{global_id} is read and has no shard")
             inputs[global_id] = Input(item.shard_id, item.desc, item.errors_shard, item.full_name)
@@ -326,9 +330,9 @@ class Views:
     def _explained(
         self, plan: ViewPlan, settings: Mapping[str, str] | None, *, resident: bool = True
     ) -> list[tuple[object, ...]]:
-        self._env.engine.under(settings).forget_plan(plan.kept.plan_id)
+        self._engine.under(settings).forget_plan(plan.kept.plan_id)
         analyzed = plan.kept.plan
-        names = {str(each): self._env.relations.item(each).full_name for each in _collections(plan)}
+        names = {str(each): self._relations.item(each).full_name for each in _collections(plan)}
         if plan.program is None:
             rows = explain_recomputed(analyzed, names, plan.reason)
         else:
@@ -372,6 +376,21 @@ def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: st
         columns.append(f"{value} AS {quote_identifier(column.name)}")
     inner = ", ".join(f"c{position}" for position in range(len(columns)))
     return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
+
+
+def _maintained(item: CatalogItem, plan: ViewPlan) -> CatalogItem:
+    """The object with how it is maintained."""
+    how = "incremental" if plan.program else "recompute"
+    return replace(item, details={**item.details, "maintenance": how, "program": _made_by(plan)})
+
+
+def _notices(item: CatalogItem, plan: ViewPlan) -> tuple[str, ...]:
+    if plan.program is not None:
+        return ()
+    return (
+        f"{item.full_name} is recomputed whenever its inputs change, because of "
+        f"{plan.reason}. {RECOMPUTED}",
+    )
 
 
 def _made_by(plan: ViewPlan) -> dict[str, object]:

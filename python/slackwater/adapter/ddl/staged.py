@@ -18,13 +18,12 @@ from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.protocol import StageTable, TableMode, TableRows, Target
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block
-from slackwater.adapter.writing.group_commit import Write
+from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.writes import Writes
 from slackwater.persist.parts import NewPart, PartsAt
 from slackwater.persist.rows import WriteResult
@@ -38,9 +37,14 @@ class StagedTables:
     """CREATE TABLE AS SELECT, REPLACE TABLE and what DataFrames say for them. Thread-safe."""
 
     def __init__(
-        self, env: Environment, reads: Reads, writes: Writes, tables: Tables, changes: Changes
+        self,
+        reads: Reads,
+        writes: Writes,
+        tables: Tables,
+        changes: Changes,
+        committer: GroupCommitter,
     ) -> None:
-        self._env = env
+        self._committer = committer
         self._reads = reads
         self._writes = writes
         self._tables = tables
@@ -52,14 +56,14 @@ class StagedTables:
         Raises whatever the definition would be refused for as the catalog is now.
         """
         check_outside_block(session.transaction, definition.statement)
-        state = self._env.state
+        state = self._changes.state
         planned = self._tables.plan_table(context, definition)
         existing = _replaceable(state, definition)
         if existing is not None and _same_columns(existing, definition.schema):
             return _target(existing, existing, None)
         _refuse_dependents(state, existing)
         apply(state, [*_drop(existing), CreateItem(planned)])
-        return _target(planned, existing, self._env.persist.definitions.reserve_shard())
+        return _target(planned, existing, self._changes.reserve_shard())
 
     def write(
         self,
@@ -87,8 +91,8 @@ class StagedTables:
                 hold = self._reads.lock_for_write(session, [target.replaces], cancellation)
             planned = self._tables.plan_table(context, definition)
             rows = self._contents(planned, target, request.rows[0]) if stated.as_select else None
-            with self._env.defining(cancellation):
-                earlier = self._env.committer.written(write_id)
+            with self._changes.defining(cancellation):
+                earlier = self._committer.written(write_id)
                 if earlier is not None:
                     return earlier
                 existing = self._expected(definition, target)
@@ -111,14 +115,14 @@ class StagedTables:
         if target.replaces is None:
             raise AssertionError("a target is a table or a new shard")
         # A table that is gone is refused below the lock, unless this call repeats one.
-        existing = self._env.state.items.get(target.replaces)
+        existing = self._changes.state.items.get(target.replaces)
         return None if existing is None else self._writes.contents(existing, rows)
 
     def _expected(self, definition: StageTable, target: Target) -> CatalogItem | None:
         """The table that is replaced, if it is the one that was staged."""
         if definition.mode is TableMode.CREATE:
             return None
-        existing = self._env.state.find(definition.schema_name, definition.name)
+        existing = self._changes.state.find(definition.schema_name, definition.name)
         if (None if existing is None else existing.id) != target.replaces:
             raise _changed(definition)
         return existing
@@ -142,7 +146,7 @@ class StagedTables:
         filled = replace(write, appends={existing.shard_id: at})
 
         def commit(step: Step) -> WriteResult:
-            return self._env.committer.submit(replace(filled, steps=(step,))).result()
+            return self._committer.submit(replace(filled, steps=(step,))).result()
 
         return self._changes.commit_with_write(
             lambda _: [] if altered is None else [altered], context.user, commit
@@ -158,7 +162,7 @@ class StagedTables:
         write: Write,
     ) -> WriteResult:
         """A new object; one that is there under its name is dropped in the same transaction."""
-        _refuse_dependents(self._env.state, existing)
+        _refuse_dependents(self._changes.state, existing)
         prepared: list[tuple[Timestamp, tuple[NewPart, ...]]] = []
 
         def define(conn: Connection) -> Sequence[CatalogOp]:
@@ -171,7 +175,7 @@ class StagedTables:
                 prepared.append((time, parts(time)))
                 return step
 
-            return self._env.committer.submit(replace(write, step_at=at)).result()
+            return self._committer.submit(replace(write, step_at=at)).result()
 
         return self._changes.commit_with_write(define, context.user, commit)
 

@@ -21,7 +21,6 @@ from slackwater.adapter.ddl.columns import (
     with_comment,
     with_nullability,
 )
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.protocol import (
     AddColumn,
     AlterTable,
@@ -38,6 +37,7 @@ from slackwater.adapter.protocol import (
 )
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
+from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import user_error
@@ -50,9 +50,9 @@ _SPARK_PROPERTIES = frozenset({"owner", "comment", "external", "is_managed_locat
 class Tables:
     """Definitions of tables."""
 
-    def __init__(self, env: Environment, changes: Changes) -> None:
-        self._env = env
+    def __init__(self, changes: Changes, engine: Engine) -> None:
         self._changes = changes
+        self._engine = engine
 
     def create_table(
         self, context: Context, asked: CreateTable, cancellation: Cancellation
@@ -62,9 +62,9 @@ class Tables:
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
         """
         item = self.plan_table(context, asked)
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             self._changes.commit(self._changes.with_tables_shards([item]), context.user)
-            return self._env.state.item(item.id)
+            return self._changes.state.item(item.id)
 
     def plan_table(self, context: Context, asked: CreateTable | StageTable) -> CatalogItem:
         """The object of a table to come, without its shard.
@@ -74,18 +74,14 @@ class Tables:
         desc = asked.schema
         desc.arrow_schema()
         details, kept = _table_details(asked.properties)
-        return CatalogItem(
-            id=self._env.catalog.allocate_ids()[0],
-            kind=ItemKind.TABLE,
-            schema_name=asked.schema_name,
-            name=asked.name,
+        planned = self._changes.new_item(ItemKind.TABLE, asked.schema_name, asked.name, context)
+        return replace(
+            planned,
             create_sql=create_table_sql(
                 asked.full_name, desc, details.get("retain_history_ms"), asked.comment, kept
             ),
             desc=desc,
             comment=asked.comment,
-            owner=context.user,
-            created_ms=self._env.now(),
             details={**details, "properties": kept},
         )
 
@@ -121,19 +117,19 @@ class Tables:
         Other changes are SLACKWATER_UNSUPPORTED. Raises what
         `slackwater.adapter.ddl.columns` raises.
         """
-        with self._env.defining(cancellation):
-            item = self._env.state.get(schema_of(asked.namespace), asked.name)
+        with self._changes.defining(cancellation):
+            item = self._changes.state.get(schema_of(asked.namespace), asked.name)
             details = dict(item.details)
             properties = dict(details.get("properties") or {})
             comment, desc = item.comment, item.desc
             for change in asked.changes:
                 match change:
                     case AddColumn() if desc is not None:
-                        refuse_new_column(item, self._env.state)
+                        refuse_new_column(item, self._changes.state)
                         desc = with_column(item, desc, change)
                     case SetNullability() if desc is not None:
                         desc = with_nullability(item, desc, change)
-                        refuse_nullability(item, self._env.state)
+                        refuse_nullability(item, self._changes.state)
                     case SetColumnComment(path, text):
                         # Several columns can be described by one statement.
                         described = item if desc is None else replace(item, desc=desc)
@@ -161,7 +157,7 @@ class Tables:
                 sql = create_table_sql(item.full_name, desc, history, comment, properties)
             altered = AlterItem(item.id, details=details, comment=comment, create_sql=sql)
             self._changes.commit(self._changes.with_columns(item, desc, altered), context.user)
-            return self._env.state.item(item.id)
+            return self._changes.state.item(item.id)
 
     def create_table_with_options(
         self, session: Session, context: Context, statement: st.CreateTable
@@ -171,7 +167,7 @@ class Tables:
         if statement.retain_history_ms is not None:
             body += f" TBLPROPERTIES ('{RETAIN_HISTORY}' = '{statement.retain_history_ms} ms')"
         spark = replace(statement, body=st.TextSlice(body), retain_history_ms=None)
-        engine = self._env.engine.under(context.settings)
+        engine = self._engine.under(context.settings)
         engine.collect(spark.spark_text, context.catalog, context.namespace)
 
 

@@ -28,13 +28,13 @@ from slackwater.adapter.catalog.settings import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import PlannedView, Views
-from slackwater.adapter.environment import Environment
 from slackwater.adapter.protocol import CreateView
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
+from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
-from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.relation import RelationDesc
 
 ATTEMPTS = 3
@@ -44,10 +44,10 @@ ATTEMPTS = 3
 class ViewDefinitions:
     """Definitions of views and materialized views."""
 
-    def __init__(self, env: Environment, changes: Changes, views: Views) -> None:
-        self._env = env
+    def __init__(self, changes: Changes, views: Views, engine: Engine) -> None:
         self._changes = changes
         self._views = views
+        self._engine = engine
 
     def create_view(
         self, context: Context, asked: CreateView, cancellation: Cancellation
@@ -57,14 +57,11 @@ class ViewDefinitions:
         Its properties are kept and given back with the object: Spark's settings at creation, say.
         """
         schema_name, name, query = asked.schema_name, asked.name, asked.query
-        engine = self._env.engine.under(context.settings)
+        engine = self._engine.under(context.settings)
         analysis = engine.analyze(query, context.catalog, context.namespace)
         self._views.refuse_foreign(asked.full_name, analysis)
-        item = CatalogItem(
-            id=self._env.catalog.allocate_ids()[0],
-            kind=ItemKind.VIEW,
-            schema_name=schema_name,
-            name=name,
+        item = replace(
+            self._changes.new_item(ItemKind.VIEW, schema_name, name, context),
             create_sql=to_sql(
                 st.CreateView(
                     QualifiedName(("slackwater", schema_name, name)),
@@ -75,8 +72,6 @@ class ViewDefinitions:
             desc=asked.schema,
             depends_on=self._views.dependencies(analysis),
             comment=asked.comment,
-            owner=context.user,
-            created_ms=self._env.now(),
             details={
                 "query": query,
                 "catalog": context.catalog,
@@ -85,13 +80,13 @@ class ViewDefinitions:
                 "properties": dict(asked.properties),
             },
         )
-        with self._env.defining(cancellation):
+        with self._changes.defining(cancellation):
             ops: list[CatalogOp] = []
-            if asked.replace and self._env.state.find(schema_name, name) is not None:
-                replaced = self._env.state.get(schema_name, name, ItemKind.VIEW)
+            if asked.replace and self._changes.state.find(schema_name, name) is not None:
+                replaced = self._changes.state.get(schema_name, name, ItemKind.VIEW)
                 ops.append(DropItem(replaced.id, replaces=True))
             self._changes.commit([*ops, CreateItem(item)], context.user)
-        return self._env.state.item(item.id)
+        return self._changes.state.item(item.id)
 
     def create_view_statement(
         self,
@@ -100,10 +95,13 @@ class ViewDefinitions:
         statement: st.CreateView,
         cancellation: Cancellation,
     ) -> None:
-        schema, name = resolve(statement.name, context.catalog, context.namespace)
-        if self._changes.skip(session, statement.if_not_exists, schema, name):
+        named = self._changes.new_name(
+            session, context, statement.name, if_not_exists=statement.if_not_exists
+        )
+        if named is None:
             return
-        analysis = self._env.engine.under(context.settings).analyze(
+        schema, name = named
+        analysis = self._engine.under(context.settings).analyze(
             statement.query.text, context.catalog, context.namespace
         )
         desc = self._views.renamed(analysis.desc, statement.columns, str(statement.name))
@@ -126,11 +124,14 @@ class ViewDefinitions:
         cancellation: Cancellation,
     ) -> None:
         """A stored query that says itself where its names and settings are from."""
-        schema, name = resolve(statement.name, context.catalog, context.namespace)
-        if self._changes.skip(session, statement.if_not_exists, schema, name):
+        named = self._changes.new_name(
+            session, context, statement.name, if_not_exists=statement.if_not_exists
+        )
+        if named is None:
             return
+        schema, name = named
         context, query = context_of(context, statement.under), statement.query.text
-        engine = self._env.engine.under(context.settings)
+        engine = self._engine.under(context.settings)
         found = engine.analyze(query, context.catalog, context.namespace).desc
         described = statement.columns
         names = None if described is None else tuple(each for each, _ in described)
@@ -165,14 +166,17 @@ class ViewDefinitions:
         When what it names has changed meanwhile it is analysed again; the last time nothing can
         change, so that it comes to an end.
         """
-        schema, name = resolve(statement.name, context.catalog, context.namespace)
-        if self._changes.skip(session, statement.if_not_exists, schema, name):
+        named = self._changes.new_name(
+            session, context, statement.name, if_not_exists=statement.if_not_exists
+        )
+        if named is None:
             return
+        schema, name = named
         context = context_of(context, statement.under)
-        item_id = self._env.catalog.allocate_ids()[0]
+        blank = self._changes.new_item(ItemKind.MATERIALIZED_VIEW, schema, name, context)
         for attempt in range(1, ATTEMPTS + 1):
-            with self._env.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
-                planned = self._views.plan_new(item_id, schema, name, context, statement)
+            with self._changes.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
+                planned = self._views.plan_new(blank, context, statement)
                 try:
                     cancellation.check_deadline("the view was defined")
                     if self._created(
@@ -197,14 +201,14 @@ class ViewDefinitions:
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             ops: list[CatalogOp] = []
-            existing = self._env.state.find(schema, name)
+            existing = self._changes.state.find(schema, name)
             if replace_existing and existing is not None:
-                self._env.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)
+                self._changes.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)
                 ops.append(DropItem(existing.id, replaces=True))
             return [*ops, CreateItem(self._views.with_shards(conn, planned))]
 
-        with self._env.defining(cancellation):
-            if not planned.describes(self._env.state):
+        with self._changes.defining(cancellation):
+            if not planned.describes(self._changes.state):
                 return False
             self._changes.commit(make, context.user)
             return True

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.controllers.feeds import FeedHold
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.compute.engine import Engine
 from slackwater.persist.consolidate import consolidate
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -16,27 +18,30 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, where its names mean what they mean, its columns, and what it reads."""
+
+    text: str
+    context: Context
+    desc: RelationDesc
+    inputs: tuple[GlobalId, ...]
+
+
 class QueryFeed:
     """The feed of a query: at each time at which an input changed, its new answer minus the old."""
 
     def __init__(
         self,
-        env: Environment,
-        text: str,
-        catalog: str,
-        namespace: Sequence[str],
-        desc: RelationDesc,
-        inputs: Sequence[GlobalId],
+        relations: Relations,
+        engine: Engine,
+        query: Query,
         hold: FeedHold,
-        settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._relations = env.relations
-        self._engine = env.engine.under(settings)
-        self._text = text
-        self._catalog = catalog
-        self._namespace = tuple(namespace)
-        self._desc = desc
-        self._inputs = tuple(inputs)
+        self._relations = relations
+        self._engine = engine.under(query.context.settings)
+        self._query = query
+        self._desc = query.desc
         self._hold = hold
         self._known: tuple[Timestamp, pa.Table] | None = None
 
@@ -45,11 +50,13 @@ class QueryFeed:
         return self._desc
 
     def frontier(self) -> Frontier:
-        return min(self._relations.upper(self._relations.item(i)) for i in self._inputs)
+        return min(self._relations.upper(self._relations.item(i)) for i in self._query.inputs)
 
     def snapshot(self, time: Timestamp) -> pa.Table:
         answer = self._engine.collect(
-            f"SELECT * FROM (\n{self._text}\n) AS OF {int(time)}", self._catalog, self._namespace
+            f"SELECT * FROM (\n{self._query.text}\n) AS OF {int(time)}",
+            self._query.context.catalog,
+            self._query.context.namespace,
         )
         rows = pa.Table.from_arrays(answer.columns, names=list(self._desc.stored_names)).cast(
             self._desc.arrow_schema()
@@ -81,7 +88,7 @@ class QueryFeed:
 
     def _times(self, lower: Timestamp, upper: Timestamp) -> list[Timestamp]:
         times: set[Timestamp] = set()
-        for item in map(self._relations.item, self._inputs):
+        for item in map(self._relations.item, self._query.inputs):
             if item.shard_id is not None and item.desc is not None:
                 times |= self._times_of(item.shard_id, item.desc, lower, upper)
             # When an error begins or ends its rows need not change: then the query is asked too.

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
-from slackwater.adapter.environment import READABLE, Environment
+from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.protocol import Bind, Binding
+from slackwater.adapter.reading.health import Health
 from slackwater.adapter.reading.older_plans import refuse_older_plan
-from slackwater.adapter.reading.stalled import tell_of_stalled
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.selection import (
     AtTimestamp,
@@ -34,6 +34,7 @@ from slackwater.adapter.time.selection import (
     determine,
     is_transactional,
 )
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import (
     check_read,
@@ -42,6 +43,7 @@ from slackwater.adapter.transactions import (
     read_time,
     record_read,
 )
+from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.compute.relations import relation_json
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.leadership import LEASE_MS
@@ -49,6 +51,10 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError
+
+READABLE = frozenset(
+    {ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SYSTEM_TABLE}
+)
 
 ATTEMPTS = 3
 """How often a statement whose time is ours to choose is bound before it is refused."""
@@ -93,8 +99,22 @@ class SystemRows(Protocol):
 class Reads:
     """Binds queries. Thread-safe; waits in the caller's thread."""
 
-    def __init__(self, env: Environment, system: SystemRows, lease: LockLease) -> None:
-        self._env = env
+    def __init__(
+        self,
+        relations: Relations,
+        timeline: Timeline,
+        committer: GroupCommitter,
+        health: Health,
+        lease: LockLease,
+        *,
+        system: SystemRows,
+    ) -> None:
+        self._relations = relations
+        self._storage = relations.storage
+        self._persist = relations.persist
+        self._timeline = timeline
+        self._committer = committer
+        self._health = health
         self._system = system
         self._lease = lease
         self._lock = threading.Lock()
@@ -128,7 +148,7 @@ class Reads:
     def refuse_past(self, asked: Bind) -> None:
         """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time that is named."""
         for relation in asked.relations:
-            item = self._env.relations.item(relation.id)
+            item = self._relations.item(relation.id)
             refuse_past(item, relation.as_of or asked.as_of)
 
     def _bind(self, session: Session, asked: Bind, cancellation: Cancellation) -> Binding:
@@ -138,7 +158,7 @@ class Reads:
         write_targets = asked.write_targets
         opened = self._open_hold(token, session, items, write_targets, cancellation)
         try:
-            self._env.persist.transactions.confirm_leadership()
+            self._persist.transactions.confirm_leadership()
             self._hold(opened, items, own)
             inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
@@ -149,7 +169,7 @@ class Reads:
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
             ]
-            tell_of_stalled(self._env, session, items)
+            self._health.tell_of_stalled(session, self._relations.state, items)
             self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             system = self._system_rows(items, times)
@@ -188,9 +208,9 @@ class Reads:
 
     def _end(self, token: str, opened: OpenHold) -> None:
         for hold in (*([] if opened.shared is None else [opened.shared]), *opened.own.values()):
-            self._env.storage.release(hold)
+            self._storage.release(hold)
         if opened.locked:
-            self._env.committer.release(token)
+            self._committer.release(token)
         opened.session.holds.discard(token)
 
     def renew(self, token: str) -> None:
@@ -237,7 +257,7 @@ class Reads:
         with session.lock:
             hold, session.block_hold = session.block_hold, None
         if hold is not None:
-            self._env.storage.release(hold)
+            self._storage.release(hold)
 
     def choose(self, session: Session, items: Sequence[CatalogItem], when: QueryWhen) -> Timestamp:
         """Chooses the time for reading `items`, which the caller holds; does not wait.
@@ -292,7 +312,7 @@ class Reads:
                 inputs=tuple(inputs),
                 isolation=Isolation(session.variable("transaction_isolation")),
                 when=when,
-                oracle_read_ts=self._env.oracle.read_ts(),
+                oracle_read_ts=self._timeline.read_ts(),
                 depends_on_time=depends_on_time,
             )
         )
@@ -303,7 +323,7 @@ class Reads:
             InputFrontiers(
                 item.id,
                 item.full_name,
-                *self._env.relations.frontiers(item),
+                *self._relations.frontiers(item),
                 InputKind.COMPUTE if item.kind is ItemKind.MATERIALIZED_VIEW else InputKind.STORAGE,
             )
             for item in items
@@ -316,31 +336,22 @@ class Reads:
         """
 
         def reached() -> bool:
-            if item.id not in self._env.state.items:
+            if item.id not in self._relations.state.items:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
-            return not self._env.relations.upper(item).allows(time)
+            return not self._relations.upper(item).allows(time)
 
-        if not self._env.watch.wait_until(reached, cancellation.left_s(), cancellation):
+        if not self._timeline.watch.wait_until(reached, cancellation.left_s(), cancellation):
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=item.full_name,
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
-                complete=str(self._env.relations.upper(item).last_complete()),
-                reason=self._failing_below(item),
+                complete=str(self._relations.upper(item).last_complete()),
+                reason=self._health.failing_below(self._relations.state, item),
             )
 
-    def _failing_below(self, item: CatalogItem) -> str:
-        """What keeps the item, or a view that it reads, from going on; "": nothing is known."""
-        failure = self._env.worker.failure(item.id)
-        if failure is not None:
-            return f" The last attempt to maintain {item.full_name} failed: {failure.message}"
-        below = (self._env.state.items.get(each) for each in item.depends_on)
-        found = (self._failing_below(each) for each in below if each is not None)
-        return next(filter(None, found), "")
-
     def _readable(self, global_id: GlobalId) -> CatalogItem:
-        item = self._env.relations.item(global_id)
+        item = self._relations.item(global_id)
         if item.kind not in READABLE or (
             item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
         ):
@@ -361,8 +372,8 @@ class Reads:
         cancellation: Cancellation,
     ) -> OpenHold:
         if write_targets:
-            ids = self._env.relations.tables_below([*(item.id for item in items), *write_targets])
-            self._env.committer.lock(ids, token, cancellation=cancellation)
+            ids = self._relations.tables_below([*(item.id for item in items), *write_targets])
+            self._committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, bool(write_targets))
         with self._lock:
             self._open[token] = opened
@@ -388,9 +399,9 @@ class Reads:
             if when is None:
                 together.append(item)
             elif item.id not in opened.own:
-                opened.own[item.id] = self._env.relations.hold([item], holder)
+                opened.own[item.id] = self._relations.hold([item], holder)
         if together:
-            opened.shared = self._env.relations.hold(together, holder)
+            opened.shared = self._relations.hold(together, holder)
 
     def _downgrade(
         self,
@@ -409,9 +420,9 @@ class Reads:
             else:
                 shared = time
         if opened.shared is not None and shared is not None:
-            opened.shared = self._env.storage.downgrade(opened.shared, shared)
+            opened.shared = self._storage.downgrade(opened.shared, shared)
         for global_id, time in own.items():
-            opened.own[global_id] = self._env.storage.downgrade(opened.own[global_id], time)
+            opened.own[global_id] = self._storage.downgrade(opened.own[global_id], time)
 
     def _statement_time(
         self,
@@ -429,7 +440,7 @@ class Reads:
             return block
         if not inputs:
             named = as_of_timestamp(when)
-            return self._env.oracle.read_ts() if named is None else named
+            return self._timeline.read_ts() if named is None else named
         chosen = self._determine(session, inputs, when).timestamp
         if transactional and in_block(session.transaction):
             session.transaction = record_read(session.transaction, chosen)
@@ -443,12 +454,12 @@ class Reads:
 
         That is everything in the schemas that its first read names (spec coordinator 2.9).
         """
-        schemas = {fold(self._env.relations.item(each.id).schema_name) for each in inputs}
+        schemas = {fold(self._relations.item(each.id).schema_name) for each in inputs}
         holder = Holder(HoldKind.TRANSACTION, session.session_id)
         while session.block_hold is None:
             readable = [
                 item
-                for item in self._env.state.items.values()
+                for item in self._relations.state.items.values()
                 if item.shard_id is not None
                 and fold(item.schema_name) in schemas
                 and self._is_readable(item, time)
@@ -456,7 +467,7 @@ class Reads:
             if not readable:
                 return
             try:
-                session.block_hold = self._env.storage.acquire(
+                session.block_hold = self._storage.acquire(
                     [item.id for item in readable], holder, time
                 )
             except StorageError:
@@ -465,7 +476,7 @@ class Reads:
 
     def _is_readable(self, item: CatalogItem, time: Timestamp) -> bool:
         try:
-            return self._env.relations.since(item).value <= time
+            return self._relations.since(item).value <= time
         except SlackwaterError:
             return False
 
@@ -519,9 +530,9 @@ class Reads:
             raise AssertionError("a bound relation has a time")
         if item.shard_id is None:
             raise AssertionError(f"{item.id} has no shard")
-        self._env.relations.refuse_errors(item, time, Timestamp(time + 1))
-        parts = self._env.persist.reads.parts_at(item.shard_id, time)
-        state = self._env.persist.reads.state(item.shard_id)
+        self._relations.refuse_errors(item, time, Timestamp(time + 1))
+        parts = self._persist.reads.parts_at(item.shard_id, time)
+        state = self._persist.reads.state(item.shard_id)
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         return {"id": item.id, "as_of": time, **relation}

@@ -14,8 +14,8 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.controllers.feeds import CollectionFeed, Feed, FeedHold
-from slackwater.adapter.environment import Environment
-from slackwater.adapter.reading.feeds import QueryFeed
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.reading.feeds import Query, QueryFeed
 from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
@@ -26,7 +26,9 @@ from slackwater.adapter.time.selection import (
     Immediately,
     QueryWhen,
 )
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
+from slackwater.compute.engine import Engine
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
@@ -47,7 +49,7 @@ from slackwater.storage.subscribe import (
 class Subscription:
     """A SUBSCRIBE that is being read: what was formatted but not fetched, and how far it is."""
 
-    env: Environment
+    timeline: Timeline
     feed: Feed
     output: SubscribeFormat
     as_of: Timestamp
@@ -106,13 +108,13 @@ class Subscription:
 
     def wait(self, timeout_s: float, cancellation: Cancellation) -> bool:
         """Waits until there are rows or the end is reached; False after `timeout_s`."""
-        deadline = self.env.monotonic() + timeout_s
+        deadline = self.timeline.monotonic() + timeout_s
         while True:
             self.advance()
             if self.ready or self.position >= self.up_to:
                 return True
-            left = deadline - self.env.monotonic()
-            if left <= 0 or not self.env.watch.wait_until(self._moved, left, cancellation):
+            left = deadline - self.timeline.monotonic()
+            if left <= 0 or not self.timeline.watch.wait_until(self._moved, left, cancellation):
                 return False
 
     def _moved(self) -> bool:
@@ -181,8 +183,12 @@ class QueryCursor:
 class Subscriptions:
     """Opens subscriptions and cursors."""
 
-    def __init__(self, env: Environment, reads: Reads) -> None:
-        self._env = env
+    def __init__(
+        self, relations: Relations, timeline: Timeline, engine: Engine, reads: Reads
+    ) -> None:
+        self._relations = relations
+        self._timeline = timeline
+        self._engine = engine
         self._reads = reads
 
     def columns(self, session: Session, context: Context, statement: st.Subscribe) -> RelationDesc:
@@ -228,7 +234,7 @@ class Subscriptions:
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
         text = statement.text.text
-        engine = self._env.engine.under(context.settings)
+        engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.foreign:
             raise user_error(
@@ -236,7 +242,7 @@ class Subscriptions:
                 feature=f"A cursor over {', '.join(analysis.foreign)}",
                 advice="Cursors read relations of slackwater. Run the query itself.",
             )
-        items = [self._env.relations.item(GlobalId(i)) for i in analysis.relations]
+        items = [self._relations.item(GlobalId(i)) for i in analysis.relations]
         when = self._when(context, statement.as_of)
         for item in items:
             refuse_past(item, when)
@@ -250,7 +256,7 @@ class Subscriptions:
             return pa.Table.from_arrays(table.columns, names=names).cast(schema)
 
         return QueryCursor(
-            analysis.desc, answer, self._env.now(), lambda: session.result_limit_bytes, hold
+            analysis.desc, answer, self._timeline.now(), lambda: session.result_limit_bytes, hold
         )
 
     def _held(
@@ -258,11 +264,9 @@ class Subscriptions:
     ) -> tuple[FeedHold, Timestamp]:
         """A time at which `items` are read, and a hold there."""
         # Before the time is chosen: what it is chosen from must not move away.
-        hold = FeedHold(
-            self._env.relations, items, Holder(HoldKind.SUBSCRIPTION, session.session_id)
-        )
+        hold = FeedHold(self._relations, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
         try:
-            self._env.persist.transactions.confirm_leadership()
+            self._relations.persist.transactions.confirm_leadership()
             time = self._reads.choose(session, items, when)
             hold.release(time)
         except BaseException:
@@ -295,14 +299,14 @@ class Subscriptions:
         if up_to == as_of:
             session.notify("AS OF and UP TO are the same time, so the answer is empty.")
         return Subscription(
-            env=self._env,
+            timeline=self._timeline,
             feed=self._feed(context, desc, items, text, hold),
             output=SubscribeFormat(spec, desc),
             as_of=as_of,
             up_to=up_to,
             position=as_of,
             reads=tuple(item.id for item in items),
-            created_ms=self._env.now(),
+            created_ms=self._timeline.now(),
             limit_bytes=lambda: session.result_limit_bytes,
         )
 
@@ -315,18 +319,9 @@ class Subscriptions:
         hold: FeedHold,
     ) -> Feed:
         if text is None:
-            return CollectionFeed(self._env.relations, items[0], hold)
-        inputs = [item.id for item in items]
-        return QueryFeed(
-            self._env,
-            text,
-            context.catalog,
-            context.namespace,
-            desc,
-            inputs,
-            hold,
-            context.settings,
-        )
+            return CollectionFeed(self._relations, items[0], hold)
+        query = Query(text, context, desc, tuple(item.id for item in items))
+        return QueryFeed(self._relations, self._engine, query, hold)
 
     def _target(
         self, context: Context, statement: st.Subscribe
@@ -334,7 +329,7 @@ class Subscriptions:
         """Columns, collections and, unless it is one stored collection, the query's text."""
         target = statement.target
         if isinstance(target, QualifiedName):
-            item = find_item(self._env.state, target, context)
+            item = find_item(self._relations.state, target, context)
             if (
                 item.kind is not ItemKind.VIEW
                 and item.desc is not None
@@ -344,7 +339,7 @@ class Subscriptions:
             text = f"SELECT * FROM {target.sql}"
         else:
             text = target.text
-        engine = self._env.engine.under(context.settings)
+        engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.uses_mz_now:
             raise user_error(
@@ -359,7 +354,7 @@ class Subscriptions:
                 advice="Use only tables, sources and views of slackwater, and deterministic "
                 "functions.",
             )
-        items = [self._env.relations.item(GlobalId(i)) for i in analysis.relations]
+        items = [self._relations.item(GlobalId(i)) for i in analysis.relations]
         for item in items:
             _refuse_system(item)
         # What it reads can lose NOT NULL while it runs.
@@ -370,7 +365,7 @@ class Subscriptions:
         stripped = expression.strip()
         if stripped.isdecimal():
             return _checked(int(stripped), expression)
-        engine = self._env.engine.under(context.settings)
+        engine = self._engine.under(context.settings)
         return _checked(engine.milliseconds(expression), expression)
 
 

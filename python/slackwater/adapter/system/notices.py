@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.catalog.model import CatalogState
+from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.system.snapshot import NoticeEntry
+from slackwater.compute.worker import Worker
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.ids import GlobalId
 
 STALLED = "stalled view"
 STALLED_HINT = "It is tried again, with pauses that grow up to 30 seconds."
@@ -25,15 +26,17 @@ def unindexed(name: str, error: SlackwaterError) -> str:
     return f"{name} reads its inputs at each change: [{error.condition}] {error.message}"
 
 
-def notices(env: Environment) -> Iterator[NoticeEntry]:
+def notices(
+    sessions: Sessions, worker: Worker, state: CatalogState, now_ms: int
+) -> Iterator[NoticeEntry]:
     """Those of all sessions, and one for each view that does not go on at the moment, or has no
     room for what its program keeps."""
-    yield from _of_sessions(env)
-    yield from _of_views(env)
+    yield from _of_sessions(sessions)
+    yield from _of_views(worker, state, now_ms)
 
 
-def _of_sessions(env: Environment) -> Iterator[NoticeEntry]:
-    for session in env.sessions.all():
+def _of_sessions(sessions: Sessions) -> Iterator[NoticeEntry]:
+    for session in sessions.all():
         for notice in tuple(session.history):
             yield NoticeEntry(
                 id=f"{session.session_id}/{notice.number}",
@@ -47,20 +50,13 @@ def _of_sessions(env: Environment) -> Iterator[NoticeEntry]:
             )
 
 
-def _of_views(env: Environment) -> Iterator[NoticeEntry]:
-    yield from _told(env, STALLED, STALLED_HINT, stalled, env.worker.stalled())
-    yield from _told(env, UNINDEXED, UNINDEXED_HINT, unindexed, env.worker.out_of_memory())
-
-
-def _told(
-    env: Environment,
-    kind: str,
-    hint: str,
-    said: Callable[[str, SlackwaterError], str],
-    failures: Mapping[GlobalId, tuple[SlackwaterError, int]],
-) -> Iterator[NoticeEntry]:
-    for global_id, (error, for_ms) in failures.items():
-        item = env.state.items.get(global_id)
+def _of_views(worker: Worker, state: CatalogState, now_ms: int) -> Iterator[NoticeEntry]:
+    stopped = ((STALLED, STALLED_HINT, stalled, each) for each in worker.stalled().items())
+    without_room = (
+        (UNINDEXED, UNINDEXED_HINT, unindexed, each) for each in worker.out_of_memory().items()
+    )
+    for kind, hint, said, (global_id, (error, for_ms)) in (*stopped, *without_room):
+        item = state.items.get(global_id)
         if item is not None:
             yield NoticeEntry(
                 id=f"{kind}/{global_id}",
@@ -70,5 +66,5 @@ def _told(
                 action=None,
                 action_type=None,
                 object_id=global_id,
-                created_ms=env.now() - for_ms,
+                created_ms=now_ms - for_ms,
             )

@@ -9,7 +9,8 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item
 from slackwater.adapter.catalog.render import current_sql
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.results import Result, rows, strings
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.system import tables as system_tables
@@ -19,7 +20,6 @@ from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import resolve_schema
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
 
@@ -57,8 +57,9 @@ ShowStatement = st.Show | st.ShowCreate | st.ShowVariable | st.ShowAll
 class Shows:
     """Answers SHOW statements from the catalog's snapshot."""
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
+    def __init__(self, relations: Relations, health: Health) -> None:
+        self._relations = relations
+        self._health = health
 
     def columns(self, statement: ShowStatement) -> RelationDesc:
         match statement:
@@ -81,17 +82,17 @@ class Shows:
         """
         columns = self.columns(statement)
         if isinstance(statement, st.Show | st.ShowCreate):
-            self._env.persist.transactions.confirm_leadership()
+            self._relations.persist.transactions.confirm_leadership()
         match statement:
             case st.Show():
                 return rows(columns, self._listing(session, context, statement))
             case st.ShowCreate(kind=kind, name=name):
-                item = find_item(self._env.state, name, context)
+                item = find_item(self._relations.state, name, context)
                 if kind is st.ObjectKind.TABLE:
                     # Spark's statement is for relations of every kind.
-                    return rows(columns, [(current_sql(self._env.state, item),)])
+                    return rows(columns, [(current_sql(self._relations.state, item),)])
                 expect_kind(item, ItemKind(kind.value.lower().replace(" ", "-")))
-                return rows(columns, [(item.full_name, current_sql(self._env.state, item))])
+                return rows(columns, [(item.full_name, current_sql(self._relations.state, item))])
             case st.ShowVariable(name=name):
                 return rows(columns, [(self._value(session, variables.variable(name)),)])
             case st.ShowAll():
@@ -124,7 +125,7 @@ class Shows:
         return [row for row in found if _like(str(row[0]), statement.like)]
 
     def _items(self, context: Context, statement: st.Show) -> list[CatalogItem]:
-        state = self._env.state
+        state = self._relations.state
         on = None if statement.on is None else find_item(state, statement.on, context)
         if statement.from_schema is not None:
             schema = resolve_schema(statement.from_schema, context.catalog)
@@ -148,8 +149,7 @@ class Shows:
             case st.ShowKind.OBJECTS:
                 return (item.name, item.kind.value, comment)
             case st.ShowKind.SOURCES:
-                owner = GlobalId(str(item.details.get("parent") or item.id))
-                change = self._env.ingestion.status(owner) or self._env.webhooks.status(item)
+                change = self._health.source_status(item)
                 status = "" if change is None else change.status.status
                 error = None if change is None else change.status.error
                 return (item.name, source_type(item), CLUSTER, status, error, comment)
@@ -166,18 +166,20 @@ class Shows:
 
     def _fault(self, item: CatalogItem) -> SlackwaterError | None:
         """Why the view does not go on, or has no rows at the last time that is complete."""
-        last = self._env.relations.upper(item).last_complete()
+        last = self._relations.upper(item).last_complete()
         try:
-            self._env.relations.refuse_errors(item, last, Timestamp(last + 1))
+            self._relations.refuse_errors(item, last, Timestamp(last + 1))
         except SlackwaterError as error:
             return error
-        return self._env.worker.failure(item.id)
+        return self._health.failure(item)
 
     def _state(self, item: CatalogItem) -> str:
         floor = (
-            self._env.persist.reads.state(item.shard_id).since if item.shard_id is not None else 0
+            self._relations.persist.reads.state(item.shard_id).since
+            if item.shard_id is not None
+            else 0
         )
-        return "hydrated" if self._env.relations.upper(item).value > floor else "hydrating"
+        return "hydrated" if self._relations.upper(item).value > floor else "hydrating"
 
 
 def _like(name: str, pattern: str | None) -> bool:

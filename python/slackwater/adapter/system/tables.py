@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.environment import Environment
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.reading.health import Health
+from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.sources import Sources
@@ -25,6 +28,7 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
 from slackwater.repr.frontier import Timestamp
@@ -43,20 +47,28 @@ _WITH_PARTITIONS = frozenset({"mz_changefeed_partitions"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What runs in the environment and says of itself how it is."""
+
+    sessions: Sessions
+    health: Health
+    sources: Sources
+    sinks: SinkRunner
+    changefeeds: ChangefeedSources
+
+
 class SystemTables:
     """Serves the relations of `mz_catalog`, `mz_internal` and `mz_introspection`."""
 
-    def __init__(
-        self,
-        env: Environment,
-        sinks: SinkRunner,
-        sources: Sources,
-        changefeeds: ChangefeedSources,
-    ) -> None:
-        self._env = env
-        self._sinks = sinks
-        self._sources = sources
-        self._changefeeds = changefeeds
+    def __init__(self, relations: Relations, timeline: Timeline, running: Running) -> None:
+        self._relations = relations
+        self._timeline = timeline
+        self._sessions = running.sessions
+        self._health = running.health
+        self._sources = running.sources
+        self._sinks = running.sinks
+        self._changefeeds = running.changefeeds
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -90,8 +102,9 @@ class SystemTables:
         with_partitions: bool = False,
     ) -> SystemSnapshot:
         """What the system relations show, now; what the metastore or Spark are asked, if wanted."""
-        env = self._env
-        catalog = env.state
+        catalog = self._relations.state
+        worker, webhooks = self._health.worker, self._health.webhooks
+        now_ms = self._timeline.now()
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
         statistics = {
             source_id: SourceStatistics(
@@ -106,13 +119,13 @@ class SystemTables:
                 rows_skipped=found.rows_skipped,
             )
             for source_id, found in {
-                **env.ingestion.statistics(),
-                **env.webhooks.statistics(),
+                **self._health.ingestion.statistics(),
+                **webhooks.statistics(),
             }.items()
         }
         return SystemSnapshot(
             catalog=catalog,
-            now_ms=env.now(),
+            now_ms=now_ms,
             frontiers={item.id: self._frontiers(item) for item in items if _has_frontiers(item)},
             hydration=tuple(
                 Hydration(item.id, REPLICA_ID, self._is_hydrated(item))
@@ -124,37 +137,35 @@ class SystemTables:
             clusters=(CLUSTER,),
             sessions=tuple(
                 SessionEntry(s.session_id, s.connection_id, s.user, None, s.connected_ms)
-                for s in env.sessions.all()
+                for s in self._sessions.all()
             ),
             subscriptions=self._subscriptions(),
-            notices=tuple(notices(env)),
-            read_holds=env.storage.holds(),
-            audit_events=env.catalog.audit_events() if with_audit else (),
+            notices=tuple(notices(self._sessions, worker, catalog, now_ms)),
+            read_holds=self._relations.storage.holds(),
+            audit_events=self._relations.catalog.audit_events() if with_audit else (),
             source_history=(
                 tuple((c.source_id, _shown(c)) for c in self._sources.history())
                 if with_history
                 else ()
             ),
-            usage=env.persist.transactions.query(usage) if with_usage else (),
-            ticks=tuple(env.worker.records.all()),
-            hydration_progress=tuple(env.worker.hydration_progress()) if with_progress else (),
-            webhooks=env.webhooks.urls(),
+            usage=self._relations.persist.transactions.query(usage) if with_usage else (),
+            ticks=tuple(worker.records.all()),
+            hydration_progress=tuple(worker.hydration_progress()) if with_progress else (),
+            webhooks=webhooks.urls(),
             partitions=tuple(self._changefeeds.partitions()) if with_partitions else (),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
         if item.kind is ItemKind.SINK:
             return ObjectFrontiers(None, self._sinks.frontier(item.id))
-        return ObjectFrontiers(self._env.relations.since(item), self._env.relations.upper(item))
+        return ObjectFrontiers(self._relations.since(item), self._relations.upper(item))
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
-        return self._env.relations.upper(item).value > int(item.details["as_of"])
+        return self._relations.upper(item).value > int(item.details["as_of"])
 
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
         found = {}
-        for change in self._env.ingestion.statuses():
-            found[change.source_id] = _shown(change)
-        for change in self._env.webhooks.statuses():
+        for change in self._health.source_statuses():
             found[change.source_id] = _shown(change)
         for running in self._sinks.statuses():
             name = "running" if running.error is None else "stalled"
@@ -164,7 +175,7 @@ class SystemTables:
     def _subscriptions(self) -> tuple[SubscriptionEntry, ...]:
         return tuple(
             SubscriptionEntry(name, session.session_id, CLUSTER.id, cursor.created_ms, cursor.reads)
-            for session in self._env.sessions.all()
+            for session in self._sessions.all()
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended
         )

@@ -278,6 +278,10 @@ class Writes:
             return lambda _: ()
         return lambda time: self._persist.files.new_parts(shard_id, at_time(rows, time))
 
+    def is_written(self, write_id: str) -> bool:
+        """Whether the write has been committed, in this process or one before."""
+        return self._committer.written(write_id) is not None
+
     def without_lock(self, write_id: str) -> WriteResult:
         """A write whose reads nobody protects any more: done already, or refused."""
         earlier = self._committer.written(write_id)

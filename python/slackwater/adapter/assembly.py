@@ -1,0 +1,368 @@
+"""The one place where the parts of a coordinator are made and given to each other, room by room.
+
+Each part takes what it uses. Nothing runs yet: `Coordinator.start` starts what is made here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import Engine as SqlEngine
+
+from slackwater.adapter.calls import Calls, Performers
+from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.model import ItemKind
+from slackwater.adapter.controllers.collections import Collections, recovered
+from slackwater.adapter.controllers.persist_shards import PersistShardStore
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.controllers.storage_log import StorageLog
+from slackwater.adapter.coordinator import Coordinator, Identity, Parts
+from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.dispatch import Definitions
+from slackwater.adapter.ddl.implications import Implications
+from slackwater.adapter.ddl.objects import Objects
+from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
+from slackwater.adapter.ddl.planned_views import Views
+from slackwater.adapter.ddl.secrets import SecretDefinitions
+from slackwater.adapter.ddl.sinks import SinkDefinitions
+from slackwater.adapter.ddl.sources import SourceDefinitions
+from slackwater.adapter.ddl.staged import StagedTables
+from slackwater.adapter.ddl.tables import Tables
+from slackwater.adapter.ddl.upgrade import upgrade
+from slackwater.adapter.ddl.views import ViewDefinitions
+from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
+from slackwater.adapter.reading.health import Health
+from slackwater.adapter.reading.reads import LockLease, Reads
+from slackwater.adapter.reading.subscriptions import Subscriptions
+from slackwater.adapter.sessions.sessions import Sessions
+from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
+from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.checks import Checks
+from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.replica import Replica
+from slackwater.adapter.sources.replica_inbox import ReplicaInbox
+from slackwater.adapter.sources.secrets import Secrets
+from slackwater.adapter.sources.sinks import SinkRunner
+from slackwater.adapter.sources.source_states import SourceStates
+from slackwater.adapter.sources.source_steps import SourceSteps
+from slackwater.adapter.sources.sources import Sources
+from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.adapter.statements import Rooms, Statements
+from slackwater.adapter.system.notices import stalled, unindexed
+from slackwater.adapter.system.relations import system_items, system_schemas
+from slackwater.adapter.system.shows import Shows
+from slackwater.adapter.system.tables import Running, SystemTables
+from slackwater.adapter.time.oracle import TimestampOracle
+from slackwater.adapter.time.timeline import Timeline
+from slackwater.adapter.time.watch import FrontierWatch
+from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
+from slackwater.adapter.writing.writes import Writes
+from slackwater.checkpoints import DatabaseStore
+from slackwater.compute.compaction import EngineRewriter
+from slackwater.compute.engine import Engine
+from slackwater.compute.worker import Worker
+from slackwater.persist.blobs import Blobs
+from slackwater.persist.client import PersistClient
+from slackwater.persist.holds import SteadyClock
+from slackwater.repr.clock import wall_clock_ms
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.shell import Storage
+from slackwater.storage.ingestion import IngestionRunner
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a coordinator is made of that it does not make itself.
+
+    `engine` reaches the metastore, `blobs` the files of the environment, `spark` the driver.
+    `location` is what users read of the environment. `clock` gives wall clock milliseconds, and
+    `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
+    write lock. `on_fatal` is told of a broken invariant.
+    """
+
+    engine: SqlEngine
+    location: str
+    blobs: Blobs
+    epoch: int
+    spark: Engine
+    log: str
+    on_fatal: Callable[[str], None]
+    clock: Callable[[], int] = wall_clock_ms
+    monotonic: Callable[[], float] = time.monotonic
+    maintenance: MaintenanceSettings | None = None
+    lease: LockLease = field(default_factory=LockLease)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The catalog with its collections, the timeline, and what commits and maintains."""
+
+    relations: Relations
+    collections: Collections
+    timeline: Timeline
+    steady_ms: SteadyClock
+    sessions: Sessions
+    worker: Worker
+    committer: GroupCommitter
+    replica_inbox: ReplicaInbox
+
+
+@dataclass(frozen=True, slots=True)
+class _Connectors:
+    """What brings rows in, and takes them out."""
+
+    secrets: Secrets
+    ingestion: IngestionRunner
+    webhooks: Webhooks
+    changefeeds: Changefeeds
+    changefeed_sources: ChangefeedSources
+    sources: Sources
+    sinks: SinkRunner
+    awaited_sinks: dict[GlobalId, Timestamp]
+
+
+def open_coordinator(given: Given) -> Coordinator:
+    """The coordinator of the leader of `given.epoch`. Nothing runs until it is started.
+
+    What earlier versions have left in the environment is brought up first.
+    """
+    base = _base(given)
+    connectors = _connectors(given, base)
+    health = Health(connectors.ingestion, connectors.webhooks, base.worker)
+    system = SystemTables(
+        base.relations,
+        base.timeline,
+        Running(
+            base.sessions,
+            health,
+            connectors.sources,
+            connectors.sinks,
+            connectors.changefeed_sources,
+        ),
+    )
+    reads = Reads(base.relations, base.timeline, base.committer, health, given.lease, system=system)
+    writes = Writes(base.relations, base.committer, reads)
+    views = Views(base.relations, base.timeline, given.spark, base.worker)
+    implications = _implications(base, connectors, views)
+    changes = Changes(
+        base.relations.catalog,
+        base.relations.persist,
+        base.timeline,
+        implications,
+        {
+            ItemKind.SOURCE: connectors.sources.forget,
+            ItemKind.SECRET: connectors.secrets.forget,
+        },
+    )
+    definitions = _definitions(given, base, connectors, changes, views)
+    rooms = Rooms(
+        reads,
+        writes,
+        definitions,
+        views,
+        Shows(base.relations, health),
+        Subscriptions(base.relations, base.timeline, given.spark, reads),
+    )
+    performers = Performers(
+        base.sessions,
+        reads,
+        writes,
+        StagedTables(reads, writes, definitions.tables, changes, base.committer),
+        Statements(rooms, base.relations, base.timeline),
+        definitions,
+    )
+    started = threading.Event()
+    base.collections.open()
+    return Coordinator(
+        Identity(given.location, given.log, given.epoch),
+        Parts(
+            relations=base.relations,
+            timeline=base.timeline,
+            sessions=base.sessions,
+            committer=base.committer,
+            worker=base.worker,
+            ingestion=connectors.ingestion,
+            webhooks=connectors.webhooks,
+            changefeeds=connectors.changefeeds,
+            changefeed_sources=connectors.changefeed_sources,
+            sinks=connectors.sinks,
+            reads=reads,
+            system=system,
+            changes=changes,
+            implications=implications,
+            maintenance=_maintenance(given, base),
+            calls=Calls(base.relations, base.timeline, given.spark, performers, started),
+        ),
+        started,
+        given.lease,
+        given.on_fatal,
+    )
+
+
+def _base(given: Given) -> _Base:
+    steady_ms = SteadyClock(given.clock)
+    persist = PersistClient(given.engine, given.blobs, given.epoch, clock=steady_ms)
+    catalog = DurableCatalog.open(
+        persist.transactions,
+        clock_ms=given.clock,
+        system_schemas=system_schemas(),
+        system_items=system_items(),
+    )
+    upgrade(persist, catalog)
+    oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)
+    timeline = Timeline(oracle, FrontierWatch(given.monotonic), given.clock, given.monotonic)
+    replica_inbox = ReplicaInbox()
+    storage = Storage(
+        recovered(persist, catalog.state),
+        PersistShardStore(persist),
+        steady_ms,
+        replica_inbox.push,
+    )
+    relations = Relations(catalog, storage, persist)
+    collections = Collections(storage, persist, lambda: catalog.state)
+    sessions = Sessions(given.clock)
+    worker = _worker(given, relations, collections, timeline.watch, sessions)
+
+    def committed(_: Committed) -> None:
+        worker.wake()
+        timeline.watch.signal()
+
+    committer = GroupCommitter(
+        StorageLog(storage, persist),
+        oracle,
+        location=given.location,
+        clock_ms=given.clock,
+        monotonic=given.monotonic,
+        on_committed=committed,
+        on_fatal=lambda error: given.on_fatal(f"{type(error).__name__}: {error}"),
+    )
+    return _Base(
+        relations, collections, timeline, steady_ms, sessions, worker, committer, replica_inbox
+    )
+
+
+def _worker(
+    given: Given,
+    relations: Relations,
+    collections: Collections,
+    watch: FrontierWatch,
+    sessions: Sessions,
+) -> Worker:
+    def moved(uppers: Mapping[GlobalId, Timestamp]) -> None:
+        collections.report(uppers)
+        watch.signal()
+
+    def telling(
+        text: Callable[[str, SlackwaterError], str],
+    ) -> Callable[[GlobalId, SlackwaterError], None]:
+        def tell(global_id: GlobalId, error: SlackwaterError) -> None:
+            item = relations.state.items.get(global_id)
+            if item is not None:
+                sessions.notify(text(item.full_name, error), "WARNING", error.sqlstate)
+
+        return tell
+
+    return Worker(
+        relations.persist,
+        given.spark,
+        on_progress=moved,
+        on_fatal=lambda error: given.on_fatal(str(error)),
+        on_stalled=telling(stalled),
+        on_out_of_memory=telling(unindexed),
+    )
+
+
+def _connectors(given: Given, base: _Base) -> _Connectors:
+    relations, persist = base.relations, base.relations.persist
+    states = SourceStates(persist.transactions, base.committer)
+    secrets = Secrets(persist.transactions)
+    metrics = Metrics()
+    checkpoints = DatabaseStore(persist.transactions, clock_ms=given.clock)
+    steps = SourceSteps(persist, relations.catalog, states, given.clock, metrics)
+    ingestion = IngestionRunner(steps.commit, states.record, given.clock)
+    webhooks = Webhooks(
+        lambda: relations.state,
+        persist=persist,
+        committer=base.committer,
+        states=states,
+        checks=Checks(given.spark, secrets, lambda: relations.state),
+        clock_ms=given.clock,
+    )
+    changefeeds = Changefeeds(
+        lambda: relations.state,
+        persist=persist,
+        committer=base.committer,
+        store=checkpoints,
+        wake=ingestion.wake,
+        listening=lambda: webhooks.listening,
+        metrics=metrics,
+    )
+    changefeed_sources = ChangefeedSources(
+        relations, changefeeds, base.committer, checkpoints, metrics
+    )
+    awaited: dict[GlobalId, Timestamp] = {}
+    return _Connectors(
+        secrets=secrets,
+        ingestion=ingestion,
+        webhooks=webhooks,
+        changefeeds=changefeeds,
+        changefeed_sources=changefeed_sources,
+        sources=Sources(relations, ingestion, states, base.committer, changefeed_sources),
+        sinks=SinkRunner(relations, base.timeline.watch, awaited, given.clock, given.on_fatal),
+        awaited_sinks=awaited,
+    )
+
+
+def _implications(base: _Base, connectors: _Connectors, views: Views) -> Implications:
+    replica = Replica(
+        base.replica_inbox,
+        connectors.sources,
+        connectors.sinks,
+        base.relations.storage.respond,
+    )
+    return Implications(base.relations.catalog, base.collections, views, base.worker, replica)
+
+
+def _definitions(
+    given: Given, base: _Base, connectors: _Connectors, changes: Changes, views: Views
+) -> Definitions:
+    planner = ConnectorPlanner(changes, base.relations, base.timeline, given.spark)
+    return Definitions(
+        tables=Tables(changes, given.spark),
+        views=ViewDefinitions(changes, views, given.spark),
+        objects=Objects(changes),
+        sources=SourceDefinitions(
+            changes, planner, connectors.sources, connectors.webhooks, connectors.changefeeds
+        ),
+        sinks=SinkDefinitions(
+            changes,
+            planner,
+            base.collections,
+            base.relations,
+            base.timeline,
+            awaited=connectors.awaited_sinks,
+        ),
+        secrets=SecretDefinitions(changes, connectors.secrets),
+        changefeeds=ChangefeedDefinitions(
+            changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
+        ),
+    )
+
+
+def _maintenance(given: Given, base: _Base) -> Maintenance:
+    return Maintenance(
+        base.relations,
+        base.timeline.oracle,
+        base.worker,
+        EngineRewriter(given.spark),
+        epoch=given.epoch,
+        clock_ms=base.steady_ms,
+        on_fatal=given.on_fatal,
+        settings=given.maintenance,
+    )

@@ -1,0 +1,152 @@
+"""CREATE SINK and ALTER SINK."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.naming import find_item
+from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
+from slackwater.adapter.controllers.collections import Collections
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
+from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sources.sinks import PROGRESS
+from slackwater.adapter.time.timeline import Timeline
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+
+
+class SinkDefinitions:
+    """Definitions of sinks. `awaited` has the times for which a statement waits to be out."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        planner: ConnectorPlanner,
+        collections: Collections,
+        relations: Relations,
+        timeline: Timeline,
+        *,
+        awaited: MutableMapping[GlobalId, Timestamp],
+    ) -> None:
+        self._changes = changes
+        self._planner = planner
+        self._collections = collections
+        self._relations = relations
+        self._timeline = timeline
+        self._awaited = awaited
+
+    def create_sink(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateSink,
+        cancellation: Cancellation,
+    ) -> None:
+        written = find_item(self._changes.state, statement.from_name, context)
+        given = statement.name or QualifiedName((f"{written.name}_sink",))
+        named = self._changes.new_name(
+            session, context, given, if_not_exists=statement.if_not_exists
+        )
+        if named is None:
+            return
+        blank = self._changes.new_item(ItemKind.SINK, *named, context)
+        with self._changes.defining(cancellation):
+            if written.shard_id is not None:
+                self._collections.prepare_export(blank.id, written.id)
+            try:
+                item = self._planner.plan_sink(blank, statement, written)
+
+                def make(conn: Connection) -> Sequence[CatalogOp]:
+                    as_of = Timestamp(int(item.details["as_of"]))
+                    shard_id = self._collections.persist.definitions.create_shard(
+                        conn, PROGRESS, since=as_of, upper=as_of, shares_tables_upper=False
+                    )
+                    details = {**item.details, "progress_shard": shard_id}
+                    return [CreateItem(replace(item, details=details))]
+
+                self._changes.commit(make, context.user)
+            finally:
+                self._collections.cancel_export(blank.id)
+
+    def redirect_sink(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.AlterSinkFrom,
+        cancellation: Cancellation,
+    ) -> None:
+        """ALTER SINK ... SET FROM: what is out stays, from there on the other relation's changes.
+
+        First all that the old relation held at the time of the statement goes out. The running sink
+        ends after the catalog has changed; the next one continues where the files end, so there is
+        no time at which both relations are written, or none.
+        """
+        schema, own = resolve(statement.name, context.catalog, context.namespace)
+        if statement.if_exists and self._changes.state.find(schema, own) is None:
+            session.notify(f"There is no sink {schema}.{own}.", code="42704")
+            return
+        sink = self._changes.state.get(schema, own, ItemKind.SINK)
+        written = find_item(self._changes.state, statement.from_name, context)
+        self._planner.redirect_sink(sink, written)
+        time = self._timeline.read_ts()
+        # Held before the sink gets there, so that it can be read where the sink is then.
+        hold = self._relations.hold([written], Holder(HoldKind.DEFINITION, sink.id))
+        try:
+            self._check_readable(sink, written, hold, time)
+            self._wait_until_out(sink, time, cancellation)
+            with self._changes.defining(cancellation):
+                sink = self._changes.state.item(sink.id)
+                change = self._planner.redirect_sink(sink, self._changes.state.item(written.id))
+                if change.depends_on != sink.depends_on:
+                    self._changes.commit([change], context.user)
+        finally:
+            self._collections.storage.release(hold)
+
+    def _wait_until_out(
+        self, sink: CatalogItem, time: Timestamp, cancellation: Cancellation
+    ) -> None:
+        """Returns when it is on record that the sink has written everything up to `time`."""
+
+        def out() -> Frontier:
+            return Frontier(
+                self._collections.persist.reads.upper(int(sink.details["progress_shard"]))
+            )
+
+        self._awaited[sink.id] = time
+        try:
+            is_out = self._timeline.watch.wait_until(
+                lambda: out().value > time, cancellation.left_s(), cancellation
+            )
+        finally:
+            self._awaited.pop(sink.id, None)
+        if not is_out:
+            raise user_error(
+                "SLACKWATER_WAIT_TIMEOUT",
+                objectName=sink.full_name,
+                timestamp=str(time),
+                seconds=f"{cancellation.timeout_ms / 1000:g}",
+                complete=str(out().last_complete()),
+                reason="",
+            )
+
+    def _check_readable(
+        self, sink: CatalogItem, written: CatalogItem, hold: ReadHold, time: Timestamp
+    ) -> None:
+        if hold.since > time:
+            raise user_error(
+                "SLACKWATER_NO_VALID_TIMESTAMP",
+                details=f"the sink {sink.full_name} goes on from {time}, "
+                f"and {written.full_name} can be read from {hold.since} on",
+            )

@@ -1,0 +1,54 @@
+"""CREATE SOURCE."""
+
+from __future__ import annotations
+
+from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
+from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.sources import Sources
+from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.planner.parser import statements as st
+
+
+class SourceDefinitions:
+    """Definitions of sources."""
+
+    def __init__(
+        self,
+        changes: Changes,
+        planner: ConnectorPlanner,
+        sources: Sources,
+        webhooks: Webhooks,
+        changefeeds: Changefeeds,
+    ) -> None:
+        self._changes = changes
+        self._planner = planner
+        self._sources = sources
+        self._webhooks = webhooks
+        self._changefeeds = changefeeds
+
+    def create_source(
+        self,
+        session: Session,
+        context: Context,
+        statement: st.CreateSource,
+        cancellation: Cancellation,
+    ) -> None:
+        named = self._changes.new_name(
+            session, context, statement.name, if_not_exists=statement.if_not_exists
+        )
+        if named is None:
+            return
+        items = self._planner.plan_source(*named, context, statement)
+        with self._changes.defining(cancellation):
+            self._changes.commit(self._changes.with_tables_shards(items), context.user)
+        source = next(item for item in items if item.parent is None)
+        if source.is_webhook:
+            session.notify(self._webhooks.endpoint_notice(source))
+            return
+        if source.is_changefeed and source.details["config"]["path"] is None:
+            session.notify(self._changefeeds.endpoint_notice(source))
+        self._sources.wait_for_snapshot(session, source, cancellation)

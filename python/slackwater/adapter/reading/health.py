@@ -1,0 +1,81 @@
+"""What keeps sources and views from going on, for those who read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.compute.worker import Worker
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.ingestion import IngestionRunner, StatusChange
+
+WARNING, CODE = "WARNING", "01000"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How sources and views are, now. Thread-safe, as its parts are."""
+
+    ingestion: IngestionRunner
+    webhooks: Webhooks
+    worker: Worker
+
+    def source_status(self, source: CatalogItem) -> StatusChange | None:
+        """The last change of a source's status; of a table of it that of the source."""
+        owner = source.parent or source.id
+        return self.ingestion.status(owner) or self.webhooks.status(source)
+
+    def source_statuses(self) -> Iterator[StatusChange]:
+        """Those of all sources that have one."""
+        yield from self.ingestion.statuses()
+        yield from self.webhooks.statuses()
+
+    def failure(self, view: CatalogItem) -> SlackwaterError | None:
+        """What ended the last attempt to maintain a view; None: it goes on."""
+        return self.worker.failure(view.id)
+
+    def failing_below(self, state: CatalogState, item: CatalogItem) -> str:
+        """What keeps the item, or a view that it reads, from going on; "": nothing is known."""
+        failure = self.failure(item)
+        if failure is not None:
+            return f" The last attempt to maintain {item.full_name} failed: {failure.message}"
+        below = (state.items.get(each) for each in item.depends_on)
+        found = (self.failing_below(state, each) for each in below if each is not None)
+        return next(filter(None, found), "")
+
+    def tell_of_stalled(
+        self, session: Session, state: CatalogState, items: Iterable[CatalogItem]
+    ) -> None:
+        """A notice for each stalled source below `items`.
+
+        Their contents are true, and do not grow. A session is told once, until one stalls anew.
+        """
+        for source in sorted(_sources_below(state, items), key=lambda item: item.id):
+            change = self.ingestion.status(source.id) or self.webhooks.status(source)
+            if change is None or change.status.status != "stalled":
+                continue
+            if session.is_news((source.id, change.occurred_at_ms)):
+                session.notify(
+                    f"The source {source.full_name} has stopped, and its contents stay as they"
+                    f" are: {change.status.error}",
+                    WARNING,
+                    CODE,
+                )
+
+
+def _sources_below(state: CatalogState, items: Iterable[CatalogItem]) -> list[CatalogItem]:
+    """The sources that the items are, are tables of, or read."""
+    found: dict[GlobalId, CatalogItem] = {}
+    waiting = list(items)
+    while waiting:
+        item = waiting.pop()
+        if item.id not in found:
+            found[item.id] = item
+            parents = () if item.parent is None else (item.parent,)
+            below = (state.items.get(each) for each in (*item.depends_on, *parents))
+            waiting += [each for each in below if each is not None]
+    return [item for item in found.values() if item.kind is ItemKind.SOURCE]
