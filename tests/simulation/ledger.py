@@ -13,6 +13,7 @@ from typing import Any
 from tests.simulation.views import VIEWS, contents, wrong
 from tests.support.adapter.coordination import Place
 
+from slackwater.adapter.catalog.details import IngestedDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.controllers.collections import retention
 from slackwater.controller.holds import Holder, HoldKind
@@ -158,7 +159,7 @@ class Ledger:
             if any(item.name == REPLACED for item in stored):
                 self._check_replacements(place, what, hold.since)
             for item in stored:
-                if item.kind is ItemKind.SOURCE and "progress" in item.details:
+                if isinstance(item.details, IngestedDetails):
                     self._check_source(place, item, hold.since)
             self._check_views(place, what, hold.since)
         finally:
@@ -180,7 +181,7 @@ class Ledger:
 
     def _check_source(self, place: Place, item: CatalogItem, since: int) -> None:
         """At each time that can be told apart, what the progress says is what is there."""
-        progress = place.env.state.item(item.details["progress"])
+        progress = place.env.state.item(item.progress)
         upper = place.env.persist.reads.tables_upper()
         bound = {row["__time"] for row in place.updates(progress.name)}
         times = {row["__time"] for row in place.updates(item.name) if since < row["__time"] < upper}
@@ -192,9 +193,8 @@ class Ledger:
                 expected = list(range(1, 1 + sum(row["offset"] for row in reached)))
                 wrong = sorted(row["counter"] for row in rows) != expected
             else:
-                given = {k: v for k, v in item.details["config"].items() if k != "kind"}
-                config = KeyValueConfig(**given)
-                wrong = {tuple(row.values()) for row in rows} != last_values(config, reached)
+                expected = last_values(item.ingested.config, reached)
+                wrong = {tuple(row.values()) for row in rows} != expected
             if wrong:
                 self.fail(f"I51: {item.name} at {time} is not what the source emitted")
 

@@ -15,6 +15,7 @@ from tests.simulation.world import Lost, World
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
+from slackwater.adapter.catalog.details import IngestedDetails
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.protocol import Caller
 from slackwater.repr.errors import SlackwaterError
@@ -174,9 +175,7 @@ class Clients:
         """Nothing is written any more but what clients write."""
         server = self.world.leader()
         items = server.place.env.state.items.values()
-        for name in [
-            i.name for i in items if i.kind is ItemKind.SOURCE and "progress" in i.details
-        ]:
+        for name in [i.name for i in items if isinstance(i.details, IngestedDetails)]:
             while not self.has_dropped(name):
                 self.world.scheduler.sleep(1.0)
 

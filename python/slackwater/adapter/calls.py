@@ -12,6 +12,7 @@ import structlog
 
 from slackwater.adapter import protocol
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import ViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.dispatch import Definitions
@@ -389,11 +390,15 @@ def object_json(item: CatalogItem) -> Mapping[str, Any]:
     desc = item.desc or RelationDesc(())
     view = None
     if item.kind is ItemKind.VIEW:
-        view = {key: item.details[key] for key in ("query", "catalog", "namespace")}
-    properties = dict(item.details.get("properties") or {})
-    retain = item.details.get("retain_history_ms")
-    if retain is not None:
-        properties[RETAIN_HISTORY] = f"{retain} ms"
+        stored = item.of(ViewDetails)
+        view = {
+            "query": stored.query,
+            "catalog": stored.catalog,
+            "namespace": stored.namespace,
+        }
+    properties = dict(item.properties)
+    if item.retain_history_ms is not None:
+        properties[RETAIN_HISTORY] = f"{item.retain_history_ms} ms"
     return {
         "id": item.id,
         "kind": item.kind.value,

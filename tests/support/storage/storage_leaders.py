@@ -13,6 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from tests.support.persist.persistence import DESC, Environment, updates
 
+from slackwater.adapter.catalog.details import (
+    Details,
+    FilesDetails,
+    MaterializedViewDetails,
+    TableDetails,
+)
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import CreateItem, DropItem
@@ -28,6 +34,8 @@ from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.shell import ShardStore, Storage
+from slackwater.storage.file_formats import Format
+from slackwater.storage.files_source import FilesConfig
 
 
 class Died(BaseException):
@@ -145,10 +153,17 @@ class Leader:
                     conn, desc, since, upper, shares_tables_upper
                 )
 
-            made = replace(draft, shard_id=shard())
-            if has_errors:
-                made = replace(made, details={"errors": shard(ERRORS)})
-            return [CreateItem(made)]
+            errors = shard(ERRORS) if has_errors else None
+            return [CreateItem(replace(draft, shard_id=shard(), details=details(errors)))]
+
+        def details(errors: int | None) -> Details:
+            match kind:
+                case ItemKind.MATERIALIZED_VIEW:
+                    return MaterializedViewDetails("", "slackwater", ("default",), errors=errors)
+                case ItemKind.SOURCE:
+                    return FilesDetails(FilesConfig("/files", Format("CSV")), errors=errors)
+                case _:
+                    return TableDetails()
 
         self.catalog.transact(
             make, on_durable=lambda after, diff: self.collections.create(diff.created, after)

@@ -376,7 +376,7 @@ def test_definitions_go_on_while_a_view_is_analysed(defining, pool):
     assert future.exception(PATIENCE) is None
     assert place.env.engine.calls == 1
     place.wait(
-        lambda: place.env.relations.upper(place.item("v")).value > place.item("v").details["as_of"]
+        lambda: place.env.relations.upper(place.item("v")).value > place.item("v").details.as_of
     )
 
 

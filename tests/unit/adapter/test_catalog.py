@@ -8,6 +8,12 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from slackwater.adapter.catalog.details import (
+    NO_DETAILS,
+    SubsourceDetails,
+    TableDetails,
+    ViewDetails,
+)
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.catalog.ops import (
@@ -17,7 +23,6 @@ from slackwater.adapter.catalog.ops import (
     DropItem,
     DropSchema,
     RenameItem,
-    Rewrite,
     apply,
 )
 from slackwater.adapter.system.relations import system_items, system_schemas
@@ -29,7 +34,11 @@ from slackwater.repr.relation import RelationDesc
 TABLE, VIEW, MV = ItemKind.TABLE, ItemKind.VIEW, ItemKind.MATERIALIZED_VIEW
 
 
+DETAILS = {TABLE: TableDetails(), VIEW: ViewDetails("SELECT 1", "slackwater", ("default",))}
+
+
 def item(number, name, *uses, kind=TABLE, schema="default", **rest):
+    rest.setdefault("details", DETAILS.get(kind, NO_DETAILS))
     return CatalogItem(
         id=user_id(number),
         kind=kind,
@@ -138,7 +147,9 @@ def test_indexes_and_children_go_with_their_object():
     _, diff = apply(chain(), [DropItem(user_id(12))])
     assert [i.name for i in diff.dropped] == ["mv_idx", "mv"]
     source = item(30, "auction", kind=ItemKind.SOURCE)
-    child = item(31, "bids", 30, kind=ItemKind.SOURCE, details={"parent": "u30"})
+    child = item(
+        31, "bids", 30, kind=ItemKind.SOURCE, details=SubsourceDetails(user_id(30), "bids")
+    )
     state = base(source, child)
     _, diff = apply(state, [DropItem(user_id(30))])
     assert [i.name for i in diff.dropped] == ["bids", "auction"]
@@ -169,17 +180,14 @@ def test_schemas_are_dropped_empty_or_with_everything():
             apply(state, [DropSchema(protected, cascade=True)])
 
 
-def test_renaming_rewrites_dependents_and_keeps_ids():
+def test_renaming_keeps_ids_and_is_refused_for_what_others_name():
     state = chain()
     with refused("SLACKWATER_DEPENDENT_OBJECTS", "2BP01"):
         apply(state, [RenameItem(user_id(10), "t2")])
-    rewrites = {user_id(11): Rewrite("CREATE v2"), user_id(14): Rewrite(details={"query": "q"})}
-    after, diff = apply(state, [RenameItem(user_id(10), "T2", rewrites=rewrites)])
-    assert after.get("default", "t2").id == user_id(10)
-    assert after.find("default", "t") is None
-    assert after.item(user_id(11)).create_sql == "CREATE v2"
-    assert after.item(user_id(14)).details == {"query": "q"}
-    assert {a.after.id for a in diff.altered} == {user_id(10), user_id(11), user_id(14)}
+    after, diff = apply(state, [RenameItem(user_id(13), "Idx2")])
+    assert after.get("default", "idx2").id == user_id(13)
+    assert after.find("default", "mv_idx") is None
+    assert [a.after.id for a in diff.altered] == [user_id(13)]
     with refused("SLACKWATER_TABLE_ALREADY_EXISTS", "42P07"):
         apply(state, [RenameItem(user_id(13), "OTHER")])
     cased, _ = apply(state, [RenameItem(user_id(13), "MV_Idx")])
@@ -194,9 +202,9 @@ def test_altering():
     assert after.item(user_id(10)).comment == "c"
     assert after.item(user_id(10)).desc.names == ("k", "v")
     assert len(diff.altered) == 1
-    after, _ = apply(after, [AlterItem(user_id(10), comment="", details={"x": 1})])
+    after, _ = apply(after, [AlterItem(user_id(10), comment="", details=TableDetails(5))])
     assert after.item(user_id(10)).comment is None
-    assert after.item(user_id(10)).details == {"x": 1}
+    assert after.item(user_id(10)).details == TableDetails(5)
     system = system_items()[0].id
     with refused("SLACKWATER_SYSTEM_OBJECT", "42501"):
         apply(chain(), [AlterItem(system, comment="mine")])
@@ -219,7 +227,8 @@ def test_topological_order_even_of_deep_chains():
 
 
 def test_items_survive_json():
-    full = item(10, "t", 2, shard_id=3, comment="c", owner="me", created_ms=5, details={"a": [1]})
+    kept = TableDetails(7, {"a": "1"})
+    full = item(10, "t", 2, shard_id=3, comment="c", owner="me", created_ms=5, details=kept)
     assert CatalogItem.from_json(full.to_json()) == full
     assert CatalogItem.from_json(item(3, "i", kind=ItemKind.INDEX).to_json()).desc is None
 

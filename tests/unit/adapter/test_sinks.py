@@ -67,13 +67,13 @@ def caught_up(place, out, time):
 def test_a_sink_goes_on_after_a_restart_where_its_files_end(place, out):
     place.write("t", row(1, "a"))
     create(place, out)
-    as_of = place.item("s").details["as_of"]
+    as_of = place.item("s").details.as_of
     for number in range(2, 5):
         time = place.write("t", row(number, "a"))
         if number != 3:
             caught_up(place, out, time)
         place.restart()
-        assert place.item("s").details["as_of"] == as_of
+        assert place.item("s").details.as_of == as_of
     caught_up(place, out, time)
     assert written(out) == {(k, "a", 1): 1 for k in range(1, 5)}
 

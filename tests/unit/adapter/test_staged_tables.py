@@ -14,6 +14,7 @@ from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
+from slackwater.adapter.catalog.details import TableDetails, ViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CreateItem
 from slackwater.repr.errors import SlackwaterError
@@ -100,7 +101,7 @@ def above(place, name="t"):
         "",
         table.desc,
         depends_on=(table.id,),
-        details={"query": "", "catalog": "slackwater", "namespace": ["default"]},
+        details=ViewDetails("", "slackwater", ("default",)),
     )
     place.env.catalog.transact([CreateItem(item)])
     return item
@@ -123,7 +124,7 @@ def test_a_new_table_begins_with_its_contents(place):
     assert [update["__time"] for update in place.updates("t")] == [time, time]
     assert place.env.relations.since(item).value == time
     refused("SLACKWATER_NO_VALID_TIMESTAMP", place.read, "t", time - 1)
-    assert (item.comment, item.details["properties"], item.owner) == ("two", {"p": "q"}, "me")
+    assert (item.comment, item.properties, item.owner) == ("two", {"p": "q"}, "me")
     place.write("t", {"k": 3})
     place.restart()
     assert place.read("t") == [{"k": 1}, {"k": 2}, {"k": 3}]
@@ -155,7 +156,7 @@ def test_equal_columns_keep_the_object_and_its_history(place):
     assert (after.id, after.shard_id, after.desc) == (item.id, item.shard_id, item.desc)
     assert view.id in place.env.state.items
     assert after.comment == "new"
-    assert after.details == {"retain_history_ms": 3_600_000, "properties": {"q": "2"}}
+    assert after.details == TableDetails(3_600_000, {"q": "2"})
     assert "COMMENT 'new'" in after.create_sql
     assert place.read("t") == [{"k": 7}]
     assert sorted(row["k"] for row in place.read("t", first)) == [1, 2]
@@ -166,7 +167,7 @@ def test_equal_columns_keep_the_object_and_its_history(place):
         (2, True, -1),
     ]
     make(place, {"k": 8}, properties={"retain_history": "2 hours"})
-    assert place.item("t").details == {"retain_history_ms": 7_200_000, "properties": {}}
+    assert place.item("t").details == TableDetails(7_200_000)
     assert place.item("t").comment is None
     place.restart()
     assert place.read("t") == [{"k": 8}]
@@ -198,7 +199,7 @@ def test_other_columns_are_another_object(place):
     new = place.item("t")
     assert new.id != old.id
     assert old.id not in place.env.state.items
-    assert new.details == {"properties": {}}
+    assert new.details == TableDetails()
     assert place.read("t") == [{"k": 1, "v": "one"}]
     assert place.env.relations.since(new).value >= time
     assert place.env.persist.reads.unfinalized() == (old.shard_id,)

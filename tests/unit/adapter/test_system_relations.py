@@ -9,6 +9,15 @@ from sqlalchemy import update
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
+from slackwater.adapter.catalog.details import (
+    NO_DETAILS,
+    FilesDetails,
+    MaterializedViewDetails,
+    SecretDetails,
+    SinkDetails,
+    TableDetails,
+    ViewDetails,
+)
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.sources.partitions import PartitionEntry
@@ -34,14 +43,18 @@ from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.ingestion import FeedCounters
+from slackwater.storage.file_formats import Format
+from slackwater.storage.files_source import FilesConfig
+from slackwater.storage.sink_files import SinkConfig
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
 K = Column("k", '"integer"')
-DEFINED = {"catalog": "slackwater", "namespace": ["default"]}
-FILES = {"connector": "files", "config": {"connector": "FILES", "format": "CSV"}}
+DEFINED = {"catalog": "slackwater", "namespace": ("default",)}
+FILES = FilesDetails(FilesConfig("/files", Format("CSV")))
+OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 
 
-def entry(number, name, kind, *uses, **details):
+def entry(number, name, kind, *uses, details=NO_DETAILS):
     return CatalogItem(
         id=user_id(number),
         kind=kind,
@@ -56,21 +69,26 @@ def entry(number, name, kind, *uses, **details):
     )
 
 
+def maintained(number, name, used, query):
+    details = MaterializedViewDetails(query, **DEFINED)
+    return entry(number, name, ItemKind.MATERIALIZED_VIEW, used, details=details)
+
+
 @pytest.fixture
 def snapshot():
     items = [
-        entry(10, "t", ItemKind.TABLE),
-        entry(11, "s", ItemKind.SOURCE, **FILES),
-        entry(12, "v", ItemKind.VIEW, 10, 11, query="SELECT 1", **DEFINED),
+        entry(10, "t", ItemKind.TABLE, details=TableDetails()),
+        entry(11, "s", ItemKind.SOURCE, details=FILES),
+        entry(12, "v", ItemKind.VIEW, 10, 11, details=ViewDetails("SELECT 1", **DEFINED)),
         replace(
-            entry(13, "mv", ItemKind.MATERIALIZED_VIEW, 12, query="SELECT 2", **DEFINED),
+            maintained(13, "mv", 12, "SELECT 2"),
             comment="what is kept",
             desc=RelationDesc((K, Column("v", '"string"', metadata_json='{"comment": "text"}'))),
         ),
-        entry(14, "mv2", ItemKind.MATERIALIZED_VIEW, 13, query="SELECT 3", **DEFINED),
-        entry(15, "out", ItemKind.SINK, 14, **FILES),
+        maintained(14, "mv2", 13, "SELECT 3"),
+        entry(15, "out", ItemKind.SINK, 14, details=OUT),
         entry(16, "idx", ItemKind.INDEX, 14),
-        entry(17, "key", ItemKind.SECRET),
+        entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
     ]
     uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001}
     frontiers = {
@@ -178,7 +196,9 @@ def test_frontiers(snapshot):
 
 def test_usage_of_shards(snapshot):
     items = dict(snapshot.catalog.items)
-    items["u13"] = replace(items["u13"], shard_id=7, details={"errors": 8})
+    items["u13"] = replace(
+        items["u13"], shard_id=7, details=replace(items["u13"].details, errors=8)
+    )
     catalog = replace(snapshot.catalog, items=items)
     snapshot = replace(snapshot, catalog=catalog)
     shards = [(r["object_id"], r["shard_id"]) for r in rows("mz_storage_shards", snapshot)]
@@ -228,7 +248,7 @@ def test_objects_of_each_kind(snapshot):
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx", "key"}
     assert user_rows("mz_views", snapshot)["v"]["definition"] == "SELECT 1"
     assert user_rows("mz_sources", snapshot)["s"]["type"] == "files"
-    assert user_rows("mz_sinks", snapshot)["out"]["format"] == "csv"
+    assert user_rows("mz_sinks", snapshot)["out"]["format"] == "json"
     assert user_rows("mz_indexes", snapshot)["idx"]["on_id"] == "u14"
 
 

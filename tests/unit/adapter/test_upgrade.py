@@ -73,7 +73,7 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     caught_up(place, out, place.write("t", row(2, "a")))
     assert written(out) == {(1, "a", 1): 1, (2, "a", 1): 1}
     details = place.item("s").details
-    place.wait(lambda: place.env.persist.reads.upper(details["progress_shard"]) > details["as_of"])
+    place.wait(lambda: place.env.persist.reads.upper(details.progress_shard) > details.as_of)
     revision = place.env.state.revision
     place.restart()
     assert place.env.state.revision == revision
@@ -87,7 +87,7 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     place.table("t", k="integer")
     place.sql("CREATE MATERIALIZED VIEW v AS SELECT k FROM t")
     place.wait(
-        lambda: place.env.relations.upper(place.item("v")).value > place.item("v").details["as_of"]
+        lambda: place.env.relations.upper(place.item("v")).value > place.item("v").details.as_of
     )
     persist, view = place.env.persist, place.item("v")
     made = []
@@ -104,7 +104,7 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
         body["details"]["states"] = made
         conn.execute(sa.update(items).where(items.c.id == view.id).values(body=json.dumps(body)))
     place.start()
-    assert "states" not in place.item("v").details
+    assert place.item("v").details.states is None
     assert place.item("v").errors_shard in place.env.persist.reads.shard_ids()
     assert not set(made) & set(place.env.persist.reads.shard_ids())
     before = place.env.relations.upper(place.item("v")).value

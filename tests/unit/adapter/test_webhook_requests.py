@@ -7,8 +7,8 @@ import pytest
 from tests.support.adapter.adapter_log import MemoryLog, outage
 from tests.support.waiting import PATIENCE, wait_until
 
-from slackwater.adapter.catalog.model import WEBHOOK, CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.sources.checks import CheckConfig, CheckedInput
+from slackwater.adapter.catalog.details import CheckConfig, CheckedInput, WebhookDetails
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.sources.webhooks import Verdict, WebhookRequest, Webhooks, seen
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import CommitSettings, GroupCommitter
@@ -71,9 +71,6 @@ CHECK = CheckConfig("body <> 'no'", (CheckedInput("BODY", "body", None, False),)
 
 
 def source(number, name, form="TEXT", check=None):
-    details = {"connector": WEBHOOK, "config": WebhookConfig(form).to_json()}
-    if check is not None:
-        details["check"] = check.to_json()
     return CatalogItem(
         id=user_id(number),
         kind=ItemKind.SOURCE,
@@ -82,7 +79,7 @@ def source(number, name, form="TEXT", check=None):
         create_sql="",
         desc=WebhookConfig(form).desc,
         shard_id=number,
-        details=details,
+        details=WebhookDetails(WebhookConfig(form), check=check),
     )
 
 

@@ -12,11 +12,30 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import TypeVar
 
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.adapter.catalog.details import (
+    NO_DETAILS,
+    ChangefeedDetails,
+    Details,
+    FilesDetails,
+    IngestedDetails,
+    MaterializedViewDetails,
+    PartDetails,
+    ProgressDetails,
+    Retaining,
+    SinkDetails,
+    TableDetails,
+    ViewDetails,
+    WebhookDetails,
+)
+from slackwater.adapter.catalog.details import from_json as details_of
+from slackwater.adapter.catalog.details import to_json as details_json
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc
+
+D = TypeVar("D", bound=Details)
 
 CATALOG_NAME = "slackwater"
 DEFAULT_SCHEMA = "default"
@@ -61,14 +80,16 @@ class SchemaEntry:
         return is_system(self.id)
 
 
-PROGRESS = "progress"
-"""The connector of a progress relation, in the details of its item."""
+@dataclass(frozen=True, slots=True)
+class StoredCollection:
+    """Where the contents of an object are: its columns and its shard.
 
-WEBHOOK = "webhook"
-"""The connector of a source that takes requests: it has no progress relation."""
+    `errors_shard` is the shard of the errors in the contents; None: there are none ever.
+    """
 
-CHANGEFEED = "changefeed"
-"""The connector of a source of changefeeds."""
+    desc: RelationDesc
+    shard_id: int
+    errors_shard: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +97,7 @@ class CatalogItem:
     """One object.
 
     `shard_id` is its durable collection; views, indexes and system relations have none. `details`
-    hold what belongs to its kind, as JSON-able values: of a view `query`, `catalog`, `namespace`,
-    `named` (see `direct_dependencies`), of a maintained one `functions` that it calls;
-    of a source `config`, `exports`, `progress`, `parent`, `errors` (see `errors_shard`), of one
-    that takes requests `check`, of one of changefeeds the exports `landing` and `dead_letters`; of
-    a secret `version`; `retain_history_ms`. An object with a `parent` lives and dies with it.
+    has what belongs to its kind. An object with a `parent` lives and dies with it.
     """
 
     id: GlobalId
@@ -94,7 +111,7 @@ class CatalogItem:
     comment: str | None = None
     owner: str = ""
     created_ms: int = 0
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details = NO_DETAILS
 
     @property
     def full_name(self) -> str:
@@ -102,41 +119,87 @@ class CatalogItem:
 
     @property
     def parent(self) -> GlobalId | None:
-        parent = self.details.get("parent")
-        return None if parent is None else GlobalId(str(parent))
+        return self.details.parent if isinstance(self.details, PartDetails) else None
 
     @property
     def direct_dependencies(self) -> tuple[GlobalId, ...]:
         """What its definition names; `depends_on` also has what is below views among these."""
-        named = self.details.get("named")
-        return self.depends_on if named is None else tuple(GlobalId(each) for each in named)
+        match self.details:
+            case ViewDetails(named=named) | MaterializedViewDetails(named=named):
+                return self.depends_on if named is None else named
+            case _:
+                return self.depends_on
 
     @property
     def is_progress(self) -> bool:
         """Whether it is the progress relation of a source, which is its parent."""
-        return self.details.get("connector") == PROGRESS
+        return isinstance(self.details, ProgressDetails)
 
     @property
     def is_webhook(self) -> bool:
         """Whether it is a source that takes requests."""
-        return self.details.get("connector") == WEBHOOK
+        return isinstance(self.details, WebhookDetails)
 
     @property
     def is_changefeed(self) -> bool:
         """Whether it is a source of changefeeds, of which others are the tables."""
-        return self.details.get("connector") == CHANGEFEED
+        return isinstance(self.details, ChangefeedDetails)
 
     @property
     def errors_shard(self) -> int | None:
         """The shard of the errors in its contents; None: it has no errors ever."""
-        shard_id = self.details.get("errors")
-        return None if shard_id is None else int(shard_id)
+        match self.details:
+            case FilesDetails(errors=shard_id) | MaterializedViewDetails(errors=shard_id):
+                return shard_id
+            case _:
+                return None
 
     @property
     def progress_shard(self) -> int | None:
         """Of a sink, the shard whose upper says how far it is."""
-        shard_id = self.details.get("progress_shard")
-        return None if shard_id is None else int(shard_id)
+        return self.details.progress_shard if isinstance(self.details, SinkDetails) else None
+
+    @property
+    def retain_history_ms(self) -> int | None:
+        """How much history it keeps; None: as much as is kept of everything."""
+        return self.details.retain_history_ms if isinstance(self.details, Retaining) else None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties that users, and Spark for its views, have given it."""
+        match self.details:
+            case TableDetails(properties=properties) | ViewDetails(properties=properties):
+                return properties
+            case _:
+                return {}
+
+    @property
+    def stored(self) -> StoredCollection:
+        """Where its contents are. FatalError: it has none, and who asks believes that it has."""
+        if self.desc is None or self.shard_id is None:
+            raise FatalError(f"{self.full_name} ({self.id}) has no contents of its own")
+        return StoredCollection(self.desc, self.shard_id, self.errors_shard)
+
+    def of(self, kind: type[D]) -> D:
+        """Its details, which are of that kind. FatalError: they are not."""
+        if not isinstance(self.details, kind):
+            raise FatalError(f"{self.full_name} ({self.id}) has no {kind.__name__}")
+        return self.details
+
+    @property
+    def ingested(self) -> IngestedDetails:
+        """The details of a source that an ingestion reads. FatalError: it is none."""
+        if not isinstance(self.details, IngestedDetails):
+            raise FatalError(f"{self.full_name} ({self.id}) is read by no ingestion")
+        return self.details
+
+    @property
+    def progress(self) -> GlobalId:
+        """The progress relation of such a source."""
+        found = self.ingested.progress
+        if found is None:
+            raise FatalError(f"the source {self.full_name} ({self.id}) has no progress relation")
+        return found
 
     def to_json(self) -> str:
         return json.dumps(
@@ -152,7 +215,7 @@ class CatalogItem:
                 "comment": self.comment,
                 "owner": self.owner,
                 "created_ms": self.created_ms,
-                "details": dict(self.details),
+                "details": details_json(self.details),
             },
             sort_keys=True,
         )
@@ -173,7 +236,7 @@ class CatalogItem:
             comment=found["comment"],
             owner=found["owner"],
             created_ms=found["created_ms"],
-            details=found["details"],
+            details=details_of(found["kind"], found["details"]),
         )
 
 

@@ -5,10 +5,10 @@ Source: spec coordinator 4.3, 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from slackwater.adapter.catalog.details import Details
 from slackwater.adapter.catalog.model import (
     CATALOG_NAME,
     DEFAULT_SCHEMA,
@@ -62,22 +62,12 @@ class DropItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
-    """A dependent's text after something that it names was renamed. None: unchanged."""
-
-    create_sql: str | None = None
-    details: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RenameItem:
-    """Renames or moves an object. Every direct dependent needs a rewrite, because it names it."""
+    """Renames or moves an object that no other one names."""
 
     id: GlobalId
     new_name: str
     new_schema: str | None = None
-    create_sql: str | None = None
-    rewrites: Mapping[GlobalId, Rewrite] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +75,7 @@ class AlterItem:
     """Replaces parts of an object; None leaves a part as it is, an empty comment removes it."""
 
     id: GlobalId
-    details: Mapping[str, Any] | None = None
+    details: Details | None = None
     comment: str | None = None
     desc: RelationDesc | None = None
     create_sql: str | None = None
@@ -219,7 +209,7 @@ def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
 
 
 def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
-    """As for creation, and SLACKWATER_DEPENDENT_OBJECTS for dependents without a rewrite."""
+    """As for creation, and SLACKWATER_DEPENDENT_OBJECTS."""
     item = _changeable(state, op.id)
     schema = state.schema(op.new_schema if op.new_schema is not None else item.schema_name)
     if schema.is_system:
@@ -227,17 +217,11 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
     # A change of case alone keeps its own entry.
     if state.find(schema.name, op.new_name) != item:
         _check_name_free(state, schema.name, op.new_name)
-    left_behind = [d for d in state.dependents(item.id) if d.id not in op.rewrites]
-    if left_behind:
-        raise _dependents_exist("rename", item, left_behind)
-    changed = {each: _rewritten(state.item(each), rw) for each, rw in op.rewrites.items()}
-    changed[item.id] = replace(
-        item,
-        name=op.new_name,
-        schema_name=schema.name,
-        create_sql=item.create_sql if op.create_sql is None else op.create_sql,
-    )
-    return _rebuilt(state, [changed.get(i.id, i) for i in state.items.values()])
+    dependents = state.dependents(item.id)
+    if dependents:
+        raise _dependents_exist("rename", item, dependents)
+    renamed = replace(item, name=op.new_name, schema_name=schema.name)
+    return _rebuilt(state, [renamed if i.id == item.id else i for i in state.items.values()])
 
 
 def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
@@ -259,14 +243,6 @@ def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
         return _rebuilt(state, [after if i.id == item.id else i for i in state.items.values()])
     # Names and dependencies are untouched, so the maps stay.
     return replace(state, items={**state.items, item.id: after})
-
-
-def _rewritten(item: CatalogItem, rewrite: Rewrite) -> CatalogItem:
-    return replace(
-        item,
-        create_sql=item.create_sql if rewrite.create_sql is None else rewrite.create_sql,
-        details=item.details if rewrite.details is None else rewrite.details,
-    )
 
 
 def _changeable(state: CatalogState, global_id: GlobalId) -> CatalogItem:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from slackwater.adapter.catalog.details import MaterializedViewDetails, ViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.settings import (
     OF_SPARK,
@@ -39,11 +40,12 @@ def shown_sql(item: CatalogItem) -> str:
     The schema and the settings under which a query was defined are part of it. A table of a
     source and a progress relation have the text of their source.
     """
-    history = item.details.get("retain_history_ms")
+    history = item.retain_history_ms
     match item.kind:
         case ItemKind.TABLE:
-            properties = item.details.get("properties") or {}
-            return create_table_sql(item.full_name, item.desc, history, item.comment, properties)
+            return create_table_sql(
+                item.full_name, item.desc, history, item.comment, item.properties
+            )
         case ItemKind.VIEW:
             return _create_view_sql(item)
         case _ if item.parent is not None or not item.create_sql:
@@ -51,7 +53,8 @@ def shown_sql(item: CatalogItem) -> str:
     name = QualifiedName(("slackwater", item.schema_name, item.name))
     match _parsed(item.create_sql):
         case st.CreateMaterializedView() as made:
-            under = _under(item.details, item.details.get("settings"))
+            view = item.of(MaterializedViewDetails)
+            under = _under(view, view.settings)
             return to_sql(replace(made, name=name, retain_history_ms=history, under=under))
         case st.CreateSource() as made:
             return to_sql(_with_columns(replace(made, name=name, retain_history_ms=history), item))
@@ -91,14 +94,14 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 def _create_view_sql(item: CatalogItem) -> str:
     columns = [] if item.desc is None else list(item.desc.columns)
-    stored: Mapping[str, str] = item.details.get("properties") or {}
+    view, stored = item.of(ViewDetails), item.properties
     shown = {key: value for key, value in stored.items() if not key.startswith(OF_SPARK)}
     mode = stored.get(SCHEMA_MODE)
     return to_sql(
         st.CreateViewUnder(
             QualifiedName((CATALOG_NAME, item.schema_name, item.name)),
-            st.TextSlice(item.details["query"]),
-            _under(item.details, of_view(item) or None),
+            st.TextSlice(view.query),
+            _under(view, of_view(item) or None),
             tuple((c.name, json.loads(c.metadata_json).get("comment")) for c in columns),
             item.comment or None,
             tuple(sorted(shown.items())),
@@ -107,9 +110,11 @@ def _create_view_sql(item: CatalogItem) -> str:
     )
 
 
-def _under(details: Mapping[str, Any], settings: Mapping[str, str] | None) -> st.DefinedUnder:
+def _under(
+    view: ViewDetails | MaterializedViewDetails, settings: Mapping[str, str] | None
+) -> st.DefinedUnder:
     """Under what a query was defined; releases before kept no settings."""
-    schema = QualifiedName((details["catalog"], *details["namespace"]))
+    schema = QualifiedName((view.catalog, *view.namespace))
     known = None if settings is None else tuple(sorted(of_results(settings).items()))
     return st.DefinedUnder(schema, known)
 

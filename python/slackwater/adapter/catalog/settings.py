@@ -53,10 +53,9 @@ READING = (
 
 def of_view(item: CatalogItem) -> dict[str, str]:
     """The settings of a plain view."""
-    properties: Mapping[str, str] = item.details.get("properties") or {}
     return {
         key.removeprefix(OF_VIEW): value
-        for key, value in properties.items()
+        for key, value in item.properties.items()
         if key.startswith(OF_VIEW)
     }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.client import PersistClient
@@ -54,18 +55,18 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
 
 def retention(item: CatalogItem) -> LagWriteFrontier:
     """RETAIN HISTORY as a read policy: so much can be read before the last complete time."""
-    kept = item.details.get("retain_history_ms")
-    return LagWriteFrontier((DEFAULT_RETAIN_MS if kept is None else int(kept)) + 1)
+    kept = item.retain_history_ms
+    return LagWriteFrontier((DEFAULT_RETAIN_MS if kept is None else kept) + 1)
 
 
 def export_description(item: CatalogItem) -> ExportDescription:
     """What the controller knows of a sink."""
-    snapshot = bool(item.details["config"]["snapshot"])
+    snapshot = item.of(SinkDetails).config.snapshot
     return ExportDescription(item.depends_on[0], INSTANCE, "files", _begin(item), snapshot)
 
 
 def _begin(sink: CatalogItem) -> Frontier:
-    return Frontier(int(sink.details["as_of"]))
+    return Frontier(sink.of(SinkDetails).as_of)
 
 
 @dataclass(slots=True)
@@ -211,8 +212,9 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
             return IngestionDescription(INSTANCE, str(item.parent), item.id)
         case ItemKind.SOURCE:
             source = item if item.parent is None else state.item(item.parent)
-            name = item.details.get("export", item.name)
-            return IngestionExport(GlobalId(source.details["progress"]), name)
+            part = item.details
+            name = part.export if isinstance(part, SubsourceDetails) else item.name
+            return IngestionExport(source.progress, name)
         case _:
             return Table()
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import FilesDetails
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import (
     CatalogItem,
@@ -219,10 +220,10 @@ class Changes:
         made = replace(item, shard_id=shard(item.desc))
         if not _propagates_errors(item):
             return made
-        return replace(made, details={**item.details, "errors": shard(ERRORS)})
+        return replace(made, details=replace(item.of(FilesDetails), errors=shard(ERRORS)))
 
 
 def _propagates_errors(item: CatalogItem) -> bool:
     """Whether what cannot be made a row of the item becomes an error in its contents."""
-    config = item.details.get("config")
-    return config is not None and config.get("on_error") == "PROPAGATE"
+    details = item.details
+    return isinstance(details, FilesDetails) and details.config.on_error == "PROPAGATE"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import retaining
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     CatalogState,
@@ -143,8 +144,7 @@ class Objects:
         kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
         with self._changes.defining(cancellation):
             item = self._changes.state.get(schema, own, kind)
-            details = dict(item.details)
-            details["retain_history_ms"] = statement.retain_history_ms
+            details = retaining(item.details, statement.retain_history_ms)
             self._changes.commit([AlterItem(item.id, details=details)], context.user)
 
     def comment(

@@ -5,15 +5,25 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Collection
+from dataclasses import replace
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import (
+    ChangefeedDetails,
+    ChangefeedSettings,
+    CheckConfig,
+    CheckedInput,
+    FeedTableSettings,
+    FilesDetails,
+    GeneratorDetails,
+    ProgressDetails,
+    SinkDetails,
+    SourceDetails,
+    SubsourceDetails,
+    WebhookDetails,
+)
 from slackwater.adapter.catalog.model import (
-    CHANGEFEED,
-    PROGRESS,
-    WEBHOOK,
     CatalogItem,
     CatalogState,
     ItemKind,
@@ -22,8 +32,8 @@ from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.sources.checks import CheckConfig, CheckedInput, verify
-from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, files_config, partitions
+from slackwater.adapter.sources.checks import verify
+from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.inference import inferred_columns
 from slackwater.adapter.sources.sinks import sink_config
 from slackwater.adapter.time.timeline import Timeline
@@ -39,6 +49,8 @@ from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.files import FILES_FEED
 from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
 from slackwater.storage.discovery import local_path
+from slackwater.storage.file_formats import Format
+from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig, exports
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
@@ -80,11 +92,8 @@ class ConnectorPlanner:
             case connector:
                 source = self._files(blank, context, statement, connector)
         progress = self._progress(source, context, statement)
-        details = {
-            **source.details,
-            "progress": progress.id,
-            "exports": {table.details["export"]: table.id for table in tables},
-        }
+        exports = {table.of(SubsourceDetails).export: table.id for table in tables}
+        details = replace(source.ingested, progress=progress.id, exports=exports)
         return [progress, replace(source, depends_on=(progress.id,), details=details), *tables]
 
     def _progress(
@@ -110,22 +119,21 @@ class ConnectorPlanner:
         SLACKWATER_SINK_LOCATION_UNWRITABLE.
         """
         desc = _stored_columns(written)
-        config = {
-            "path": local_path(statement.connector.path, os.getcwd()),
-            "format": statement.connector.format,
-            "envelope": statement.envelope.kind,
-            "key": list(statement.envelope.key),
-            "snapshot": statement.snapshot,
-        }
+        config = SinkConfig(
+            path=local_path(statement.connector.path, os.getcwd()),
+            format=statement.connector.format,
+            envelope=statement.envelope.kind,
+            key=statement.envelope.key,
+            snapshot=statement.snapshot,
+        )
         item = replace(
             blank,
             create_sql=to_sql(_named_sink(statement, blank, written)),
             depends_on=(written.id,),
-            details={"config": config, "as_of": int(self._timeline.read_ts())},
+            details=SinkDetails(config, self._timeline.read_ts()),
         )
-        settings: SinkConfig = sink_config(item)
-        check_config(settings, desc, item.full_name)
-        claim_location(settings, item.id)
+        check_config(config, desc, item.full_name)
+        claim_location(config, item.id)
         return item
 
     def redirect_sink(self, sink: CatalogItem, written: CatalogItem) -> AlterItem:
@@ -188,7 +196,7 @@ class ConnectorPlanner:
                 expected=f"FOR ALL TABLES, because {connector.kind} has several tables",
             )
         own_desc = next(iter(tables.values())) if single else None
-        details = _generator_details(statement, asdict(config), config.tick_interval_ms)
+        details = _generator_details(statement, config, config.tick_interval_ms)
         source = _defined(blank, statement, own_desc, details)
         if single:
             return source, []
@@ -211,10 +219,9 @@ class ConnectorPlanner:
             tick_interval_ms=connector.tick_interval_ms,
             envelope=connector.envelope or "UPSERT",
         )
-        settings = {"kind": connector.kind, **asdict(config)}
         # The rounds of a snapshot do not wait for ticks.
         poll_ms = min(connector.tick_interval_ms or DEFAULT_INTERVAL_MS, DEFAULT_INTERVAL_MS)
-        details = _generator_details(statement, settings, poll_ms)
+        details = _generator_details(statement, config, poll_ms)
         return _defined(blank, statement, KEY_VALUE, details)
 
     def _child(
@@ -229,7 +236,7 @@ class ConnectorPlanner:
             desc=desc,
             owner=source.owner,
             created_ms=source.created_ms,
-            details={"parent": source.id, "export": export, "retain_history_ms": retain_ms},
+            details=SubsourceDetails(source.id, export, retain_ms),
         )
 
     def _files(
@@ -239,26 +246,27 @@ class ConnectorPlanner:
         statement: st.CreateSource,
         connector: st.FilesSource,
     ) -> CatalogItem:
-        settings: dict[str, Any] = {
-            "path": local_path(connector.path, os.getcwd()),
-            "kind": connector.format,
-            "header": bool(connector.header),
-            "delimiter": connector.delimiter or ",",
-            "null_text": connector.null_text or "",
-            "pattern": connector.pattern,
-            "on_error": connector.on_error,
-        }
+        config = FilesConfig(
+            path=local_path(connector.path, os.getcwd()),
+            format=Format(
+                kind=connector.format,
+                header=bool(connector.header),
+                delimiter=connector.delimiter or ",",
+                null_text=connector.null_text or "",
+            ),
+            pattern=connector.pattern,
+            on_error=connector.on_error,
+        )
         if statement.columns is None:
-            desc = inferred_columns(self._engine(context), files_config(settings), blank.full_name)
+            desc = inferred_columns(self._engine(context), config, blank.full_name)
         else:
             desc = self._declared(statement.columns.text, context)
         desc.arrow_schema()
-        details = {
-            "connector": "files",
-            "config": settings,
-            "interval_ms": statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
-            "retain_history_ms": statement.retain_history_ms,
-        }
+        details = FilesDetails(
+            config,
+            interval_ms=statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
+            retain_history_ms=statement.retain_history_ms,
+        )
         return _defined(blank, statement, desc, details)
 
     def _webhook(
@@ -270,17 +278,13 @@ class ConnectorPlanner:
     ) -> CatalogItem:
         """Raises SLACKWATER_UNKNOWN_OBJECT for a secret, and what is wrong with the condition."""
         config = WebhookConfig.of(connector)
-        details: dict[str, Any] = {
-            "connector": WEBHOOK,
-            "config": config.to_json(),
-            "retain_history_ms": statement.retain_history_ms,
-        }
+        details = WebhookDetails(config, statement.retain_history_ms)
         secrets: list[GlobalId] = []
         if connector.check is not None:
             check = self._check(context, connector.check)
             verify(self._spark, check)
             secrets = check.secrets
-            details["check"] = check.to_json()
+            details = replace(details, check=check)
         named = replace(statement, connector=self._named_secrets(context, connector))
         item = _defined(blank, named, config.desc, details)
         return replace(item, depends_on=tuple(secrets))
@@ -305,21 +309,20 @@ class ConnectorPlanner:
         path = None if connector.path is None else local_path(connector.path, os.getcwd())
         for feed in connector.feeds:
             _check_feed(feed)
-        details = {
-            "connector": CHANGEFEED,
-            "config": {
-                "format": "cockroach",
-                "tables": [_feed_settings(each) for each in connector.tables],
-                "feeds": list(connector.feeds or ([FILES_FEED] if path is not None else [])),
-                "lookahead": connector.lookahead,
-                "on_late": connector.on_late,
-                "path": path,
-            },
-            "landing": landing,
-            "dead_letters": dead_letters,
-            "interval_ms": statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
-            "retain_history_ms": statement.retain_history_ms,
-        }
+        details = ChangefeedDetails(
+            ChangefeedSettings(
+                format="cockroach",
+                tables=tuple(_feed_settings(each) for each in connector.tables),
+                feeds=connector.feeds or (() if path is None else (FILES_FEED,)),
+                lookahead=connector.lookahead,
+                on_late=connector.on_late,
+                path=path,
+            ),
+            landing,
+            dead_letters,
+            interval_ms=statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
+            retain_history_ms=statement.retain_history_ms,
+        )
         source = _defined(blank, statement, None, details)
         return source, [
             *(
@@ -337,7 +340,8 @@ class ConnectorPlanner:
 
         Raises SLACKWATER_INVALID_OPTION, and what is wrong with columns.
         """
-        exports: Mapping[str, str] = source.details["exports"]
+        details = source.of(ChangefeedDetails)
+        exports = details.exports
         if table.name.casefold() in {each.casefold() for each in exports}:
             raise invalid_option("ADD TABLE", table.name, "the source has such a table")
         statement = parse(source.create_sql)
@@ -348,13 +352,10 @@ class ConnectorPlanner:
         tables = (*statement.connector.tables, table)
         widened = replace(statement, connector=replace(statement.connector, tables=tables))
         desc = self._feed_columns(table, context)
-        item = self._child(source, table.name, desc, source.details["retain_history_ms"])
-        config = source.details["config"]
-        details = {
-            **source.details,
-            "exports": {**exports, table.name: item.id},
-            "config": {**config, "tables": [*config["tables"], _feed_settings(table)]},
-        }
+        item = self._child(source, table.name, desc, details.retain_history_ms)
+        settings = details.config
+        more = replace(settings, tables=(*settings.tables, _feed_settings(table)))
+        details = replace(details, exports={**exports, table.name: item.id}, config=more)
         return item, AlterItem(source.id, details=details, create_sql=to_sql(widened))
 
     def _feed_columns(self, table: st.ChangefeedTable, context: Context) -> RelationDesc:
@@ -418,7 +419,7 @@ def _defined(
     blank: CatalogItem,
     statement: st.CreateSource,
     desc: RelationDesc | None,
-    details: Mapping[str, Any],
+    details: SourceDetails,
 ) -> CatalogItem:
     """The new source with its columns and its definition."""
     sql = to_sql(_named_source(statement, blank.schema_name, blank.name))
@@ -448,11 +449,7 @@ def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str
         desc=_progress_columns(source),
         owner=source.owner,
         created_ms=source.created_ms,
-        details={
-            "parent": source.id,
-            "connector": PROGRESS,
-            "retain_history_ms": source.details.get("retain_history_ms"),
-        },
+        details=ProgressDetails(source.id, source.retain_history_ms),
     )
 
 
@@ -483,8 +480,8 @@ def invalid_option(option: str, value: str, reason: str) -> SlackwaterError:
     )
 
 
-def _feed_settings(table: st.ChangefeedTable) -> dict[str, Any]:
-    return {"name": table.name, "key": list(table.key), "extras": table.extras}
+def _feed_settings(table: st.ChangefeedTable) -> FeedTableSettings:
+    return FeedTableSettings(table.name, table.key, table.extras)
 
 
 def _check_feed(feed: str) -> None:
@@ -501,20 +498,17 @@ def _interval_ms(connector: st.LoadGenerator) -> int | None:
 
 
 def _generator_details(
-    statement: st.CreateSource, config: Mapping[str, Any], interval_ms: int | None
-) -> dict[str, Any]:
+    statement: st.CreateSource,
+    config: GeneratorConfig | KeyValueConfig,
+    interval_ms: int | None,
+) -> GeneratorDetails:
     if statement.timestamp_interval_ms is not None:
         raise user_error(
             "SLACKWATER_UNSUPPORTED",
             feature="TIMESTAMP INTERVAL of a load generator",
             advice="TICK INTERVAL says how often it makes rows.",
         )
-    return {
-        "connector": "load-generator",
-        "config": config,
-        "interval_ms": interval_ms or DEFAULT_INTERVAL_MS,
-        "retain_history_ms": statement.retain_history_ms,
-    }
+    return GeneratorDetails(config, interval_ms or DEFAULT_INTERVAL_MS, statement.retain_history_ms)
 
 
 def _full(schema: str, name: str) -> QualifiedName:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import MaterializedViewDetails, PlanVersion
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
 from slackwater.adapter.controllers.relations import Relations
@@ -25,7 +26,7 @@ from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, quote_identifier
@@ -123,16 +124,16 @@ class Views:
             create_sql=to_sql(made),
             desc=desc,
             depends_on=self.dependencies(analysis),
-            details={
-                "query": text,
-                "catalog": context.catalog,
-                "namespace": list(context.namespace),
-                "settings": None if context.settings is None else dict(context.settings),
-                "functions": [dict(each) for each in analysis.functions],
-                "named": self.named(analysis),
-                "retain_history_ms": statement.retain_history_ms,
-                "asserting": _asserting(text, desc, asserted, full),
-            },
+            details=MaterializedViewDetails(
+                query=text,
+                catalog=context.catalog,
+                namespace=context.namespace,
+                settings=context.settings,
+                functions=analysis.functions,
+                named=self.named(analysis),
+                retain_history_ms=statement.retain_history_ms,
+                asserting=_asserting(text, desc, asserted, full),
+            ),
         )
 
     @staticmethod
@@ -156,7 +157,7 @@ class Views:
         """The view exists and holds its inputs itself, or does not come to be."""
         unused = self._planned.pop(planned.item.id, None)
         if unused is not None:
-            engine = self._engine.under(planned.item.details.get("settings"))
+            engine = self._engine.under(_details(planned.item).settings)
             engine.forget_plan(unused.kept.plan_id)
         self._relations.storage.release(planned.hold)
 
@@ -169,7 +170,7 @@ class Views:
             create(conn, desc, since=as_of, upper=as_of, shares_tables_upper=False)
             for desc in (planned.item.desc, ERRORS)
         )
-        details = {**planned.item.details, "as_of": int(as_of), "errors": errors}
+        details = replace(_details(planned.item), as_of=as_of, errors=errors)
         return replace(planned.item, shard_id=rows, details=details)
 
     def plan_ahead(self, item: CatalogItem) -> None:
@@ -178,29 +179,28 @@ class Views:
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
         """The dataflow that maintains the view."""
-        if item.shard_id is None or item.errors_shard is None or item.desc is None:
-            raise AssertionError(f"the view {item.id} has no shards")
+        stored, details = item.stored, _details(item)
+        if stored.errors_shard is None:
+            raise FatalError(f"the view {item.full_name} ({item.id}) has no shard of errors")
         plan = self._planned.pop(item.id, None) or self.plan(item)
         return Dataflow(
             global_id=item.id,
             name=item.full_name,
             plan=plan,
-            output=item.desc,
+            output=stored.desc,
             inputs=self._inputs(plan),
-            output_shard=item.shard_id,
-            errors_shard=item.errors_shard,
-            as_of=Timestamp(int(item.details["as_of"])),
-            settings=item.details.get("settings"),
-            plan_changed=item.details.get("program") != _made_by(plan),
+            output_shard=stored.shard_id,
+            errors_shard=stored.errors_shard,
+            as_of=details.as_of,
+            settings=details.settings,
+            plan_changed=details.program != _made_by(plan),
         )
 
     def plan(self, item: CatalogItem) -> ViewPlan:
         """How a view's stored query is maintained. The driver keeps it until it is to forget it."""
-        details = item.details
-        catalog, namespace = details["catalog"], tuple(details["namespace"])
-        text = details.get("asserting") or details["query"]
-        functions = details.get("functions") or ()
-        return self._plan(text, catalog, namespace, details.get("settings"), functions)
+        view = _details(item)
+        text = view.asserting or view.query
+        return self._plan(text, view.catalog, view.namespace, view.settings, view.functions)
 
     def _plan(
         self,
@@ -227,7 +227,7 @@ class Views:
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
         resident = item.id not in self._worker.out_of_memory()
-        settings = item.details.get("settings")
+        settings = _details(item).settings
         return self._explained(self.plan(item), settings, resident=resident)
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
@@ -253,9 +253,10 @@ class Views:
         return tuple(GlobalId(i) for i in ids if not is_system(GlobalId(i)))
 
     @staticmethod
-    def named(analysis: Analysis) -> list[str]:
+    def named(analysis: Analysis) -> tuple[GlobalId, ...]:
         """Those of the dependencies that the query itself names."""
-        return [each for each in analysis.named if not is_system(GlobalId(each))]
+        named = (GlobalId(each) for each in analysis.named)
+        return tuple(each for each in named if not is_system(each))
 
     @staticmethod
     def renamed(desc: RelationDesc, columns: tuple[str, ...] | None, name: str) -> RelationDesc:
@@ -322,9 +323,8 @@ class Views:
         inputs = {}
         for global_id in _collections(plan):
             item = self._relations.item(global_id)
-            if item.shard_id is None or item.desc is None:
-                raise AssertionError(f"{global_id} is read and has no shard")
-            inputs[global_id] = Input(item.shard_id, item.desc, item.errors_shard, item.full_name)
+            read = item.stored
+            inputs[global_id] = Input(read.shard_id, read.desc, read.errors_shard, item.full_name)
         return inputs
 
     def _explained(
@@ -380,8 +380,12 @@ def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: st
 
 def _maintained(item: CatalogItem, plan: ViewPlan) -> CatalogItem:
     """The object with how it is maintained."""
-    how = "incremental" if plan.program else "recompute"
-    return replace(item, details={**item.details, "maintenance": how, "program": _made_by(plan)})
+    details = replace(
+        _details(item),
+        maintenance="incremental" if plan.program else "recompute",
+        program=_made_by(plan),
+    )
+    return replace(item, details=details)
 
 
 def _notices(item: CatalogItem, plan: ViewPlan) -> tuple[str, ...]:
@@ -393,9 +397,12 @@ def _notices(item: CatalogItem, plan: ViewPlan) -> tuple[str, ...]:
     )
 
 
-def _made_by(plan: ViewPlan) -> dict[str, object]:
-    """What says whether two plans have the same rows."""
-    return {"version": PROGRAM_VERSION, "fingerprint": plan.kept.plan.fingerprint}
+def _made_by(plan: ViewPlan) -> PlanVersion:
+    return PlanVersion(PROGRAM_VERSION, plan.kept.plan.fingerprint)
+
+
+def _details(view: CatalogItem) -> MaterializedViewDetails:
+    return view.of(MaterializedViewDetails)
 
 
 def _collections(plan: ViewPlan) -> tuple[GlobalId, ...]:

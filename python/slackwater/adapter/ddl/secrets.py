@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import SecretDetails
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.catalog.ops import AlterItem, CatalogOp, CreateItem
 from slackwater.adapter.ddl.changes import Changes
@@ -39,7 +40,7 @@ class SecretDefinitions:
         if named is None:
             return
         blank = self._changes.new_item(ItemKind.SECRET, *named, context)
-        item = replace(blank, create_sql=to_sql(statement))
+        item = replace(blank, create_sql=to_sql(statement), details=SecretDetails())
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             self._secrets.put(conn, item.id, statement.value)
@@ -61,7 +62,7 @@ class SecretDefinitions:
             return
         with self._changes.defining(cancellation):
             item = self._changes.state.get(schema, name, ItemKind.SECRET)
-            details = {**item.details, "version": version_of(item) + 1}
+            details = SecretDetails(version_of(item) + 1)
 
             def make(conn: Connection) -> Sequence[CatalogOp]:
                 self._secrets.put(conn, item.id, statement.value)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
@@ -22,7 +23,7 @@ from slackwater.adapter.time.watch import Cancellation
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName, resolve
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 
@@ -69,12 +70,13 @@ class SinkDefinitions:
                 item = self._planner.plan_sink(blank, statement, written)
 
                 def make(conn: Connection) -> Sequence[CatalogOp]:
-                    as_of = Timestamp(int(item.details["as_of"]))
+                    details = item.of(SinkDetails)
+                    as_of = details.as_of
                     shard_id = self._collections.persist.definitions.create_shard(
                         conn, PROGRESS, since=as_of, upper=as_of, shares_tables_upper=False
                     )
-                    details = {**item.details, "progress_shard": shard_id}
-                    return [CreateItem(replace(item, details=details))]
+                    made = replace(item, details=replace(details, progress_shard=shard_id))
+                    return [CreateItem(made)]
 
                 self._changes.commit(make, context.user)
             finally:
@@ -119,10 +121,12 @@ class SinkDefinitions:
     ) -> None:
         """Returns when it is on record that the sink has written everything up to `time`."""
 
+        shard_id = sink.progress_shard
+        if shard_id is None:
+            raise FatalError(f"the sink {sink.full_name} has no progress shard")
+
         def out() -> Frontier:
-            return Frontier(
-                self._collections.persist.reads.upper(int(sink.details["progress_shard"]))
-            )
+            return Frontier(self._collections.persist.reads.upper(shard_id))
 
         self._awaited[sink.id] = time
         try:

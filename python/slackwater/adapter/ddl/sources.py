@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import ChangefeedDetails
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.sessions.sessions import Session
@@ -49,6 +50,7 @@ class SourceDefinitions:
         if source.is_webhook:
             session.notify(self._webhooks.endpoint_notice(source))
             return
-        if source.is_changefeed and source.details["config"]["path"] is None:
+        details = source.details
+        if isinstance(details, ChangefeedDetails) and details.config.path is None:
             session.notify(self._changefeeds.endpoint_notice(source))
         self._sources.wait_for_snapshot(session, source, cancellation)

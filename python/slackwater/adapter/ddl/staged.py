@@ -136,14 +136,12 @@ class StagedTables:
         write: Write,
     ) -> WriteResult:
         """The object stays; its contents, and what the definition says of it, are others."""
-        if existing.shard_id is None:
-            raise AssertionError(f"the table {existing.id} has no shard")
         altered = self._tables.redefined(existing, planned)
 
         def at(time: Timestamp) -> tuple[NewPart, ...]:
             return tuple(part for parts_at in parts for part in parts_at(time))
 
-        filled = replace(write, appends={existing.shard_id: at})
+        filled = replace(write, appends={existing.stored.shard_id: at})
 
         def commit(step: Step) -> WriteResult:
             return self._committer.submit(replace(filled, steps=(step,))).result()

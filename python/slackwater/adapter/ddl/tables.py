@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import TableDetails, ViewDetails, retaining
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -73,16 +73,20 @@ class Tables:
         """
         desc = asked.schema
         desc.arrow_schema()
-        details, kept = _table_details(asked.properties)
+        details = _table_details(asked.properties)
         planned = self._changes.new_item(ItemKind.TABLE, asked.schema_name, asked.name, context)
         return replace(
             planned,
             create_sql=create_table_sql(
-                asked.full_name, desc, details.get("retain_history_ms"), asked.comment, kept
+                asked.full_name,
+                desc,
+                details.retain_history_ms,
+                asked.comment,
+                details.properties,
             ),
             desc=desc,
             comment=asked.comment,
-            details={**details, "properties": kept},
+            details=details,
         )
 
     def redefined(self, existing: CatalogItem, planned: CatalogItem) -> AlterItem | None:
@@ -91,11 +95,14 @@ class Tables:
         Properties and comment are the replacement's. How much history is kept stays, unless the
         replacement says it: history that is gone does not come back.
         """
-        details = {**existing.details, **planned.details}
+        before, after = existing.of(TableDetails), planned.of(TableDetails)
+        retain_ms = after.retain_history_ms
+        if retain_ms is None:
+            retain_ms = before.retain_history_ms
+        details = replace(after, retain_history_ms=retain_ms)
         if existing.details == details and existing.comment == planned.comment:
             return None
         desc = existing.desc or RelationDesc(())
-        retain_ms = details.get("retain_history_ms")
         return AlterItem(
             existing.id,
             details=details,
@@ -105,7 +112,7 @@ class Tables:
                 desc,
                 retain_ms,
                 planned.comment,
-                details.get("properties") or {},
+                details.properties,
             ),
         )
 
@@ -119,8 +126,7 @@ class Tables:
         """
         with self._changes.defining(cancellation):
             item = self._changes.state.get(schema_of(asked.namespace), asked.name)
-            details = dict(item.details)
-            properties = dict(details.get("properties") or {})
+            properties, retain_ms = dict(item.properties), item.retain_history_ms
             comment, desc = item.comment, item.desc
             for change in asked.changes:
                 match change:
@@ -136,7 +142,7 @@ class Tables:
                         desc = with_comment(described, path, text)
                     case SetProperty(key, value):
                         if key == RETAIN_HISTORY:
-                            details["retain_history_ms"] = _retain(value)
+                            retain_ms = _retain(value)
                         elif key == "comment":
                             comment = value
                         else:
@@ -144,17 +150,18 @@ class Tables:
                             properties[key] = value
                     case RemoveProperty(key):
                         if key == RETAIN_HISTORY:
-                            details.pop("retain_history_ms", None)
+                            retain_ms = None
                         properties.pop(key, None)
                     case SetComment(text):
                         comment = text
                     case _:
                         raise _unsupported_alter(change, item)
-            details["properties"] = properties
+            details = retaining(item.details, retain_ms)
+            if isinstance(details, TableDetails | ViewDetails):
+                details = replace(details, properties=properties)
             sql = item.create_sql
             if item.kind is ItemKind.TABLE:
-                history = details.get("retain_history_ms")
-                sql = create_table_sql(item.full_name, desc, history, comment, properties)
+                sql = create_table_sql(item.full_name, desc, retain_ms, comment, properties)
             altered = AlterItem(item.id, details=details, comment=comment, create_sql=sql)
             self._changes.commit(self._changes.with_columns(item, desc, altered), context.user)
             return self._changes.state.item(item.id)
@@ -171,12 +178,12 @@ class Tables:
         engine.collect(spark.spark_text, context.catalog, context.namespace)
 
 
-def _table_details(properties: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    details: dict[str, Any] = {}
+def _table_details(properties: Mapping[str, str]) -> TableDetails:
+    retain_ms = None
     kept = {}
     for key, value in properties.items():
         if key == RETAIN_HISTORY:
-            details["retain_history_ms"] = _retain(value)
+            retain_ms = _retain(value)
         elif key == "provider":
             if value.lower() != "slackwater":
                 raise user_error(
@@ -192,7 +199,7 @@ def _table_details(properties: Mapping[str, str]) -> tuple[dict[str, Any], dict[
             )
         elif key not in _SPARK_PROPERTIES:
             kept[key] = value
-    return details, kept
+    return TableDetails(retain_ms, kept)
 
 
 def _retain(value: str) -> int:

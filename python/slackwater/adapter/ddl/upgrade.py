@@ -16,8 +16,17 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.details import (
+    ChangefeedDetails,
+    FilesDetails,
+    GeneratorDetails,
+    IngestedDetails,
+    MaterializedViewDetails,
+    SinkDetails,
+    SubsourceDetails,
+)
 from slackwater.adapter.catalog.durable import DurableCatalog
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.catalog.ops import AlterItem, CatalogOp, CreateItem
 from slackwater.adapter.ddl.planned_sources import free_name, progress_item
 from slackwater.adapter.sources.sinks import PROGRESS as SINK_PROGRESS
@@ -33,13 +42,19 @@ from slackwater.repr.relation import RelationDesc, quote_identifier
 def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
     """Brings the objects of the catalog up; without old ones it does nothing."""
     for item in tuple(catalog.state.items.values()):
-        is_source = item.kind is ItemKind.SOURCE and item.parent is None
-        if is_source and not item.is_webhook and "progress" not in item.details:
-            _upgrade_source(persist, catalog, item)
-        elif item.kind is ItemKind.SINK and "progress_shard" not in item.details:
-            _upgrade_sink(persist, catalog, item)
-        elif item.kind is ItemKind.MATERIALIZED_VIEW and "errors" not in item.details:
-            _upgrade_view(persist, catalog, item)
+        match item.details:
+            case (
+                FilesDetails(progress=None)
+                | GeneratorDetails(progress=None)
+                | ChangefeedDetails(progress=None) as source
+            ):
+                _upgrade_source(persist, catalog, item, source)
+            case SinkDetails(progress_shard=None) as sink:
+                _upgrade_sink(persist, catalog, item, sink)
+            case MaterializedViewDetails(errors=None) as view:
+                _upgrade_view(persist, catalog, item, view)
+            case _:
+                pass
     for item in tuple(catalog.state.items.values()):
         named = with_the_only_cluster(item.create_sql)
         if named != item.create_sql:
@@ -57,50 +72,54 @@ def with_the_only_cluster(create_sql: str) -> str:
     return create_sql
 
 
-def _upgrade_source(persist: PersistClient, catalog: DurableCatalog, source: CatalogItem) -> None:
+def _upgrade_source(
+    persist: PersistClient, catalog: DurableCatalog, source: CatalogItem, details: IngestedDetails
+) -> None:
     name = free_name(catalog.state, source.schema_name, f"{source.name}_progress")
     progress = progress_item(catalog.allocate_ids()[0], source, source.schema_name, name)
     tables = {
-        item.details["export"]: item.id
+        item.of(SubsourceDetails).export: item.id
         for item in catalog.state.items.values()
         if item.parent == source.id
     }
-    details = {**source.details, "progress": progress.id, "exports": tables}
+    upgraded = replace(details, progress=progress.id, exports=tables)
 
     def make(conn: Connection) -> Sequence[CatalogOp]:
         create_state(conn, source.id)
         shard_id = _shard(persist, conn, progress.desc, None)
         return [
             CreateItem(replace(progress, shard_id=shard_id)),
-            AlterItem(source.id, details=details, depends_on=(progress.id,)),
+            AlterItem(source.id, details=upgraded, depends_on=(progress.id,)),
         ]
 
     catalog.transact(make)
 
 
-def _upgrade_sink(persist: PersistClient, catalog: DurableCatalog, sink: CatalogItem) -> None:
-    as_of = Timestamp(int(sink.details["as_of"]))
-
+def _upgrade_sink(
+    persist: PersistClient, catalog: DurableCatalog, sink: CatalogItem, details: SinkDetails
+) -> None:
     def make(conn: Connection) -> Sequence[CatalogOp]:
-        shard_id = _shard(persist, conn, SINK_PROGRESS, as_of)
-        return [AlterItem(sink.id, details={**sink.details, "progress_shard": shard_id})]
+        shard_id = _shard(persist, conn, SINK_PROGRESS, details.as_of)
+        return [AlterItem(sink.id, details=replace(details, progress_shard=shard_id))]
 
     catalog.transact(make)
 
 
-def _upgrade_view(persist: PersistClient, catalog: DurableCatalog, view: CatalogItem) -> None:
-    if view.shard_id is None:
-        raise AssertionError(f"the view {view.id} has no shard")
-    found = persist.reads.state(view.shard_id)
-    kept = {key: value for key, value in view.details.items() if key != "states"}
+def _upgrade_view(
+    persist: PersistClient,
+    catalog: DurableCatalog,
+    view: CatalogItem,
+    details: MaterializedViewDetails,
+) -> None:
+    found = persist.reads.state(view.stored.shard_id)
 
     def make(conn: Connection) -> Sequence[CatalogOp]:
-        for shard_id in view.details.get("states") or ():
-            persist.definitions.drop_shard(conn, int(shard_id))
+        for shard_id in details.states or ():
+            persist.definitions.drop_shard(conn, shard_id)
         errors = persist.definitions.create_shard(
             conn, ERRORS, since=found.since, upper=found.upper, shares_tables_upper=False
         )
-        return [AlterItem(view.id, details={**kept, "errors": errors})]
+        return [AlterItem(view.id, details=replace(details, errors=errors, states=None))]
 
     catalog.transact(make)
 

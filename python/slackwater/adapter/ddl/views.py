@@ -10,6 +10,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import ViewDetails
 from slackwater.adapter.catalog.model import (
     CatalogItem,
     ItemKind,
@@ -72,13 +73,13 @@ class ViewDefinitions:
             desc=asked.schema,
             depends_on=self._views.dependencies(analysis),
             comment=asked.comment,
-            details={
-                "query": query,
-                "catalog": context.catalog,
-                "namespace": list(context.namespace),
-                "named": self._views.named(analysis),
-                "properties": dict(asked.properties),
-            },
+            details=ViewDetails(
+                query,
+                context.catalog,
+                context.namespace,
+                self._views.named(analysis),
+                asked.properties,
+            ),
         )
         with self._changes.defining(cancellation):
             ops: list[CatalogOp] = []

@@ -528,11 +528,10 @@ class Reads:
     ) -> dict[str, Any]:
         if time is None:
             raise AssertionError("a bound relation has a time")
-        if item.shard_id is None:
-            raise AssertionError(f"{item.id} has no shard")
+        shard_id = item.stored.shard_id
         self._relations.refuse_errors(item, time, Timestamp(time + 1))
-        parts = self._persist.reads.parts_at(item.shard_id, time)
-        state = self._persist.reads.state(item.shard_id)
+        parts = self._persist.reads.parts_at(shard_id, time)
+        state = self._persist.reads.state(shard_id)
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         return {"id": item.id, "as_of": time, **relation}

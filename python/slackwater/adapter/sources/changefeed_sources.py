@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
+from slackwater.adapter.catalog.details import ChangefeedDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sources.changefeeds import Changefeeds
@@ -56,24 +56,25 @@ class ChangefeedSources:
         rows, upper = self._rows(item, "landing")
         inbox.read_before(upper)
         waiting, images = contents(rows)
-        config = item.details["config"]
+        details = item.of(ChangefeedDetails)
+        config = details.config
         store = self.checkpoints
-        if config["feeds"]:
-            store.ensure(item.id, config["feeds"])
+        if config.feeds:
+            store.ensure(item.id, config.feeds)
 
         def state(lookahead: int | None) -> GroupState:
             with self.metrics.timed("refresh", item.full_name):
                 return store.state(item.id, lookahead)
 
-        path = config["path"]
+        path = config.path
         reader = None
         if path is not None:
-            keys = {each["name"]: each["key"] for each in config["tables"]}
+            keys = {each.name: each.key for each in config.tables}
             reader = FolderReader(
                 path,
                 keys,
                 lambda time, feed: store.advance(item.id, feed, time),
-                config["lookahead"],
+                config.lookahead,
             )
         ingestion = ChangefeedIngestion(
             item.id,
@@ -92,7 +93,9 @@ class ChangefeedSources:
 
     def _rows(self, source: CatalogItem, which: str) -> tuple[pa.Table, Timestamp]:
         """All rows of the source's landing or dead letters, and the upper they were read at."""
-        item = self.relations.item(GlobalId(source.details["exports"][source.details[which]]))
+        details = source.of(ChangefeedDetails)
+        name = details.landing if which == "landing" else details.dead_letters
+        item = self.relations.item(details.exports[name])
         upper = Timestamp(self.relations.upper(item).value)
         rows = present_rows(self.relations.snapshot(item, Timestamp(upper - 1)))
         if rows is None:
@@ -100,21 +103,19 @@ class ChangefeedSources:
         return rows, upper
 
     def _config(self, item: CatalogItem) -> ChangefeedConfig:
-        config: dict[str, Any] = item.details["config"]
+        details = item.of(ChangefeedDetails)
         tables = {}
-        for each in config["tables"]:
-            table = self.relations.item(GlobalId(item.details["exports"][each["name"]]))
-            if table.desc is None:
-                raise AssertionError(f"the table {table.id} has no columns")
-            tables[each["name"]] = FeedTable(table.desc, tuple(each["key"]), each["extras"])
+        for each in details.config.tables:
+            table = self.relations.item(details.exports[each.name])
+            tables[each.name] = FeedTable(table.stored.desc, each.key, each.extras)
         return ChangefeedConfig(
             name=item.full_name,
             tables=tables,
-            landing=item.details["landing"],
-            dead_letters=item.details["dead_letters"],
-            feeds=tuple(config["feeds"]),
-            lookahead=config["lookahead"],
-            is_strict=config["on_late"] == "FAIL",
+            landing=details.landing,
+            dead_letters=details.dead_letters,
+            feeds=details.config.feeds,
+            lookahead=details.config.lookahead,
+            is_strict=details.config.on_late == "FAIL",
         )
 
     def metrics_text(self, now_ms: int) -> bytes:
@@ -138,7 +139,12 @@ class ChangefeedSources:
                 each.partition: each.top
                 for each in self.checkpoints.state(item.id, None).partitions
             }
-            known = {*tops, *progress.admitted, *progress.waiting, *item.details["config"]["feeds"]}
+            known = {
+                *tops,
+                *progress.admitted,
+                *progress.waiting,
+                *item.of(ChangefeedDetails).config.feeds,
+            }
             for name in sorted(known):
                 top = tops.get(name, FIRST)
                 yield PartitionEntry(

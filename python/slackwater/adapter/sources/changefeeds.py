@@ -17,7 +17,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.details import ChangefeedDetails
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
@@ -197,16 +198,17 @@ class Changefeeds:
         """The source of exactly that name, if feeds may send to it."""
         state = self._state()
         item = state.find(schema, name)
-        if item is None or item.kind is not ItemKind.SOURCE or not item.is_changefeed:
+        details = None if item is None else item.details
+        if item is None or not isinstance(details, ChangefeedDetails):
             return None
-        if (item.schema_name, item.name) != (schema, name) or item.details["config"]["path"]:
+        if (item.schema_name, item.name) != (schema, name) or details.config.path:
             return None
         known = self._known.get(item.id)
         if known is None or known[0] is not item:
-            landing = state.items.get(GlobalId(item.details["exports"][item.details["landing"]]))
+            landing = state.items.get(details.exports[details.landing])
             if landing is None or landing.shard_id is None:
                 return None
-            keys = {each["name"]: each["key"] for each in item.details["config"]["tables"]}
+            keys = {each.name: each.key for each in details.config.tables}
             known = (item, Changefeed(item, landing.shard_id, keys))
             self._known[item.id] = known
         return known[1]

@@ -7,67 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from slackwater.adapter.catalog.details import CheckConfig, CheckedInput
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.compute.engine import Check, Engine
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import RelationDesc
-from slackwater.storage.webhook import column, header_map
 
-_RECEIVED = "__received"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedInput:
-    """What a condition may look at, and what it calls it. `secret` is the id of one."""
-
-    kind: Literal["BODY", "HEADERS", "SECRET"]
-    name: str
-    secret: GlobalId | None
-    is_bytes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CheckConfig:
-    """A condition with the session settings under which it was written."""
-
-    condition: str
-    inputs: tuple[CheckedInput, ...]
-    settings: Mapping[str, str] | None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(found: Mapping[str, Any]) -> CheckConfig:
-        inputs = tuple(CheckedInput(**each) for each in found["inputs"])
-        return CheckConfig(found["condition"], inputs, found["settings"])
-
-    @property
-    def secrets(self) -> list[GlobalId]:
-        """The ids of its secrets."""
-        found = [each.secret for each in self.inputs if each.secret is not None]
-        return list(dict.fromkeys(found))
-
-    @property
-    def desc(self) -> RelationDesc:
-        """The columns of the rows that the condition is asked about."""
-        columns = []
-        for each in self.inputs:
-            kind = "binary" if each.is_bytes else "string"
-            if each.kind == "HEADERS":
-                columns.append(header_map(each.name, kind))
-            else:
-                columns.append(column(each.name, kind, nullable=False))
-        return RelationDesc((*columns, column(_RECEIVED, "timestamp", nullable=False)))
 
 
 class Request(Protocol):

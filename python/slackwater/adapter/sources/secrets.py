@@ -11,6 +11,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.details import SecretDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.persist.tables import secrets
 from slackwater.persist.transactions import Transactor
@@ -63,4 +64,4 @@ class Secrets:
 
 def version_of(item: CatalogItem) -> int:
     """How often the secret was altered."""
-    return int(item.details.get("version", 0))
+    return item.of(SecretDetails).version

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from slackwater.adapter.catalog.details import SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.feeds import CollectionFeed
 from slackwater.adapter.controllers.relations import Relations
@@ -51,14 +52,7 @@ class RunningSink:
 
 def sink_config(item: CatalogItem) -> SinkConfig:
     """The configuration that the catalog keeps for a sink."""
-    config = item.details["config"]
-    return SinkConfig(
-        path=config["path"],
-        format=config["format"],
-        envelope=config["envelope"],
-        key=tuple(config["key"]),
-        snapshot=config["snapshot"],
-    )
+    return item.of(SinkDetails).config
 
 
 class SinkRunner:
@@ -137,7 +131,7 @@ class SinkRunner:
         if running is None:
             return Frontier(0)
         reached = None if running.sink is None else running.sink.frontier
-        return Frontier(int(running.item.details["as_of"])) if reached is None else reached
+        return Frontier(running.item.of(SinkDetails).as_of) if reached is None else reached
 
     def statuses(self) -> tuple[RunningSink, ...]:
         with self._lock:
@@ -178,9 +172,7 @@ class SinkRunner:
     def _follow(self, running: RunningSink) -> None:
         item = running.item
         source = self._relations.item(item.depends_on[0])
-        as_of = Timestamp(int(item.details["as_of"]))
-        if source.desc is None:
-            raise FatalError(f"the sink {item.id} reads {source.id}, which has no columns")
+        as_of = item.of(SinkDetails).as_of
         running.sink = FilesSink.open(
             sink_config(item),
             Claim(
@@ -188,7 +180,7 @@ class SinkRunner:
                 self._persist.transactions.epoch,
                 self._persist.transactions.confirm_leadership,
             ),
-            source.desc,
+            source.stored.desc,
             item.full_name,
             clock=self._clock_ms,
             progress=self._progress(item, as_of),

@@ -84,12 +84,10 @@ def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogIte
     """The collection that an export of the source fills; None when it was dropped."""
     if source.shard_id is not None:
         return source
-    return state.items.get(GlobalId(source.details["exports"][export]))
+    return state.items.get(source.ingested.exports[export])
 
 
 def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:
     """The shard of the source's remap and its columns. Raises SLACKWATER_DEPENDENCY_DROPPED."""
-    progress = state.item(GlobalId(source.details["progress"]))
-    if progress.shard_id is None or progress.desc is None:
-        raise AssertionError(f"the progress relation {progress.id} has no shard")
-    return progress.shard_id, progress.desc
+    stored = state.item(source.progress).stored
+    return stored.shard_id, stored.desc

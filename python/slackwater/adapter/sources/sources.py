@@ -5,17 +5,16 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.details import FilesDetails, GeneratorDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
-from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, files_config, partitions
+from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.source_states import SourceStates, frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.group_commit import GroupCommitter
@@ -69,7 +68,7 @@ class Sources:
         if source_id is None:
             raise AssertionError(f"{ingestion} is no progress relation")
         source = self._relations.item(source_id)
-        interval = int(source.details.get("interval_ms") or DEFAULT_INTERVAL_MS)
+        interval = source.ingested.interval_ms or DEFAULT_INTERVAL_MS
         self._ingestion.add(
             source_id, lambda: self._resume(self._relations.item(source_id)), interval
         )
@@ -125,7 +124,7 @@ class Sources:
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
         """How far the source was read for what its exports hold; None: nothing is bound yet."""
-        progress = self._relations.item(GlobalId(item.details["progress"]))
+        progress = self._relations.item(item.progress)
         upper = Timestamp(self._relations.upper(progress).value)
         rows = present_rows(self._relations.snapshot(progress, Timestamp(upper - 1)))
         if rows is None:
@@ -137,12 +136,11 @@ class Sources:
     def _begun(self, item: CatalogItem, reached: Reached) -> Ingestion:
         if item.is_changefeed:
             return self._changefeeds.resumed(item, reached)
-        config: Mapping[str, Any] = item.details["config"]
-        if config.get("kind") == "KEY VALUE":
-            given = {key: value for key, value in config.items() if key != "kind"}
-            return KeyValueIngestion(KeyValueConfig(**given), reached.frontier, reached.state)
-        if item.details["connector"] == "load-generator":
-            return GeneratorIngestion(GeneratorConfig(**config), reached.frontier, reached.state)
-        if item.desc is None:
-            raise AssertionError(f"the source {item.id} has no columns")
-        return FilesIngestion(files_config(config), item.name, item.desc, reached.state)
+        match item.details:
+            case GeneratorDetails(config=KeyValueConfig() as config):
+                return KeyValueIngestion(config, reached.frontier, reached.state)
+            case GeneratorDetails(config=GeneratorConfig() as config):
+                return GeneratorIngestion(config, reached.frontier, reached.state)
+            case _:
+                files, columns = item.of(FilesDetails).config, item.stored.desc
+                return FilesIngestion(files, item.name, columns, reached.state)

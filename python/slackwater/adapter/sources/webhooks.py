@@ -21,8 +21,9 @@ from urllib.parse import quote
 import structlog
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.details import CheckConfig, WebhookDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.sources.checks import CheckConfig, Checks
+from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.source_states import SourceStates, write_statistics
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.staged_files import staged_files
@@ -174,13 +175,8 @@ class Webhooks:
             return None
         known = self._known.get(item.id)
         if known is None or known[0] is not item:
-            check = item.details.get("check")
-            webhook = Webhook(
-                item,
-                item.shard_id,
-                WebhookConfig.from_json(item.details["config"]),
-                None if check is None else CheckConfig.from_json(check),
-            )
+            details = item.of(WebhookDetails)
+            webhook = Webhook(item, item.shard_id, details.config, details.check)
             self._known[item.id] = known = (item, webhook)
         return known[1]
 

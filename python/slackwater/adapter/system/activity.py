@@ -13,7 +13,7 @@ from slackwater.adapter.catalog.model import (
     ItemKind,
     shards_of,
 )
-from slackwater.adapter.system.objects import SystemRow, items, moment, sink_type, source_type
+from slackwater.adapter.system.objects import SINK_TYPE, SystemRow, items, moment, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
@@ -165,7 +165,7 @@ def source_status_history(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def sink_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    return _statuses(snapshot, ItemKind.SINK, sink_type)
+    return _statuses(snapshot, ItemKind.SINK, lambda _: SINK_TYPE)
 
 
 def sessions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -10,6 +10,15 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from slackwater.adapter.catalog.details import (
+    CONNECTOR_NAMES,
+    ChangefeedDetails,
+    GeneratorDetails,
+    MaterializedViewDetails,
+    SinkDetails,
+    ViewDetails,
+    WebhookDetails,
+)
 from slackwater.adapter.catalog.model import (
     CATALOG_NAME,
     CatalogItem,
@@ -21,6 +30,7 @@ from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.redaction import redacted
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
+from slackwater.storage.key_value import KeyValueConfig
 
 SystemRow = tuple[Any, ...]
 DATABASE_ID = "u1"
@@ -63,11 +73,10 @@ def _privileges(item: CatalogItem) -> list[str]:
 
 
 def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
-    """The cluster that maintains it, by the name in its details; of a table or view none."""
+    """The cluster that maintains it, which is the only one; of a table or view none."""
     if item.kind not in ON_CLUSTERS:
         return None
-    wanted = item.details.get("cluster", CLUSTER)
-    return next((c.id for c in snapshot.clusters if c.name == wanted), None)
+    return next((c.id for c in snapshot.clusters if c.name == CLUSTER), None)
 
 
 def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
@@ -130,7 +139,7 @@ def views(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.VIEW):
         yield (
             *_identity(snapshot, item),
-            item.details.get("query"),
+            item.of(ViewDetails).query,
             item.owner,
             _privileges(item),
             *_definition(snapshot, item),
@@ -142,23 +151,39 @@ def materialized_views(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         yield (
             *_identity(snapshot, item),
             _cluster_id(snapshot, item),
-            item.details.get("query"),
+            item.of(MaterializedViewDetails).query,
             item.owner,
             _privileges(item),
             *_definition(snapshot, item),
         )
 
 
-def _config_text(item: CatalogItem, key: str) -> str | None:
-    """A value of the connector's configuration; `None` where there is none."""
-    config = item.details.get("config")
-    value = config.get(key) if isinstance(config, dict) else None
-    return None if value is None else str(value).lower()
+def _envelope(item: CatalogItem) -> str | None:
+    """The envelope of a source or sink; None where there is none."""
+    match item.details:
+        case SinkDetails(config=config) | GeneratorDetails(config=KeyValueConfig() as config):
+            return config.envelope.lower()
+        case _:
+            return None
+
+
+def _format(item: CatalogItem) -> str | None:
+    """The format of a source or sink; None where its connector has one form only."""
+    match item.details:
+        case SinkDetails(config=config) | WebhookDetails(config=config):
+            return config.format.lower()
+        case ChangefeedDetails(config=settings):
+            return settings.format.lower()
+        case _:
+            return None
+
+
+SINK_TYPE = "files"
 
 
 def source_type(item: CatalogItem) -> str:
     """Its connector: ``load-generator``, ``files``, ``webhook``, ``progress``, or ``subsource``."""
-    return str(item.details.get("connector") or "subsource")
+    return CONNECTOR_NAMES[type(item.details)] or "subsource"
 
 
 def sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -168,9 +193,9 @@ def sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             source_type(item),
             None,
             None,
-            _config_text(item, "envelope"),
+            _envelope(item),
             None,
-            _config_text(item, "format"),
+            _format(item),
             _cluster_id(snapshot, item),
             item.owner,
             _privileges(item),
@@ -178,19 +203,15 @@ def sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         )
 
 
-def sink_type(item: CatalogItem) -> str:
-    return _config_text(item, "connector") or "files"
-
-
 def sinks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SINK):
-        file_format = _config_text(item, "format")
+        file_format = _format(item)
         yield (
             *_identity(snapshot, item),
-            sink_type(item),
+            SINK_TYPE,
             None,
             None,
-            _config_text(item, "envelope"),
+            _envelope(item),
             file_format,
             None,
             file_format,
@@ -206,7 +227,7 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             item.id,
             oid(item.id),
             item.name,
-            item.details.get("on") or next(iter(item.depends_on), None),
+            next(iter(item.depends_on), None),
             _cluster_id(snapshot, item),
             item.owner,
             *_definition(snapshot, item),

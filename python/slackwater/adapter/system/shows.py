@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Sequence
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item
 from slackwater.adapter.catalog.render import current_sql
@@ -159,7 +160,7 @@ class Shows:
                 fault = self._fault(item)
                 error = None if fault is None else str(fault)
                 state = "stalled" if error is not None else self._state(item)
-                maintenance = str(item.details.get("maintenance") or "")
+                maintenance = item.of(MaterializedViewDetails).maintenance or ""
                 return (item.name, CLUSTER, state, maintenance, error, comment)
             case _:
                 return (item.name, comment)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
@@ -161,7 +162,7 @@ class SystemTables:
         return ObjectFrontiers(self._relations.since(item), self._relations.upper(item))
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
-        return self._relations.upper(item).value > int(item.details["as_of"])
+        return self._relations.upper(item).value > item.of(MaterializedViewDetails).as_of
 
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
         found = {}

@@ -105,7 +105,7 @@ class Writes:
         """Where executors put the files of a write: to a table, or to a reserved shard."""
         shard = asked.shard
         if shard is None:
-            shard = self._shard(self._table(asked.table))
+            shard = self._table(asked.table).stored.shard_id
         return self._persist.files.staging_directory(shard, asked.write_id)
 
     def write(
@@ -206,7 +206,7 @@ class Writes:
             if received.rows.num_rows:
                 rows = at_time(received.rows, TIMESTAMP_MIN)
                 changes.append(inline_part(rows))
-            count = self._persist.reads.unmatched_retractions(self._shard(item), changes)
+            count = self._persist.reads.unmatched_retractions(item.stored.shard_id, changes)
         finally:
             self._storage.release(held)
         if count:
@@ -222,7 +222,7 @@ class Writes:
         """
         held = self._relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
-            shard_id = self._shard(item)
+            shard_id = item.stored.shard_id
             yield self._persist.reads.negation(shard_id, self._persist.reads.upper(shard_id)).at
         finally:
             self._storage.release(held)
@@ -301,23 +301,14 @@ class Writes:
             )
         return item
 
-    @staticmethod
-    def _shard(item: CatalogItem) -> int:
-        if item.shard_id is None:
-            raise AssertionError(f"the table {item.id} has no shard")
-        return item.shard_id
-
     def contents(self, item: CatalogItem, rows: TableRows) -> tuple[PartsAt, int]:
         """`rows` for a table, whose shard may be a reserved one, and how many they are."""
         buffered = self._buffered(item, self._received(item, rows))
-        return self._parts(self._shard(item), buffered.rows), buffered.inserted
+        return self._parts(item.stored.shard_id, buffered.rows), buffered.inserted
 
     def _received(self, item: CatalogItem, asked: TableRows) -> _Received:
         """The rows of a request, with the types of the table's columns."""
-        shard_id = self._shard(item)
-        desc = item.desc
-        if desc is None:
-            raise AssertionError(f"the table {item.id} has no columns")
+        shard_id, desc = item.stored.shard_id, item.stored.desc
         are_diffs = asked.mode is WriteMode.DIFF
         rows = pa.concat_tables(
             [
@@ -346,7 +337,7 @@ class Writes:
         inserted, deleted = received.inserted, received.deleted
         if not received.files:
             return BufferedWrite(item.id, item.full_name, received.rows, inserted, deleted)
-        inline = self._parts(self._shard(item), received.rows)
+        inline = self._parts(item.stored.shard_id, received.rows)
 
         def parts_at(time: Timestamp) -> tuple[NewPart, ...]:
             added = (_uniform(body, diff, count, time) for body, diff, count in received.files)
@@ -367,7 +358,7 @@ class Writes:
             return user_error("SLACKWATER_FOREIGN_FILE", objectName=item.full_name, reason=reason)
 
         try:
-            directory = self._persist.files.staging_directory(self._shard(item), asked.write_id)
+            directory = self._persist.files.staging_directory(item.stored.shard_id, asked.write_id)
         except ValueError:
             raise refuse("its id cannot be that of a write with files") from None
         own: dict[str, WrittenFile] = {}

@@ -1,0 +1,325 @@
+"""What belongs to the kind of an object: one type for each kind, with its form in the metastore.
+
+The metastore has each as a JSON object. Objects of earlier releases lack fields that came later,
+which then have their defaults, and may have fields that nobody reads any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from cattrs import Converter
+from cattrs.gen import make_dict_structure_fn
+
+from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.file_formats import Format
+from slackwater.storage.files_source import FilesConfig
+from slackwater.storage.generators import GeneratorConfig
+from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.sink_files import SinkConfig
+from slackwater.storage.webhook import WebhookConfig, column, header_map
+
+RECEIVED = "__received"
+"""When a request came, as the condition of a webhook sees it: the value of now()."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoDetails:
+    """Those of a relation of the system, and of an object whose definition is not known yet."""
+
+
+NO_DETAILS = NoDetails()
+
+
+@dataclass(frozen=True, slots=True)
+class TableDetails:
+    """`properties` are the user's."""
+
+    retain_history_ms: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDetails:
+    """A stored query; its names mean what they mean in `catalog` and `namespace`.
+
+    `named` are the objects that the query itself names; None in definitions of early releases.
+    `properties` are the user's, and those that Spark needs to expand the view.
+    """
+
+    query: str
+    catalog: str
+    namespace: tuple[str, ...]
+    named: tuple[GlobalId, ...] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanVersion:
+    """What says whether two plans have the same rows."""
+
+    version: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializedViewDetails:
+    """A maintained query, as `ViewDetails` have a stored one.
+
+    `settings` are those of Spark's under which it was defined; None: an early release kept none.
+    `functions` are those that it calls, `asserting` is the query with the checks of ASSERT NOT
+    NULL. `errors` is the shard of the errors in its contents, `as_of` the time at which these
+    begin. `states` are shards of an early release, which nobody reads any more.
+    """
+
+    query: str
+    catalog: str
+    namespace: tuple[str, ...]
+    settings: Mapping[str, str] | None = None
+    functions: tuple[Mapping[str, Any], ...] = ()
+    named: tuple[GlobalId, ...] | None = None
+    retain_history_ms: int | None = None
+    asserting: str | None = None
+    maintenance: Literal["incremental", "recompute"] | None = None
+    program: PlanVersion | None = None
+    as_of: Timestamp = TIMESTAMP_MIN
+    errors: int | None = None
+    states: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDetails:
+    """`progress_shard` is the shard whose upper says how far the sink is."""
+
+    config: SinkConfig
+    as_of: Timestamp
+    progress_shard: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SecretDetails:
+    """`version` grows with each ALTER; the value is elsewhere."""
+
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilesDetails:
+    """A source of files. `progress` is its progress relation, `errors` the shard of its errors."""
+
+    config: FilesConfig
+    interval_ms: int | None = None
+    retain_history_ms: int | None = None
+    progress: GlobalId | None = None
+    exports: Mapping[str, GlobalId] = field(default_factory=dict)
+    errors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorDetails:
+    """A load generator. `exports` are its tables by their names; none: it is itself the table."""
+
+    config: GeneratorConfig | KeyValueConfig
+    interval_ms: int | None = None
+    retain_history_ms: int | None = None
+    progress: GlobalId | None = None
+    exports: Mapping[str, GlobalId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedInput:
+    """What a condition may look at, and what it calls it. `secret` is the id of one."""
+
+    kind: Literal["BODY", "HEADERS", "SECRET"]
+    name: str
+    secret: GlobalId | None
+    is_bytes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckConfig:
+    """The condition of a webhook with the session settings under which it was written."""
+
+    condition: str
+    inputs: tuple[CheckedInput, ...]
+    settings: Mapping[str, str] | None
+
+    @property
+    def secrets(self) -> list[GlobalId]:
+        """The ids of its secrets."""
+        found = [each.secret for each in self.inputs if each.secret is not None]
+        return list(dict.fromkeys(found))
+
+    @property
+    def desc(self) -> RelationDesc:
+        """The columns of the rows that the condition is asked about."""
+        columns = []
+        for each in self.inputs:
+            kind = "binary" if each.is_bytes else "string"
+            if each.kind == "HEADERS":
+                columns.append(header_map(each.name, kind))
+            else:
+                columns.append(column(each.name, kind, nullable=False))
+        return RelationDesc((*columns, column(RECEIVED, "timestamp", nullable=False)))
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDetails:
+    """A source that takes requests: it has no progress relation."""
+
+    config: WebhookConfig
+    retain_history_ms: int | None = None
+    check: CheckConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedTableSettings:
+    """A table of a source of changefeeds; `extras` is the column of what it does not declare."""
+
+    name: str
+    key: tuple[str, ...]
+    extras: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangefeedSettings:
+    """How a source of changefeeds was declared. `path` None: it takes requests."""
+
+    format: str
+    tables: tuple[FeedTableSettings, ...]
+    feeds: tuple[str, ...]
+    lookahead: int | None
+    on_late: Literal["DROP", "FAIL"]
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangefeedDetails:
+    """A source of changefeeds. `landing` and `dead_letters` are the names of two of its exports."""
+
+    config: ChangefeedSettings
+    landing: str
+    dead_letters: str
+    interval_ms: int | None = None
+    retain_history_ms: int | None = None
+    progress: GlobalId | None = None
+    exports: Mapping[str, GlobalId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressDetails:
+    """The progress relation of the source `parent`, with which it lives and dies."""
+
+    parent: GlobalId
+    retain_history_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubsourceDetails:
+    """The table `export` of the source `parent`, with which it lives and dies."""
+
+    parent: GlobalId
+    export: str
+    retain_history_ms: int | None = None
+
+
+IngestedDetails = FilesDetails | GeneratorDetails | ChangefeedDetails
+SourceDetails = IngestedDetails | WebhookDetails
+PartDetails = ProgressDetails | SubsourceDetails
+Retaining = TableDetails | MaterializedViewDetails | SourceDetails | PartDetails
+Details = NoDetails | ViewDetails | SinkDetails | SecretDetails | Retaining
+
+_CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
+    "files": FilesDetails,
+    "load-generator": GeneratorDetails,
+    "webhook": WebhookDetails,
+    "changefeed": ChangefeedDetails,
+    "progress": ProgressDetails,
+    None: SubsourceDetails,
+}
+"""By the connector in the metastore; a table of a source has none."""
+
+CONNECTOR_NAMES: Mapping[type[Any], str | None] = {kind: name for name, kind in _CONNECTORS.items()}
+
+_KINDS: Mapping[str, type[Details]] = {
+    "table": TableDetails,
+    "view": ViewDetails,
+    "materialized-view": MaterializedViewDetails,
+    "sink": SinkDetails,
+    "secret": SecretDetails,
+    "index": NoDetails,
+    "system-table": NoDetails,
+}
+
+
+def retaining(details: Details, retain_history_ms: int | None) -> Details:
+    """The details of an object that keeps so much history; those without history as they are."""
+    if isinstance(details, NoDetails | ViewDetails | SinkDetails | SecretDetails):
+        return details
+    return replace(details, retain_history_ms=retain_history_ms)
+
+
+def to_json(details: Details) -> Mapping[str, Any]:
+    """The form in the metastore."""
+    found: dict[str, Any] = _converter.unstructure(details)
+    connector = CONNECTOR_NAMES.get(type(details))
+    return found if connector is None else {**found, "connector": connector}
+
+
+def from_json(kind: str, found: Mapping[str, Any]) -> Details:
+    """The details of an object of that kind, as an object of the protocol names it."""
+    made = _CONNECTORS[found.get("connector")] if kind == "source" else _KINDS[kind]
+    details: Details = _converter.structure(found, made)
+    return details
+
+
+def _made() -> Converter:
+    converter = Converter(detailed_validation=False)
+    structure_files = make_dict_structure_fn(Format, converter)
+    converter.register_structure_hook(
+        FilesConfig,
+        lambda found, _: FilesConfig(
+            path=found["path"],
+            format=structure_files(found, Format),
+            pattern=found["pattern"],
+            on_error=found["on_error"],
+        ),
+    )
+    converter.register_unstructure_hook(FilesConfig, _files_json)
+    converter.register_structure_hook(
+        GeneratorConfig | KeyValueConfig,
+        lambda found, _: converter.structure(
+            found, KeyValueConfig if found["kind"] == KEY_VALUE else GeneratorConfig
+        ),
+    )
+    keys = converter.get_unstructure_hook(KeyValueConfig)
+    converter.register_unstructure_hook(KeyValueConfig, _with_kind(keys))
+    return converter
+
+
+KEY_VALUE = "KEY VALUE"
+
+
+def _with_kind(
+    unstructure: Callable[[KeyValueConfig], Mapping[str, Any]],
+) -> Callable[[KeyValueConfig], Mapping[str, Any]]:
+    return lambda config: {**unstructure(config), "kind": KEY_VALUE}
+
+
+def _files_json(config: FilesConfig) -> Mapping[str, Any]:
+    return {
+        "path": config.path,
+        "kind": config.format.kind,
+        "header": config.format.header,
+        "delimiter": config.format.delimiter,
+        "null_text": config.format.null_text,
+        "pattern": config.pattern,
+        "on_error": config.on_error,
+    }
+
+
+_converter = _made()

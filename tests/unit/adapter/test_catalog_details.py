@@ -1,0 +1,239 @@
+"""Details of objects: what the metastore has of them is what they were, in this release and before.
+
+The texts are those that the releases before wrote.
+"""
+
+import json
+
+import pytest
+
+from slackwater.adapter.catalog.details import (
+    ChangefeedDetails,
+    ChangefeedSettings,
+    CheckConfig,
+    CheckedInput,
+    FeedTableSettings,
+    FilesDetails,
+    GeneratorDetails,
+    MaterializedViewDetails,
+    PlanVersion,
+    ProgressDetails,
+    SecretDetails,
+    SinkDetails,
+    SubsourceDetails,
+    TableDetails,
+    ViewDetails,
+    WebhookDetails,
+    from_json,
+    retaining,
+    to_json,
+)
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.planner.parser.statements import HeaderColumn, HeaderRule
+from slackwater.repr.errors import FatalError
+from slackwater.repr.ids import user_id
+from slackwater.storage.file_formats import Format
+from slackwater.storage.files_source import FilesConfig
+from slackwater.storage.generators import GeneratorConfig
+from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.sink_files import SinkConfig
+from slackwater.storage.webhook import WebhookConfig
+
+QUERY = {"query": "SELECT 1", "catalog": "slackwater", "namespace": ["a"], "named": ["u1"]}
+KEYS = {
+    "kind": "KEY VALUE",
+    "keys": 8,
+    "partitions": 2,
+    "snapshot_rounds": 1,
+    "value_size": 3,
+    "batch_size": 4,
+    "seed": 5,
+    "transactional_snapshot": True,
+    "tick_interval_ms": None,
+    "envelope": "UPSERT",
+}
+COUNTER = {
+    "kind": "COUNTER",
+    "tick_interval_ms": 1000,
+    "seed": 0,
+    "up_to": None,
+    "max_cardinality": 7,
+    "scale_factor": 0.01,
+}
+INGESTED = {"interval_ms": 10, "retain_history_ms": None, "progress": "u4", "exports": {}}
+FILES = {
+    "path": "/in",
+    "kind": "CSV",
+    "header": True,
+    "delimiter": ";",
+    "null_text": "",
+    "pattern": None,
+    "on_error": "SKIP",
+}
+FEED = {
+    "format": "cockroach",
+    "tables": [{"name": "t", "key": ["k"], "extras": None}],
+    "feeds": ["f"],
+    "lookahead": 3,
+    "on_late": "DROP",
+    "path": None,
+}
+CHECK = {
+    "condition": "x",
+    "inputs": [{"kind": "SECRET", "name": "s", "secret": "u9", "is_bytes": True}],
+    "settings": {"a": "b"},
+}
+HOOK = {
+    "format": "JSON",
+    "columns": [{"header": "h", "column": "c", "is_bytes": False}],
+    "rules": [{"header": "p", "is_blocked": True}],
+}
+STORED = {
+    "table": ("table", {"retain_history_ms": 5, "properties": {"a": "b"}}),
+    "table of before": ("table", {}),
+    "view": ("view", {**QUERY, "properties": {"p": "q"}}),
+    "materialized view": (
+        "materialized-view",
+        {
+            **QUERY,
+            "settings": {"s": "1"},
+            "functions": [{"kind": "session", "name": "f"}],
+            "retain_history_ms": None,
+            "asserting": None,
+            "maintenance": "incremental",
+            "program": {"version": 3, "fingerprint": "x"},
+            "as_of": 17,
+            "errors": 8,
+        },
+    ),
+    "materialized view of before": (
+        "materialized-view",
+        {
+            "query": "SELECT 1",
+            "catalog": "slackwater",
+            "namespace": ["a"],
+            "cluster": "default",
+            "as_of": 17,
+            "states": [3, 4],
+        },
+    ),
+    "sink": (
+        "sink",
+        {
+            "config": {
+                "path": "/out",
+                "format": "JSON",
+                "envelope": "UPSERT",
+                "key": ["k"],
+                "snapshot": False,
+            },
+            "as_of": 9,
+            "progress_shard": 3,
+        },
+    ),
+    "secret": ("secret", {"version": 2}),
+    "secret of before": ("secret", {}),
+    "files": ("source", {"connector": "files", "config": FILES, **INGESTED, "errors": 4}),
+    "generator": ("source", {"connector": "load-generator", "config": COUNTER, **INGESTED}),
+    "keys": ("source", {"connector": "load-generator", "config": KEYS, **INGESTED}),
+    "generator of before": ("source", {"connector": "load-generator", "config": COUNTER}),
+    "webhook": (
+        "source",
+        {"connector": "webhook", "config": HOOK, "retain_history_ms": 1, "check": CHECK},
+    ),
+    "changefeed": (
+        "source",
+        {
+            "connector": "changefeed",
+            "config": FEED,
+            "landing": "l",
+            "dead_letters": "d",
+            **INGESTED,
+            "exports": {"t": "u5", "l": "u6", "d": "u7"},
+        },
+    ),
+    "progress": ("source", {"connector": "progress", "parent": "u3", "retain_history_ms": None}),
+    "table of a source": ("source", {"parent": "u3", "export": "t", "retain_history_ms": 4}),
+}
+FILES_CONFIG = FilesConfig("/in", Format("CSV", True, ";", ""), None, "SKIP")
+COUNTED = GeneratorConfig("COUNTER", 1000, 0, None, 7, 0.01)
+MEANT = {
+    "table": TableDetails(5, {"a": "b"}),
+    "table of before": TableDetails(),
+    "view": ViewDetails("SELECT 1", "slackwater", ("a",), ("u1",), {"p": "q"}),
+    "materialized view": MaterializedViewDetails(
+        "SELECT 1",
+        "slackwater",
+        ("a",),
+        {"s": "1"},
+        ({"kind": "session", "name": "f"},),
+        ("u1",),
+        maintenance="incremental",
+        program=PlanVersion(3, "x"),
+        as_of=17,
+        errors=8,
+    ),
+    "materialized view of before": MaterializedViewDetails(
+        "SELECT 1", "slackwater", ("a",), as_of=17, states=(3, 4)
+    ),
+    "sink": SinkDetails(SinkConfig("/out", "JSON", "UPSERT", ("k",), False), 9, 3),
+    "secret": SecretDetails(2),
+    "secret of before": SecretDetails(),
+    "files": FilesDetails(FILES_CONFIG, 10, None, "u4", {}, 4),
+    "generator": GeneratorDetails(COUNTED, 10, None, "u4"),
+    "keys": GeneratorDetails(KeyValueConfig(8, 2, 1, 3, 4, 5), 10, None, "u4"),
+    "generator of before": GeneratorDetails(COUNTED),
+    "webhook": WebhookDetails(
+        WebhookConfig("JSON", (HeaderColumn("h", "c", False),), (HeaderRule("p", True),)),
+        1,
+        CheckConfig("x", (CheckedInput("SECRET", "s", "u9", True),), {"a": "b"}),
+    ),
+    "changefeed": ChangefeedDetails(
+        ChangefeedSettings(
+            "cockroach", (FeedTableSettings("t", ("k",), None),), ("f",), 3, "DROP", None
+        ),
+        "l",
+        "d",
+        10,
+        None,
+        "u4",
+        {"t": "u5", "l": "u6", "d": "u7"},
+    ),
+    "progress": ProgressDetails("u3"),
+    "table of a source": SubsourceDetails("u3", "t", 4),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_was_stored_means_what_it_meant(name):
+    kind, found = STORED[name]
+    assert from_json(kind, found) == MEANT[name]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_is_stored_is_read_again(name):
+    kind, found = STORED[name]
+    written = json.loads(json.dumps(to_json(MEANT[name])))
+    assert from_json(kind, written) == MEANT[name]
+    # A release before reads what it has written itself, under the same names.
+    kept = {key: value for key, value in found.items() if key != "cluster"}
+    assert kept.items() <= written.items()
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_history_is_kept_of_what_has_one(name):
+    details = retaining(MEANT[name], 77)
+    assert getattr(details, "retain_history_ms", 77) == 77
+
+
+def test_who_asks_for_other_details_believes_something_false():
+    table = CatalogItem(
+        user_id(1), ItemKind.TABLE, "default", "t", "", details=TableDetails(), shard_id=3
+    )
+    assert table.of(TableDetails) == TableDetails()
+    with pytest.raises(FatalError, match="t \\(u1\\) has no SinkDetails"):
+        table.of(SinkDetails)
+    with pytest.raises(FatalError, match="no contents"):
+        _ = table.stored
+    with pytest.raises(FatalError, match="no ingestion"):
+        _ = table.progress
