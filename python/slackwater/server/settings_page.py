@@ -126,10 +126,10 @@ INGRESS: Mapping[str, str] = {
     "tls.key": "a file in PEM",
     "jwt.keys": "a file of public keys (RSA, elliptic curves) in PEM, for"
     " [bearer tokens](tasks/receive_webhooks.md#use-bearer-tokens)",
-    "jwt.revoked": "a file with the ids (`jti`) of tokens that do not count any more, one a line",
+    "jwt.revoked": "a file with the ids (`jti`) of tokens that are revoked, one a line",
     "body.limit": "the largest body",
-    "requests.limit": "so many requests may be under way",
-    "memory.limit": "so many bytes all their bodies may have together",
+    "requests.limit": "how many requests may be under way at once",
+    "memory.limit": "how many bytes all their bodies may have together",
     "timeout": "how long a request may take",
 }
 

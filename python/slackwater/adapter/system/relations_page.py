@@ -46,7 +46,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     ),
     "mz_audit_events": "Each change of a definition: of what, by whom, when.",
     "mz_frontiers": "From when on each object can be read, and up to when it is complete.",
-    "mz_hydration_statuses": "Whether each materialized view is complete for the first time.",
+    "mz_hydration_statuses": "Whether each materialized view has been computed completely.",
     "mz_materialization_lag": (
         "How many milliseconds each object is behind its direct inputs (`local_lag`) and behind the"
         " tables and sources below it (`global_lag`), and the slowest of each."
