@@ -5,13 +5,18 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 from tests.support.applications.pages import blocks, examples
 
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
+from slackwater.adapter.transactions import BLOCK_LIMIT_BYTES
+from slackwater.cli import app
+from slackwater.compute.worker import BACKGROUND_HYDRATIONS
 from slackwater.planner.parser.statements import ObjectKind, ShowKind
 from slackwater.planner.parser.variables import VARIABLES
 from slackwater.repr.errors import conditions
 from slackwater.server import settings_page
+from slackwater.server.admission import AdmissionLimits
 
 DOCS = Path(__file__).parents[3] / "docs/user"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -55,7 +60,7 @@ def test_a_page_of_a_statement_has_syntax_then_an_example_that_runs(path):
     assert first.language == "syntax"
     headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert headings[0] == "Syntax"
-    assert headings[-1] == "Errors" or path.stem == "explain"
+    assert headings[-1] == "Errors"
     assert [answer for _, answer in examples(text) if answer]
 
 
@@ -83,3 +88,29 @@ def test_the_kinds_of_objects_are_in_the_syntax(page):
 def test_the_page_of_settings_has_all_variables():
     text = (DOCS / "settings.md").read_text()
     assert [name for name in VARIABLES if f"`{name}`" not in text] == []
+
+
+def test_the_page_of_commands_has_all_commands_and_their_options():
+    text = (DOCS / "commands.md").read_text()
+    commands = typer.main.get_command(app).commands
+    assert [name for name in commands if f"`slackwater {name}" not in text] == []
+    options = {
+        option
+        for command in commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("-")
+    }
+    assert [option for option in sorted(options) if not re.search(rf"{option}\b", text)] == []
+
+
+def test_the_page_of_limits_has_their_values():
+    text = (DOCS / "limits.md").read_text()
+    limits = AdmissionLimits()
+    for name, value in {
+        "statements of all applications": str(limits.statements),
+        "one request": f"{limits.request_bytes // 1024**2} MiB",
+        "what the INSERTs of a transaction block": f"{BLOCK_LIMIT_BYTES // 1024**2} MiB",
+        "views that are hydrated": str(BACKGROUND_HYDRATIONS),
+    }.items():
+        assert re.search(rf"^\| {name}[^|]* \| {value} \|", text, re.MULTILINE), name
