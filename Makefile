@@ -24,7 +24,7 @@ SHIM_SOURCES := jvm_shim/build.py jvm_shim/scalac.options \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools constraints jar wheel lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
+.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ jar: .build/jar ## Build the shim's jar into python/slackwater/jars
 
 wheel: setup ## Build the wheel, which carries the jar, into dist/
 	$(VENV_PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+docs: tools ## Build the documentation as a site, into .build/site
+	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build --strict --quiet
 
 lint: pythonlint $(SBT_JAR) ## Check style, types, import arrows and Scala format
 	$(SBT) scalafmtCheckAll

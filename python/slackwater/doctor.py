@@ -106,12 +106,14 @@ def _findings(
         try:
             place = parse_location(text, os.environ)
         except SlackwaterError as error:
-            yield Finding("location", "FAIL", error.message, "see docs/user/operations.md")
+            yield Finding("location", "FAIL", error.message, "see docs/user/settings.md")
             return
         try:
             place.metastore(bare, variables)
         except SlackwaterError as error:
-            yield Finding("metastore", "FAIL", error.message, "see docs/user/operations.md")
+            yield Finding(
+                "metastore", "FAIL", error.message, "see docs/user/tasks/use_postgresql.md"
+            )
             return
         found, exists = _place(place, conf)
         yield from found

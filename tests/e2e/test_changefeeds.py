@@ -58,8 +58,8 @@ def url(place, name="bank"):
 
 
 def test_the_example_of_the_documentation(application):
-    """The statements and the calls of docs/user/changefeeds.md, as they stand there."""
-    page = (Path(__file__).parents[2] / "docs/user/changefeeds.md").read_text()
+    """The statements and the calls of docs/user/tasks/follow_a_database.md, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs/user/tasks/follow_a_database.md").read_text()
     blocks = re.findall(r"```(sql|sh)\n(.*?)```", page, re.DOTALL)
     application.sql("USE slackwater.default")
     seen = []

@@ -314,8 +314,8 @@ def test_settings_that_are_wrong_are_told_to_the_first_statement(tmp_path):
 
 
 def test_the_example_of_the_documentation(application, tmp_path):
-    """The statements and the calls of docs/user/webhooks.md, as they stand there."""
-    page = (Path(__file__).parents[2] / "docs/user/webhooks.md").read_text()
+    """The statements and the calls of docs/user/tasks/receive_webhooks.md, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs/user/tasks/receive_webhooks.md").read_text()
     blocks = re.findall(r"```(sql|sh)\n(.*?)```", page, re.DOTALL)
     chosen = [(kind, text) for kind, text in blocks if "orders" in text]
     port = application.python(

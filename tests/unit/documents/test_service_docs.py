@@ -12,7 +12,7 @@ from slackwater.cli import app
 from slackwater.server.ingress.app import HEALTH
 from slackwater.server.ingress.settings import PREFIX, read
 
-PAGE = (Path(__file__).parents[3] / "docs/user/operations.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/user/tasks/run_as_a_service.md").read_text()
 
 
 def block(language):

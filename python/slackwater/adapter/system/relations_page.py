@@ -1,0 +1,118 @@
+"""The reference page of the system relations.
+
+``python -m slackwater.adapter.system.relations_page`` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from slackwater.adapter.system.relations import SYSTEM_RELATIONS, SystemRelation
+from slackwater.repr.relation import Column
+
+HEAD = """# System relations
+
+This page is generated from the code by `python -m slackwater.adapter.system.relations_page`.
+
+Slackwater describes itself in relations that any query can read and join. Those that
+Materialize has too have its names and columns. They show now: all of one query are of one moment,
+and none keeps history, so a time of the past and `SUBSCRIBE` are refused.
+
+A relation of `mz_catalog` is found by `mz_catalog.mz_tables` while the catalog `slackwater` is
+current, and by `slackwater.mz_catalog.mz_tables` from anywhere. Objects have ids such as `u17`;
+those of the system begin with `s`. Times in the columns of frontiers are milliseconds since the
+epoch, and NULL is the empty frontier.
+
+`create_sql` is what `SHOW CREATE` prints, of the object as it is now. `redacted_create_sql` has
+`'<REDACTED>'` for each string and number, and no comments.
+"""
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "mz_databases": "The one database that there is, for clients that ask.",
+    "mz_schemas": "The schemas of the catalog.",
+    "mz_objects": "All objects, of users and of the system.",
+    "mz_relations": "The objects that can be read.",
+    "mz_tables": "Tables; with `source_id` those that a source fills.",
+    "mz_sources": "Sources, their tables and their progress relations, told apart by `type`.",
+    "mz_sinks": "Sinks.",
+    "mz_views": "Stored queries.",
+    "mz_materialized_views": "Maintained queries.",
+    "mz_indexes": "Indexes; there are none in this version.",
+    "mz_columns": "The columns of all relations, by `position` from 1.",
+    "mz_clusters": "The one cluster.",
+    "mz_cluster_replicas": (
+        "The one replica of the cluster: the driver of the application that leads."
+    ),
+    "mz_audit_events": "Each change of a definition: of what, by whom, when.",
+    "mz_frontiers": "From when on each object can be read, and up to when it is complete.",
+    "mz_hydration_statuses": "Whether each materialized view has been computed completely.",
+    "mz_materialization_lag": (
+        "How many milliseconds each object is behind its direct inputs (`local_lag`) and behind the"
+        " tables and sources below it (`global_lag`), and the slowest of each."
+    ),
+    "mz_wallclock_global_lag": "How many milliseconds each object is behind the clock.",
+    "mz_source_statistics": (
+        "What each source has read, committed and skipped; it outlives the application."
+    ),
+    "mz_source_statuses": "How each source is; `error` names file and line of a bad row.",
+    "mz_sink_statuses": "How each sink is.",
+    "mz_object_dependencies": "Which object reads which, directly.",
+    "mz_object_fully_qualified_names": "Ids and names of all objects, for joins.",
+    "mz_sessions": "The sessions that are connected.",
+    "mz_subscriptions": "The subscriptions that run.",
+    "mz_notices": "What operators should know: views that do not go on, or lack memory.",
+    "mz_source_status_history": "The last 200 changes of the status of each source.",
+    "mz_storage_shards": "Which shards an object has.",
+    "mz_recent_storage_usage": "The bytes of each object.",
+    "mz_shard_usage": "Of each shard its parts, rows, bytes, and the bytes that wait for deletion.",
+    "mz_read_holds": "Who keeps the history of what, and from when on.",
+    "mz_comments": "Comments on objects and, with `object_sub_id` as the position, on columns.",
+    "mz_recent_ticks": (
+        "The last 32 ticks of each view since the leader has started:"
+        " the interval, rows, microseconds."
+    ),
+    "mz_recent_tick_steps": "The steps of these ticks.",
+    "mz_secrets": "The names of secrets; nothing shows their values.",
+    "mz_webhook_sources": "The addresses of webhook sources.",
+    "mz_hydration_progress": (
+        "How many rows have been read for each view that is being hydrated, and of how many."
+    ),
+    "mz_changefeed_partitions": (
+        "How far each feed of a changefeed source is, and what became of its changes."
+    ),
+}
+"""One sentence for each relation."""
+
+
+def page() -> str:
+    """The page as Markdown, ending with a newline."""
+    parts = [HEAD]
+    schemas = sorted({relation.schema_name for relation in SYSTEM_RELATIONS})
+    for schema in schemas:
+        parts.append(f"\n## {schema}\n")
+        found = [each for each in SYSTEM_RELATIONS if each.schema_name == schema]
+        parts.extend(_section(each) for each in sorted(found, key=lambda each: each.name))
+    return "".join(parts)
+
+
+def _section(relation: SystemRelation) -> str:
+    rows = [
+        f"| `{column.name}` | {_type(column)} | {'' if column.nullable else 'NOT NULL'} |"
+        for column in relation.desc.columns
+    ]
+    head = "| column | type | |\n|---|---|---|\n"
+    return (
+        f"\n### {relation.name}\n\n{DESCRIPTIONS[relation.name]}\n\n{head}" + "\n".join(rows) + "\n"
+    )
+
+
+def _type(column: Column) -> str:
+    found = json.loads(column.type_json)
+    if isinstance(found, dict):
+        return f"ARRAY&lt;{str(found['elementType']).upper()}&gt;"
+    return {"long": "BIGINT"}.get(found, str(found).upper())
+
+
+if __name__ == "__main__":
+    print(page(), end="")
