@@ -14,6 +14,7 @@ from tests.bench.figure import Figure
 from tests.support.persist.persistence import compacted, new_environment, own_shard, updates
 from tests.support.persist.postgres import running_server
 
+from slackwater.persist.blobs import file_part, inline_part
 from slackwater.persist.client import Append
 from slackwater.persist.compaction import CompactionSettings
 
@@ -50,10 +51,10 @@ def _commits(client, name, metastore, target_ms):
     shards = [own_shard(client) for _ in range(SHARDS)]
     took = []
     for number in range(ROUNDS):
-        part = client.inline_part(updates(*((key, "value", number, 1) for key in range(5))))
+        part = inline_part(updates(*((key, "value", number, 1) for key in range(5))))
         appends = [Append(shard, number, number + 1, (part,)) for shard in shards]
         began = time.perf_counter()
-        client.commit(appends)
+        client.commits.commit(appends)
         took.append((time.perf_counter() - began) * 1000)
     p50 = statistics.median(took[ROUNDS // 10 :])
     what = f"compare-and-append over {SHARDS} shards on {metastore}, p50"
@@ -64,10 +65,10 @@ def appends(folder):
     """Many writers at once, each with a shard of its own."""
     with embedded(folder) as client:
         shards = [own_shard(client) for _ in range(APPENDS)]
-        parts = [client.new_parts(shard, updates((shard, "value", 0, 1))) for shard in shards]
+        parts = [client.files.new_parts(shard, updates((shard, "value", 0, 1))) for shard in shards]
 
         def append(index):
-            client.commit([Append(shards[index], 0, 1, parts[index])])
+            client.commits.commit([Append(shards[index], 0, 1, parts[index])])
 
         with ThreadPoolExecutor(APPENDS) as pool:
             began = time.perf_counter()
@@ -82,20 +83,23 @@ def compaction(folder):
         small, whole = own_shard(client), own_shard(client)
         settings = CompactionSettings()
         for number in range(SMALL_COMMITS):
-            part = client.inline_part(updates((number, f"value {number}", number, 1)))
-            client.commit([Append(small, number, number + 1, (part,))])
+            part = inline_part(updates((number, f"value {number}", number, 1)))
+            client.commits.commit([Append(small, number, number + 1, (part,))])
             # As the maintenance thread does, between the commits.
             if number % 500 == 499:
                 compacted(client, small, number, settings)
         rows = updates(*((key, f"value {key}", 0, 1) for key in range(SMALL_COMMITS)))
-        part = client.file_part(rows, client.shard_directory(whole))
-        client.commit([Append(whole, 0, SMALL_COMMITS, (part,))])
+        part = file_part(client.blobs, rows, client.files.shard_directory(whole))
+        client.commits.commit([Append(whole, 0, SMALL_COMMITS, (part,))])
         as_of = SMALL_COMMITS - 1
-        assert client.snapshot(small, as_of).num_rows == client.snapshot(whole, as_of).num_rows
+        assert (
+            client.reads.snapshot(small, as_of).num_rows
+            == client.reads.snapshot(whole, as_of).num_rows
+        )
         ours, plain = [], []
         for _ in range(READS):
-            ours.append(seconds(lambda: client.snapshot(small, as_of)))
-            plain.append(seconds(lambda: client.snapshot(whole, as_of)))
+            ours.append(seconds(lambda: client.reads.snapshot(small, as_of)))
+            plain.append(seconds(lambda: client.reads.snapshot(whole, as_of)))
         ratio = statistics.median(ours) / statistics.median(plain)
         yield Figure(
             "compacted_ratio",

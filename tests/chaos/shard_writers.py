@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.support.persist.persistence import EAGER, updates
 
-from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.blobs import LocalBlobs, file_part, inline_part
 from slackwater.persist.client import (
     Append,
     PersistClient,
@@ -34,7 +34,7 @@ WRITERS = 8
 
 def main(url: str, location: str, epoch: str, seed: str) -> None:
     client = PersistClient(connect(url), LocalBlobs(Path(location)), int(epoch))
-    shards = client.shard_ids()
+    shards = client.reads.shard_ids()
     lines = threading.Lock()
 
     def say(line):
@@ -56,7 +56,7 @@ def main(url: str, location: str, epoch: str, seed: str) -> None:
 
     def merge():
         for shard in itertools.cycle(shards):
-            chosen = choose(client.parts(shard), 0, EAGER)
+            chosen = choose(client.reads.parts(shard), 0, EAGER)
             if chosen is not None:
                 with contextlib.suppress(SlackwaterError):
                     compact(client, shard, chosen, 0, settings=EAGER)
@@ -78,22 +78,22 @@ def append(client, row, chosen, *, as_file):
     """Commits the row to all the shards, at whatever their uppers are."""
     while True:
         appends, in_tables = [], {}
-        tables_upper = client.tables_upper()
+        tables_upper = client.reads.tables_upper()
         for shard in chosen:
-            state = client.state(shard)
+            state = client.reads.state(shard)
             lower = tables_upper if state.shares_tables_upper else state.upper
             table = updates((row, "x", lower, 1))
             if as_file:
-                part = client.file_part(table, client.shard_directory(shard))
+                part = file_part(client.blobs, table, client.files.shard_directory(shard))
             else:
-                part = client.inline_part(table)
+                part = inline_part(table)
             if state.shares_tables_upper:
                 in_tables[shard] = (part,)
             else:
                 appends.append(Append(shard, lower, lower + 1, (part,)))
         tables = TablesAppend(tables_upper, tables_upper + 1, in_tables) if in_tables else None
         try:
-            client.commit(
+            client.commits.commit(
                 appends, tables=tables, write_ids={f"w{row}": WriteResult(tables_upper, 1, 0)}
             )
         except UpperMismatch:

@@ -77,11 +77,11 @@ class Writers:
 def check(client, tried, acknowledged):
     """Every commit is in all of its shards exactly once, or in none of them."""
     found = defaultdict(set)
-    for shard in client.shard_ids():
+    for shard in client.reads.shard_ids():
         rows = Counter(row for row, _ in contents(client, shard, TIMESTAMP_MAX))
         assert set(rows.values()) <= {1}
         # Each append begins at the upper that the one before has left: so no two share a time.
-        updates = client.read(client.parts_between(shard, 0, TIMESTAMP_MAX), DESC)
+        updates = client.reads.read(client.reads.parts_between(shard, 0, TIMESTAMP_MAX), DESC)
         assert len(set(updates.column(TIME_COLUMN).to_pylist())) == updates.num_rows == len(rows)
         for row in rows:
             found[row].add(shard)
@@ -89,7 +89,7 @@ def check(client, tried, acknowledged):
     for row, shards in found.items():
         assert shards == set(tried[row])
     for row in tried:
-        assert (client.written(f"w{row}") is not None) == (row in found)
+        assert (client.commits.written(f"w{row}") is not None) == (row in found)
 
 
 def shards_of(client):

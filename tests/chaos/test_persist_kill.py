@@ -12,20 +12,20 @@ from tests.support.persist.persistence import contents, own_shard, table_shard
 _WRITER = """
 import sys
 from pathlib import Path
-from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.blobs import LocalBlobs, file_part
 from slackwater.persist.client import Append, PersistClient, TablesAppend, WriteResult
 from slackwater.persist.metastore import connect
 from tests.support.persist.persistence import compacted, updates
 url, location, epoch, own, table = sys.argv[1:]
 own, table = int(own), int(table)
 client = PersistClient(connect(url), LocalBlobs(Path(location)), int(epoch))
-time = client.tables_upper()
+time = client.reads.tables_upper()
 while True:
     rows = updates((time, "x", time, 1))
-    part = client.file_part(rows, client.shard_directory(own))
-    client.commit(
+    part = file_part(client.blobs, rows, client.files.shard_directory(own))
+    client.commits.commit(
         [Append(own, time, time + 1, (part,))],
-        tables=TablesAppend(time, time + 1, {table: client.new_parts(table, rows)}),
+        tables=TablesAppend(time, time + 1, {table: client.files.new_parts(table, rows)}),
         write_ids={f"w{time}": WriteResult(time, 1, 0)},
     )
     compacted(client, table, 0)
@@ -54,11 +54,11 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_half_done(env, commits):
                 if line.endswith("\n"):
                     acknowledged = int(line)
         client = env.lead(expected_epoch=epoch)
-        upper = client.tables_upper()
+        upper = client.reads.tables_upper()
         assert acknowledged <= upper <= acknowledged + 1
-        assert client.state(own).upper == upper
+        assert client.reads.state(own).upper == upper
         expected = sorted([(n, "x") for n in range(upper)], key=repr)
         assert contents(client, own, upper) == expected
         assert contents(client, table, upper) == expected
-        assert client.written(f"w{upper - 1}").timestamp == upper - 1
-        assert client.written(f"w{upper}") is None
+        assert client.commits.written(f"w{upper - 1}").timestamp == upper - 1
+        assert client.commits.written(f"w{upper}") is None

@@ -23,7 +23,7 @@ WRITERS = 8
 _LEADER = """
 import os, sys, threading
 from slackwater.persist import garbage
-from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.blobs import LocalBlobs, file_part, inline_part
 from slackwater.persist.client import Append, PersistClient, UpperMismatch, WriteResult
 from slackwater.persist.compaction import choose, compact
 from slackwater.persist.metastore import connect
@@ -47,17 +47,17 @@ def write(writer):
         write_id = f"{writer}-{number}"
         key = writer * 1_000_000 + number
         while True:
-            uppers = {shard: client.state(shard).upper for shard in mine}
+            uppers = {shard: client.reads.state(shard).upper for shard in mine}
             appends = []
             for shard, upper in uppers.items():
                 rows = updates((key, "x" * 40, upper, 1), (key, "t", upper, 1))
                 again = updates((key, "t", upper + 1, -1))
-                part = client.inline_part(rows)
+                part = inline_part(rows)
                 if number % 3 == 0:
-                    part = client.file_part(rows, client.shard_directory(shard))
-                appends.append(Append(shard, upper, upper + 2, (part, client.inline_part(again))))
+                    part = file_part(client.blobs, rows, client.files.shard_directory(shard))
+                appends.append(Append(shard, upper, upper + 2, (part, inline_part(again))))
             try:
-                client.commit(appends, write_ids={write_id: WriteResult(key, 1, 0)})
+                client.commits.commit(appends, write_ids={write_id: WriteResult(key, 1, 0)})
                 break
             except UpperMismatch:
                 continue
@@ -67,14 +67,16 @@ def write(writer):
 def maintain():
     while True:
         for shard in shards:
-            since = max(0, client.state(shard).upper - 3)
-            merge = choose(client.parts(shard), since, EAGER)
+            since = max(0, client.reads.state(shard).upper - 3)
+            merge = choose(client.reads.parts(shard), since, EAGER)
             if merge is not None:
                 compact(client, shard, merge, since, settings=EAGER)
-            client.transact(lambda conn: garbage.mark_for_deletion(conn, shard, 2**62, 5))
-        for uri in client.query(lambda conn: garbage.marked_for_deletion(conn, 5)):
+            client.transactions.transact(
+                lambda conn: garbage.mark_for_deletion(conn, shard, 2**62, 5)
+            )
+        for uri in client.transactions.query(lambda conn: garbage.marked_for_deletion(conn, 5)):
             client.blobs.delete(uri)
-            client.transact(lambda conn: garbage.forget(conn, [uri]))
+            client.transactions.transact(lambda conn: garbage.forget(conn, [uri]))
 
 threads = [threading.Thread(target=write, args=(n,), daemon=True) for n in range(8)]
 threads.append(threading.Thread(target=maintain, daemon=True))
@@ -94,7 +96,7 @@ def test_eight_writers_over_shared_shards_survive_kills(env, rounds):
         acknowledged |= killed(env, number + 1, number * 10_000, shards, 40 + 30 * number)
         client = env.lead(expected_epoch=number + 1)
         check(env, client, shards, acknowledged)
-    assert client.parts(idle) == ()
+    assert client.reads.parts(idle) == ()
 
 
 def killed(env, epoch, first, shards, lines) -> set[str]:
@@ -117,21 +119,23 @@ def killed(env, epoch, first, shards, lines) -> set[str]:
 
 def check(env, client, shards, acknowledged):
     found = {
-        shard: Counter(client.snapshot(shard, client.state(shard).upper - 1)["k"].to_pylist())
+        shard: Counter(
+            client.reads.snapshot(shard, client.reads.state(shard).upper - 1)["k"].to_pylist()
+        )
         for shard in shards
     }
     keys = set().union(*found.values())
     for write_id in acknowledged | {f"{k // 1_000_000}-{k % 1_000_000}" for k in keys}:
         writer, number = map(int, write_id.split("-"))
         key = writer * 1_000_000 + number
-        assert client.written(write_id).timestamp == key
+        assert client.commits.written(write_id).timestamp == key
         # Once in each of its shards, and in no other.
         mine = {shards[(writer + n) % WRITERS] for n in range(4)}
         assert {shard: found[shard][key] for shard in shards} == {
             shard: int(shard in mine) for shard in shards
         }, write_id
     for shard in shards:
-        for part in client.parts(shard):
+        for part in client.reads.parts(shard):
             if isinstance(part.body, FileBody):
                 assert local_path(part.body.uri).exists()
     with env.engine.begin() as conn:
@@ -139,7 +143,7 @@ def check(env, client, shards, acknowledged):
     named = {
         part.body.uri
         for shard in shards
-        for part in client.parts(shard)
+        for part in client.reads.parts(shard)
         if isinstance(part.body, FileBody)
     }
     assert not named & set(condemned)

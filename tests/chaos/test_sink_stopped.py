@@ -65,7 +65,7 @@ PLACES = [
 def opened(folder, client, files=None):
     return FilesSink.open(
         SinkConfig(str(folder), "JSON"),
-        Claim("u7", client.epoch, client.confirm_leadership),
+        Claim("u7", client.transactions.epoch, client.transactions.confirm_leadership),
         RelationDesc.of(k="integer", v="string"),
         "s",
         clock=lambda: 0,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.persist.persistence import contents, new_environment, own_shard, updates
 
+from slackwater.persist.blobs import file_part, inline_part
 from slackwater.persist.client import Append
 from slackwater.repr.errors import SlackwaterError
 
@@ -47,10 +48,10 @@ def rows(number):
 def append(client, shard, number, *, as_file):
     table = rows(number)
     if as_file:
-        part = client.file_part(table, client.shard_directory(shard))
+        part = file_part(client.blobs, table, client.files.shard_directory(shard))
     else:
-        part = client.inline_part(table)
-    client.commit([Append(shard, number, number + 1, (part,))])
+        part = inline_part(table)
+    client.commits.commit([Append(shard, number, number + 1, (part,))])
 
 
 def fill(client, shard, *, as_file):
@@ -83,7 +84,7 @@ def check_then_go_on(env, client, shard, acknowledged, disk, *, as_file):
 
 def counted(client, shard):
     found: dict[int, int] = {}
-    for number, _ in contents(client, shard, client.upper(shard)):
+    for number, _ in contents(client, shard, client.reads.upper(shard)):
         found[number] = found.get(number, 0) + 1
     return found
 

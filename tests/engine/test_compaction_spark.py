@@ -57,23 +57,25 @@ def filled(tmp_path):
 
     def uniform(time, keys):
         rows = pa.table({"k": pa.array(keys, pa.int32()), "d": [float(k) for k in keys]})
-        directory = client.staging_directory(shard, f"w{time}")
+        directory = client.files.staging_directory(shard, f"w{time}")
         body = uniform_file(client.blobs, rows, directory, Uniform(time, 1))
         return NewPart(body, len(keys), time, time, False)
 
     def inline(desc, *rows):
         names = desc.update_schema().names
         made = [dict(zip(names, row, strict=True)) for row in rows]
-        return client.inline_part(pa.Table.from_pylist(made, schema=desc.update_schema()))
+        return inline_part(pa.Table.from_pylist(made, schema=desc.update_schema()))
 
     def commit(time, *parts):
-        client.commit([Append(shard, time, time + 1, parts)])
+        client.commits.commit([Append(shard, time, time + 1, parts)])
 
     commit(0, uniform(0, range(200, 0, -1)))
     commit(1, uniform(1, [1, 1, 1]))
-    commit(2, *client.negation(shard, 2).at(2))
+    commit(2, *client.reads.negation(shard, 2).at(2))
     commit(3, uniform(3, range(300, 0, -1)))
-    client.transact(lambda conn: client.set_desc(conn, shard, DESC, BEFORE))
+    client.transactions.transact(
+        lambda conn: client.definitions.set_desc(conn, shard, DESC, BEFORE)
+    )
     nan, entries = float("nan"), [("a", 1), ("b", None)]
     commit(4, inline(DESC, (7, 7.0, None, 4, -1), (None, nan, entries, 4, 1)))
     commit(5, inline(DESC, (None, nan, entries[::-1], 5, 1), (8, 8.0, None, 5, -1)))
@@ -83,7 +85,7 @@ def filled(tmp_path):
 
 
 def contents(client, shard, time):
-    rows = client.snapshot(shard, time).to_pylist()
+    rows = client.reads.snapshot(shard, time).to_pylist()
     # Equal rows may differ in bytes, as zeros and the order of entries do.
     return Counter(repr((r["k"], r["d"] + 0.0, r["m"] and sorted(r["m"]))) for r in rows)
 
@@ -91,18 +93,18 @@ def contents(client, shard, time):
 def test_a_large_merge_is_a_job(bridge, filled):
     client, shard = filled
     before = {time: contents(client, shard, time) for time in (5, 6)}
-    parts = client.parts(shard)
+    parts = client.reads.parts(shard)
     settings = replace(EAGER, memory_rows=10, target_bytes=4_000)
     merge = Merge(parts, parts)
     assert not compact(client, shard, merge, 5, settings=settings)
     assert compact(client, shard, merge, 5, rewriter=EngineRewriter(bridge), settings=settings)
     assert {time: contents(client, shard, time) for time in (5, 6)} == before
-    made = client.parts(shard)
+    made = client.reads.parts(shard)
     assert len(made) > 1
     keys = []
     for part in sorted(made, key=lambda part: part.rows):
         assert isinstance(part.body, FileBody)
-        assert part.body.uri.startswith(client.shard_directory(shard) + "/")
+        assert part.body.uri.startswith(client.files.shard_directory(shard) + "/")
         table = pq.read_table(local_path(part.body.uri))
         column = [k for k in table["k"].to_pylist() if k is not None]
         assert column == sorted(column)
@@ -116,13 +118,13 @@ def test_a_large_merge_is_a_job(bridge, filled):
 
 def test_spark_reads_null_where_files_lack_the_column(bridge, filled):
     client, shard = filled
-    parts = client.parts(shard)
+    parts = client.reads.parts(shard)
     bridge.register("older", DESC, relation_json(parts, DESC, upper=5))
     rows = bridge.collect(
         "SELECT count(*) AS n, count(m) AS m, sum(__diff) AS d FROM older"
     ).to_pylist()
     bridge.unregister(["older"])
-    expected = client.read(parts, DESC, upper=5)
+    expected = client.reads.read(parts, DESC, upper=5)
     assert rows == [
         {
             "n": expected.num_rows,
@@ -197,9 +199,9 @@ def test_columns_with_names_of_ours_are_merged(bridge, tmp_path):
         return table.cast(desc.arrow_schema())
 
     def commit(time, *parts):
-        client.commit([Append(shard, time, time + 1, parts)])
+        client.commits.commit([Append(shard, time, time + 1, parts)])
 
-    folder = client.staging_directory(shard, "w")
+    folder = client.files.staging_directory(shard, "w")
     body = uniform_file(client.blobs, rows(range(50)), folder, Uniform(0, 1))
     commit(0, NewPart(body, 50, 0, 0, False))
     for time, diff, numbers in ((1, 1, range(40, 60)), (2, -1, range(10))):
@@ -207,17 +209,17 @@ def test_columns_with_names_of_ours_are_merged(bridge, tmp_path):
         for value in (time, diff):
             column = pa.array([value] * len(numbers), pa.int64())
             updates = updates.append_column(desc.update_schema().field(updates.num_columns), column)
-        commit(time, client.inline_part(updates))
+        commit(time, inline_part(updates))
     expected = sorted(made[k] for k in range(10, 60) for _ in range(2 if 40 <= k < 50 else 1))
     for rewriter in (EngineRewriter(bridge), None):
-        parts = client.parts(shard)
+        parts = client.reads.parts(shard)
         limit = 1_000 if rewriter is None else 10
         settings = replace(EAGER, memory_rows=limit, target_bytes=1_000)
         merge = Merge(parts, parts)
         assert compact(client, shard, merge, 2, rewriter=rewriter, settings=settings)
-        snapshot = client.snapshot(shard, 2)
+        snapshot = client.reads.snapshot(shard, 2)
         assert snapshot.schema.names[: len(desc.names)] == list(desc.stored_names)
         found = [list(each.values())[: len(desc.names)] for each in snapshot.to_pylist()]
         assert sorted(found) == expected
-        assert not any(part.has_retractions for part in client.parts(shard))
+        assert not any(part.has_retractions for part in client.reads.parts(shard))
     env.engine.dispose()

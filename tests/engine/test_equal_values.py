@@ -128,7 +128,7 @@ def test_a_negative_multiplicity_is_a_broken_invariant(declared, tmp_path):
 def rows_of(bench, query, time, name):
     """What a query answers over one table at a time, each row as often as it is there."""
     global_id, shard, desc = bench.relations[name]
-    parts = bench.client.parts_at(shard, Timestamp(time))
+    parts = bench.client.reads.parts_at(shard, Timestamp(time))
     contents = Contents(desc, relation_json(parts, desc, as_of=Timestamp(time)))
     kept = bench.plan(query).kept
     view = ViewContents(kept, desc, Timestamp(time), {global_id: contents})
@@ -139,8 +139,8 @@ def rows_of(bench, query, time, name):
 def compacted(bench, shard, rewriter):
     """Merges all parts at time 2, in memory or by a job."""
     settings = EAGER if rewriter is None else replace(EAGER, memory_rows=0)
-    bench.client.set_since({shard: Timestamp(2)})
-    parts = bench.client.parts(shard)
+    bench.client.maintenance.set_since({shard: Timestamp(2)})
+    parts = bench.client.reads.parts(shard)
     merge = Merge(parts, parts)
     assert compact(bench.client, shard, merge, Timestamp(2), rewriter=rewriter, settings=settings)
 

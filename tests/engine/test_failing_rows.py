@@ -26,7 +26,7 @@ def bench(declared, tmp_path, limits):
 
 
 def fill(bench, upper, a=(), b=()):
-    lower = bench.client.tables_upper()
+    lower = bench.client.reads.tables_upper()
     rows = {"a": [(row, lower, 1) for row in a], "b": [(row, lower, 1) for row in b]}
     bench.commit(upper, rows)
 
@@ -211,9 +211,9 @@ def errors_of(declared, path, limits, boundaries):
         found = {}
         for name, flow in bench.flows.items():
             shard = flow.errors_shard
-            upper = bench.client.state(shard).upper
-            parts = bench.client.parts_between(shard, 0, upper)
-            rows = bench.client.read(parts, ERRORS).to_pylist()
+            upper = bench.client.reads.state(shard).upper
+            parts = bench.client.reads.parts_between(shard, 0, upper)
+            rows = bench.client.reads.read(parts, ERRORS).to_pylist()
             found[name] = sorted(tuple(row.values()) for row in rows)
         return found
     finally:

@@ -100,7 +100,7 @@ def maintained(declared, directory, boundaries):
         for name, query in VIEWS.items():
             bench.view(name, query)
         for upper in boundaries:
-            lower = bench.client.tables_upper()
+            lower = bench.client.reads.tables_upper()
             bench.commit(upper, {"texts": [u for u in HISTORY if lower <= u[1] < upper]})
             for name in VIEWS:
                 bench.wait(name, upper - 1)

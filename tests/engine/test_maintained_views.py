@@ -156,7 +156,7 @@ def test_results_that_depend_on_the_order_of_rows_cancel(bench):
             best = "x" if present else None
             expected[repr((k, present, ["x"], best, spread and round(spread, 6)))] += 1
         _, shard, _ = bench.relations["lists"]
-        rows = bench.client.snapshot(shard, time).to_pylist()
+        rows = bench.client.reads.snapshot(shard, time).to_pylist()
         assert Counter(repr(tuple(row.values())) for row in rows) == expected, time
 
 
@@ -451,7 +451,7 @@ def test_a_view_whose_inputs_are_not_kept_any_more_has_an_error_instead(bench):
     bench.worker.stop()
     bench.commit(9, {"a": [(a(2), 4, 1), (a(3), 8, 1)]})
     _, shard, _ = bench.relations["a"]
-    bench.client.set_since({shard: 6})
+    bench.client.maintenance.set_since({shard: 6})
     bench.worker = bench.new_worker("next")
     bench.worker.add(flow)
     bench.wait("n", 8)
@@ -468,7 +468,7 @@ def test_a_removed_view_is_not_maintained(bench):
     bench.view("m", "SELECT k FROM a")
     bench.commit(9, {"a": [(a(1), 5, 1)]})
     bench.wait("m", 8)
-    assert bench.client.state(flow.output_shard).upper == 3
+    assert bench.client.reads.state(flow.output_shard).upper == 3
 
 
 @pytest.mark.parametrize(
@@ -594,7 +594,7 @@ def test_a_view_that_is_recomputed_keeps_no_quick_one_waiting(bench, gated):
     bench.commit(5, {"a": [(a(1), 4, 1)]})
     assert held.acquire(timeout=PATIENCE)
     bench.wait("n", 4)
-    assert bench.client.state(slow.output_shard).upper == 3
+    assert bench.client.reads.state(slow.output_shard).upper == 3
     go_on.set()
     bench.wait("slow", 4)
     assert bench.rows("slow", 4) == Counter({(4712,): 2})
@@ -609,7 +609,7 @@ def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
         wait_until(lambda: bench.worker.busy_ms() is not None)
         bench.worker.remove(flow.global_id)
         wait_until(lambda: bench.worker.busy_ms() is None)
-        assert bench.client.state(flow.output_shard).upper == as_of
+        assert bench.client.reads.state(flow.output_shard).upper == as_of
         assert bench.worker.failure(flow.global_id) is None
 
 
@@ -623,7 +623,7 @@ def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):
     bench.view("n", "SELECT k FROM a", 2)
     bench.wait("n", 2)
     bench.worker.stop()
-    assert bench.client.state(flow.output_shard).upper == 2
+    assert bench.client.reads.state(flow.output_shard).upper == 2
 
 
 def test_environments_of_one_driver_share_no_arrangements(declared, tmp_path):

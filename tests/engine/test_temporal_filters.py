@@ -45,7 +45,7 @@ def expected():
 
 def run(bench, boundaries):
     for upper in boundaries:
-        lower = bench.client.tables_upper()
+        lower = bench.client.reads.tables_upper()
         bench.commit(upper, {"e": [u for u in HISTORY if lower <= u[1] < upper]})
         for name in bench.flows:
             bench.wait(name, upper - 1)

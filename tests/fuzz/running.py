@@ -96,13 +96,25 @@ class Mortal:
     """The shards of a worker, which may end before or after each change of one."""
 
     def __init__(self, client: PersistClient, steps: Steps, generation: int) -> None:
-        self._client = client
+        self.reads = client.reads
+        self.commits = MortalPart(client.commits, ("commit", "advance"), steps, generation)
+        self.files = MortalPart(client.files, ("new_parts",), steps, generation)
+
+
+class MortalPart:
+    """A part of a client; the worker may end before or after each call of the named methods."""
+
+    def __init__(
+        self, part: object, changing: Sequence[str], steps: Steps, generation: int
+    ) -> None:
+        self._part = part
+        self._changing = changing
         self._steps = steps
         self._generation = generation
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if name not in ("commit", "advance", "set_since", "new_parts"):
+        found = getattr(self._part, name)
+        if name not in self._changing:
             return found
 
         def step(*arguments: Any) -> Any:
@@ -233,7 +245,7 @@ class _Maintained:
         for upper in self._run.boundaries:
             if low_memory is not None and upper >= low_memory.until:
                 self._low_memory.close()
-            lower = bench.client.tables_upper()
+            lower = bench.client.reads.tables_upper()
             bench.write(upper, self._updates(lower, upper))
             if upper <= case.as_of:
                 continue

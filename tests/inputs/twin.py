@@ -185,7 +185,7 @@ class Twin:
         )
 
     def _write(self, tables: dict[str, _Table], diff: int) -> None:
-        at = self._bench.client.tables_upper()
+        at = self._bench.client.reads.tables_upper()
         updates = {}
         for name, table in tables.items():
             if name in self._bench.relations and table.rows.num_rows:
@@ -233,7 +233,7 @@ class Twin:
             elif (view := self._view(query)) is not None:
                 made.append(view)
                 answers[view.name] = answer
-        at = self._bench.client.tables_upper() - 1
+        at = self._bench.client.reads.tables_upper() - 1
         same = [v for v in made if self._is_same(v, "created", at, answers[v.name])]
         changing = [view for view in same if not view.is_constant]
         try:
@@ -255,7 +255,7 @@ class Twin:
                 self._write(self._tables, times - before)
                 before = times
                 self._show(times)
-                at = self._bench.client.tables_upper() - 1
+                at = self._bench.client.reads.tables_upper() - 1
                 views = [
                     view
                     for view in views
@@ -315,7 +315,7 @@ class Twin:
         kind = "program" if plan.program else f"recomputed: {plan.reason}"
         self._views += 1
         view = _View(f"q{self._views}", query, kind, not plan.kept.plan.collections)
-        at = self._bench.client.tables_upper() - 1
+        at = self._bench.client.reads.tables_upper() - 1
         self._bench.view(view.name, query, at, settings, output, is_read=False, plan=plan)
         return view
 

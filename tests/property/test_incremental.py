@@ -33,7 +33,7 @@ def maintained(declared, case, boundaries, top=TOP, engine=None):
             if top:
                 bench.view("top", top, case.as_of)
             for upper in boundaries:
-                lower = bench.client.tables_upper()
+                lower = bench.client.reads.tables_upper()
                 bench.commit(
                     upper,
                     {n: [u for u in h if lower <= u[1] < upper] for n, h in case.histories.items()},

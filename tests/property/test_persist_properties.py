@@ -20,6 +20,7 @@ from tests.support.persist.persistence import (
     updates,
 )
 
+from slackwater.persist.blobs import file_part
 from slackwater.persist.client import Append, TablesAppend
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.part_index import PartIndex
@@ -156,7 +157,7 @@ def test_reads_at_every_time_agree_with_the_history(new_database, steps):
         model: dict[str, list[tuple[int, int]]] = {name: [] for name in shards}
         retractions: dict[str, list[tuple[int, int]]] = {name: [] for name in shards}
         upper, epoch = 1, 1
-        client.commit([Append(shards["own"], 0, 1, ())], tables=TablesAppend(0, 1, {}))
+        client.commits.commit([Append(shards["own"], 0, 1, ())], tables=TablesAppend(0, 1, {}))
         for kind, width, rows in steps:
             if kind == "reopen":
                 client = env.lead(expected_epoch=epoch)
@@ -170,7 +171,7 @@ def test_reads_at_every_time_agree_with_the_history(new_database, steps):
             new = dict.fromkeys(shards, ())
             if kind == "truncate":
                 for name, shard in shards.items():
-                    new[name] = client.negation(shard, upper).at(upper)
+                    new[name] = client.reads.negation(shard, upper).at(upper)
                     present = Counter(k for k, _ in model[name])
                     present.subtract(k for k, _ in retractions[name])
                     retractions[name] += [(k, upper) for k in present.elements()]
@@ -180,10 +181,14 @@ def test_reads_at_every_time_agree_with_the_history(new_database, steps):
                     model[name] += mine
                     table = updates(*((k, None, t, 1) for k, t in mine))
                     if len(mine) > 1:
-                        new[name] = (client.file_part(table, client.shard_directory(shards[name])),)
+                        new[name] = (
+                            file_part(
+                                client.blobs, table, client.files.shard_directory(shards[name])
+                            ),
+                        )
                     else:
-                        new[name] = client.new_parts(shards[name], table)
-            client.commit(
+                        new[name] = client.files.new_parts(shards[name], table)
+            client.commits.commit(
                 [Append(shards["own"], upper, upper + width, new.pop("own"))],
                 tables=TablesAppend(
                     upper, upper + width, {shards[name]: parts for name, parts in new.items()}
@@ -192,14 +197,14 @@ def test_reads_at_every_time_agree_with_the_history(new_database, steps):
             upper += width
         for reader in (client, env.lead(expected_epoch=epoch)):
             for name, shard in shards.items():
-                assert reader.state(shard).upper == upper
+                assert reader.reads.state(shard).upper == upper
                 for as_of in range(upper):
                     expected = Counter(k for k, t in model[name] if t <= as_of)
                     expected.subtract(k for k, t in retractions[name] if t <= as_of)
-                    found = Counter(reader.snapshot(shard, as_of).column("k").to_pylist())
+                    found = Counter(reader.reads.snapshot(shard, as_of).column("k").to_pylist())
                     assert found == +expected, (name, as_of)
-                    between = reader.parts_between(shard, as_of, as_of + 1)
-                    changes = reader.read(between, DESC, lower=as_of, upper=as_of + 1)
+                    between = reader.reads.parts_between(shard, as_of, as_of + 1)
+                    changes = reader.reads.read(between, DESC, lower=as_of, upper=as_of + 1)
                     net = sum(changes.column("__diff").to_pylist())
                     assert net == sum(t == as_of for _, t in model[name]) - sum(
                         t == as_of for _, t in retractions[name]

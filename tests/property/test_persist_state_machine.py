@@ -36,7 +36,7 @@ from tests.support.persist.persistence import (
 
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist import garbage
-from slackwater.persist.blobs import local_path
+from slackwater.persist.blobs import file_part, inline_part, local_path
 from slackwater.persist.client import (
     Append,
     TablesAppend,
@@ -214,7 +214,9 @@ class Shards(RuleBasedStateMachine):
     def drop(self, shard):
         """I33: the second time has no effect."""
         for _ in range(1 if self.model[shard].tombstone else 2):
-            self.client.transact(lambda conn: self.client.drop_shard(conn, shard))
+            self.client.transactions.transact(
+                lambda conn: self.client.definitions.drop_shard(conn, shard)
+            )
         self.model[shard].dropped = True
 
     @rule(shard=spare | shards)
@@ -223,14 +225,14 @@ class Shards(RuleBasedStateMachine):
         model = self.model[shard]
         if not model.dropped:
             with pytest.raises(ValueError, match="in use"):
-                self.client.finalize(shard)
+                self.client.maintenance.finalize(shard)
             return
         # A later leader knows nothing of a tombstone; it may be finalized again all the same.
         if not model.tombstone:
             assert self.registry.retire(shard) == (not self.held(shard))
             if self.held(shard):
                 return
-        while not self.client.finalize(shard, limit=2):
+        while not self.client.maintenance.finalize(shard, limit=2):
             pass
         model.tombstone = True
         model.updates, model.since, model.upper = [], TIMESTAMP_MAX, TIMESTAMP_MAX
@@ -250,7 +252,7 @@ class Shards(RuleBasedStateMachine):
         model = self.model[shard]
         if model.tombstone:
             with pytest.raises(UnknownShard):
-                self.client.commit([Append(shard, TIMESTAMP_MAX, TIMESTAMP_MAX, ())])
+                self.client.commits.commit([Append(shard, TIMESTAMP_MAX, TIMESTAMP_MAX, ())])
             return
         lower = max(0, self.upper(shard) + off)
         upper = lower + width
@@ -260,19 +262,19 @@ class Shards(RuleBasedStateMachine):
         arguments = self.arguments(shard, lower, upper, new, as_file)
         if any(when >= upper for _, when, _ in new):
             with pytest.raises(ValueError, match="outside"):
-                self.client.commit(**arguments, write_ids={write_id: result})
+                self.client.commits.commit(**arguments, write_ids={write_id: result})
             return
         if model.dropped:
             with pytest.raises(UnknownShard):
-                self.client.commit(**arguments, write_ids={write_id: result})
+                self.client.commits.commit(**arguments, write_ids={write_id: result})
             return
         if lower != self.upper(shard):
             with pytest.raises(UpperMismatch) as caught:
-                self.client.commit(**arguments, write_ids={write_id: result})
+                self.client.commits.commit(**arguments, write_ids={write_id: result})
             assert caught.value.actual == self.upper(shard)
-            assert self.client.written(write_id) is None
+            assert self.client.commits.written(write_id) is None
             return
-        assert self.client.commit(**arguments, write_ids={write_id: result})
+        assert self.client.commits.commit(**arguments, write_ids={write_id: result})
         self.written[write_id] = result
         model.updates += new
         if model.shares_tables_upper:
@@ -281,13 +283,13 @@ class Shards(RuleBasedStateMachine):
         else:
             model.upper = upper
         if repeat:
-            assert not self.client.commit(**arguments, write_ids={write_id: result})
+            assert not self.client.commits.commit(**arguments, write_ids={write_id: result})
 
     def i30_all_others_went_along(self, written, lower, upper):
         """A commit moves every shard of a table; one without rows reads the same as before."""
         for shard, model in self.model.items():
             if model.shares_tables_upper and not model.tombstone:
-                assert self.client.state(shard).upper == upper
+                assert self.client.reads.state(shard).upper == upper
                 if shard != written and model.since < lower:
                     assert self.contents(shard, upper - 1) == self.contents(shard, lower - 1)
 
@@ -305,7 +307,7 @@ class Shards(RuleBasedStateMachine):
         if model.dropped:
             return
         time = self.upper(shard)
-        self.commit(shard, time, time + 1, self.client.negation(shard, time).at(time))
+        self.commit(shard, time, time + 1, self.client.reads.negation(shard, time).at(time))
         model.updates += [(key, time, -n) for key, n in model.at(time - 1).items()]
 
     @rule(shard=shards, keys=st.lists(KEYS, min_size=1, max_size=3))
@@ -332,7 +334,7 @@ class Shards(RuleBasedStateMachine):
         if model.shares_tables_upper or model.dropped:
             return
         to = max(0, model.upper + by)
-        self.client.advance({shard: to})
+        self.client.commits.advance({shard: to})
         model.upper = max(model.upper, to)
 
     # Readers
@@ -349,7 +351,7 @@ class Shards(RuleBasedStateMachine):
             return None
         hold = self.registry.acquire(shard, as_of)
         found = Counter(self.contents(shard, as_of))
-        parts = self.client.parts_at(shard, as_of)
+        parts = self.client.reads.parts_at(shard, as_of)
         listener = Listener(shard, as_of, as_of + 1, found, hold, parts)
         self.open.append(listener)
         return listener
@@ -362,8 +364,8 @@ class Shards(RuleBasedStateMachine):
         upper = min(self.upper(listener.shard), listener.frontier + most)
         if upper <= listener.frontier:
             return
-        found = self.client.read(
-            self.client.parts_between(listener.shard, listener.frontier, upper),
+        found = self.client.reads.read(
+            self.client.reads.parts_between(listener.shard, listener.frontier, upper),
             DESC,
             lower=listener.frontier,
             upper=upper,
@@ -375,7 +377,7 @@ class Shards(RuleBasedStateMachine):
         listener.frontier = upper
         # One step behind, so that the last time and the next one stay apart (trap 13).
         listener.hold = self.registry.downgrade(listener.hold, upper - 1)
-        listener.parts = self.client.parts_at(listener.shard, upper - 1)
+        listener.parts = self.client.reads.parts_at(listener.shard, upper - 1)
         assert +listener.contents == self.model[listener.shard].at(upper - 1)
 
     @rule(listener=consumes(listeners))
@@ -397,7 +399,7 @@ class Shards(RuleBasedStateMachine):
         for _ in range(most):
             wanted = max(0, min(self.upper(shard) - 1 - back, 10**6))
             since = self.registry.advance_since(shard, max(wanted, model.since))
-            merge = choose(self.client.parts(shard), since, EAGER)
+            merge = choose(self.client.reads.parts(shard), since, EAGER)
             if merge is None:
                 return
             done = compact(self.client, shard, merge, since, settings=EAGER)
@@ -405,7 +407,7 @@ class Shards(RuleBasedStateMachine):
             if done:
                 model.since = max(model.since, since)
         if shard not in self.registry.dropped:
-            assert self.client.state(shard).since <= self.registry.since(shard)
+            assert self.client.reads.state(shard).since <= self.registry.since(shard)
 
     @rule(shard=shards, since=st.integers(0, 12))
     def set_since(self, shard, since):
@@ -414,22 +416,24 @@ class Shards(RuleBasedStateMachine):
         if model.dropped:
             return
         since = self.registry.advance_since(shard, min(since, max(0, self.upper(shard) - 1)))
-        self.client.set_since({shard: since})
+        self.client.maintenance.set_since({shard: since})
         model.since = max(model.since, since)
 
     @rule(minutes=st.sampled_from([1, 10, 20, 40]))
     def collect(self, minutes):
         self.now_ms += minutes * 60_000
-        for shard, _ in self.client.query(garbage.waiting):
+        for shard, _ in self.client.transactions.query(garbage.waiting):
             until = garbage.deletable_until(
                 self.now_ms, self.registry.opened_ms().get(shard), False
             )
-            self.client.transact(
+            self.client.transactions.transact(
                 lambda conn, s=shard, u=until: garbage.mark_for_deletion(conn, s, u, 3)
             )
-        for uri in self.client.query(lambda conn: garbage.marked_for_deletion(conn, 2)):
+        for uri in self.client.transactions.query(
+            lambda conn: garbage.marked_for_deletion(conn, 2)
+        ):
             self.client.blobs.delete(uri)
-            self.client.transact(lambda conn, u=uri: garbage.forget(conn, [u]))
+            self.client.transactions.transact(lambda conn, u=uri: garbage.forget(conn, [u]))
 
     # Leaders
 
@@ -452,13 +456,17 @@ class Shards(RuleBasedStateMachine):
     def a_former_leader_tries(self, shard):
         """I19: an older epoch changes nothing, whatever it does."""
         for old in self.former:
-            if shard not in old.shard_ids():
+            if shard not in old.reads.shard_ids():
                 continue
-            upper = old.upper(shard)
+            upper = old.reads.upper(shard)
             for attempt in (
-                lambda o=old: o.set_since({shard: 10**9}),
-                lambda o=old: o.transact(lambda conn: o.drop_shard(conn, shard)),
-                lambda o=old, u=upper: o.commit(**self.arguments(shard, u, u + 1, [], False)),
+                lambda o=old: o.maintenance.set_since({shard: 10**9}),
+                lambda o=old: o.transactions.transact(
+                    lambda conn: o.definitions.drop_shard(conn, shard)
+                ),
+                lambda o=old, u=upper: o.commits.commit(
+                    **self.arguments(shard, u, u + 1, [], False)
+                ),
             ):
                 with pytest.raises(Fenced):
                     attempt()
@@ -467,18 +475,20 @@ class Shards(RuleBasedStateMachine):
 
     @invariant()
     def frontiers_are_those_of_the_model(self):
-        assert self.client.tables_upper() == self.tables_upper
+        assert self.client.reads.tables_upper() == self.tables_upper
         for shard, model in self.model.items():
-            state = self.client.state(shard)
+            state = self.client.reads.state(shard)
             assert (state.since, state.upper) == (model.since, self.upper(shard))
-            assert (shard in self.client.shard_ids()) == (not model.dropped)
-            assert (shard in self.client.unfinalized()) == (model.dropped and not model.tombstone)
+            assert (shard in self.client.reads.shard_ids()) == (not model.dropped)
+            assert (shard in self.client.reads.unfinalized()) == (
+                model.dropped and not model.tombstone
+            )
 
     @invariant()
     def i2_and_i34_reads_are_those_of_the_model(self):
         for shard, model in self.model.items():
             if model.tombstone:
-                assert self.client.parts(shard) == ()
+                assert self.client.reads.parts(shard) == ()
                 continue
             upper = min(self.upper(shard), 10**6)
             for time in {model.since, upper - 1, (model.since + upper) // 2}:
@@ -486,11 +496,11 @@ class Shards(RuleBasedStateMachine):
                     assert self.contents(shard, time) == model.at(time)
             if model.since:
                 with pytest.raises(SinceAdvanced):
-                    self.client.snapshot(shard, model.since - 1)
+                    self.client.reads.snapshot(shard, model.since - 1)
 
     @invariant()
     def what_is_named_or_held_is_there(self):
-        named = [part for shard in self.model for part in self.client.parts(shard)]
+        named = [part for shard in self.model for part in self.client.reads.parts(shard)]
         for part in (*named, *(part for each in self.open for part in each.parts)):
             if isinstance(part.body, FileBody):
                 assert local_path(part.body.uri).exists()
@@ -499,10 +509,10 @@ class Shards(RuleBasedStateMachine):
 
     def contents(self, shard, time):
         """What is read at the time; read anew when that is done from other parts."""
-        parts = self.client.parts_at(shard, time)
+        parts = self.client.reads.parts_at(shard, time)
         known = self.read.get((shard, time))
         if known is None or known[0] != parts:
-            found = Counter(self.client.snapshot(shard, time)["k"].to_pylist())
+            found = Counter(self.client.reads.snapshot(shard, time)["k"].to_pylist())
             known = self.read[shard, time] = (parts, found)
         return known[1]
 
@@ -532,7 +542,9 @@ class Shards(RuleBasedStateMachine):
 
         rows = updates(*((key, None, 0, 1) for key in keys)).select(["k", "v"])
         uniform = Uniform(time, 1)
-        body = uniform_file(self.client.blobs, rows, self.client.shard_directory(shard), uniform)
+        body = uniform_file(
+            self.client.blobs, rows, self.client.files.shard_directory(shard), uniform
+        )
         return NewPart(body, len(keys), time, time, False)
 
     def arguments(self, shard, lower, upper, new, as_file):
@@ -540,9 +552,11 @@ class Shards(RuleBasedStateMachine):
         if new:
             table = updates(*((key, None, when, diff) for key, when, diff in new))
             if as_file:
-                parts = (self.client.file_part(table, self.client.shard_directory(shard)),)
+                parts = (
+                    file_part(self.client.blobs, table, self.client.files.shard_directory(shard)),
+                )
             else:
-                parts = (self.client.inline_part(table),)
+                parts = (inline_part(table),)
         return self.placed(shard, lower, upper, parts)
 
     def placed(self, shard, lower, upper, parts):
@@ -551,7 +565,7 @@ class Shards(RuleBasedStateMachine):
         return {"appends": [Append(shard, lower, upper, parts)]}
 
     def commit(self, shard, lower, upper, parts):
-        self.client.commit(**self.placed(shard, lower, upper, parts))
+        self.client.commits.commit(**self.placed(shard, lower, upper, parts))
         if self.model[shard].shares_tables_upper:
             self.tables_upper = upper
         else:

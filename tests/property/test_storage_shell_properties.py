@@ -298,7 +298,7 @@ class Definitions(RuleBasedStateMachine):
         # I27: after reconciliation nothing is left that belongs to nobody.
         assert self.leaked <= stored.registered | stored.finalized
         self.leaked = set()
-        assert set(self.leader.client.unfinalized()) == stored.registered
+        assert set(self.leader.client.reads.unfinalized()) == stored.registered
 
     # Definitions
 
@@ -341,7 +341,7 @@ class Definitions(RuleBasedStateMachine):
         self.keys += 1
         leader, key, write_id = self.leader, self.keys, f"w{self.keys}"
         self.attempt(lambda: leader.append([global_id], key, step, write_id), death)
-        if self.leader.client.written(write_id) is not None:
+        if self.leader.client.commits.written(write_id) is not None:
             self.written[item.name].append((key, "v"))
 
     @rule()
@@ -400,7 +400,7 @@ class Definitions(RuleBasedStateMachine):
 
     def all_finalized(self, found, parts):
         for shard in found:
-            while not self.leader.client.finalize(shard, limit=parts):
+            while not self.leader.client.maintenance.finalize(shard, limit=parts):
                 pass
             self.leader.storage.finalized(shard)
 
@@ -417,7 +417,7 @@ class Definitions(RuleBasedStateMachine):
                 leader.drop(global_id)
             elif action == "f":
                 for shard in leader.storage.finalizable(10):
-                    leader.client.finalize(shard)
+                    leader.client.maintenance.finalize(shard)
         assert everything(self.env) == before
 
     # What must hold at any moment
@@ -442,7 +442,7 @@ class Definitions(RuleBasedStateMachine):
                 assert sorted(found) == sorted(self.written[item.name])
         for held in self.held:
             for shard, rows in held.shards.items():
-                assert not self.leader.client.is_finalized(shard)
+                assert not self.leader.client.reads.is_finalized(shard)
                 if rows:
                     assert contents(self.leader.client, shard, held.hold.since) == rows
 

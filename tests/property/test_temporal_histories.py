@@ -124,7 +124,7 @@ def maintained(declared, case):
                     bench.worker = bench.new_worker("again")
                     for flow in bench.flows.values():
                         bench.worker.add(flow)
-                lower = bench.client.tables_upper()
+                lower = bench.client.reads.tables_upper()
                 bench.commit(upper, {"e": [u for u in case.history if lower <= u[1] < upper]})
                 if upper > case.as_of:
                     for name in bench.flows:

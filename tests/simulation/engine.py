@@ -95,7 +95,7 @@ class SimulatedEngine:
         bound = place.coordinator.calls()["/v1/bind"](body)
         try:
             persist, time = place.env.persist, bound["timestamp"]
-            found = {i.name: persist.snapshot(i.shard_id, time) for i in items}
+            found = {i.name: persist.reads.snapshot(i.shard_id, time) for i in items}
         finally:
             place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
         self._register(found)

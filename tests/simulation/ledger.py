@@ -165,7 +165,7 @@ class Ledger:
             place.env.storage.release(hold)
 
     def _check_tables(self, place: Place, tables: Iterable[CatalogItem], since: int) -> None:
-        done, at = self.done(), place.env.persist.tables_upper() - 1
+        done, at = self.done(), place.env.persist.reads.tables_upper() - 1
         times = {each.number: each.time for each in self.inserts if each.time is not None}
         found = {}
         for table in tables:
@@ -181,7 +181,7 @@ class Ledger:
     def _check_source(self, place: Place, item: CatalogItem, since: int) -> None:
         """At each time that can be told apart, what the progress says is what is there."""
         progress = place.env.state.item(item.details["progress"])
-        upper = place.env.persist.tables_upper()
+        upper = place.env.persist.reads.tables_upper()
         bound = {row["__time"] for row in place.updates(progress.name)}
         times = {row["__time"] for row in place.updates(item.name) if since < row["__time"] < upper}
         if not times <= bound:
@@ -200,7 +200,7 @@ class Ledger:
 
     def _check_replacements(self, place: Place, what: str, since: int) -> None:
         times = {row["__time"] for row in place.updates(REPLACED)}
-        last = place.env.persist.tables_upper() - 1
+        last = place.env.persist.reads.tables_upper() - 1
         for at in sorted({time for time in times if since < time} | {max(since, last)}):
             least = self.replaced if at == last else 0
             self.check_replaced(f"{what} at {at}", place.rows(REPLACED, at), least=least)
@@ -309,7 +309,7 @@ class Durable:
         for item in place.env.state.items.values():
             if item.shard_id is None or item.kind is ItemKind.SINK:
                 continue
-            stored = place.env.persist.state(item.shard_id)
+            stored = place.env.persist.reads.state(item.shard_id)
             since, upper = place.env.storage.frontiers(item.id)
             if Frontier(stored.since) > since:
                 self.fail(f"I17: {what}: {item.name} is stored with {stored.since}, not {since}")

@@ -96,7 +96,7 @@ class Replacements:
             bound = place.coordinator.calls()["/v1/bind"](body)
             try:
                 at = Timestamp(bound["timestamp"])
-                rows = place.env.persist.snapshot(item.shard_id, at).to_pylist()
+                rows = place.env.persist.reads.snapshot(item.shard_id, at).to_pylist()
                 world.ledger.check_replaced(f"a read at {at}", rows, least=least)
             finally:
                 place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})

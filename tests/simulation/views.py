@@ -47,7 +47,7 @@ VIEWS = {
 def contents(place: Place, name: str, at: int) -> Contents:
     """The rows of a stored collection at a time."""
     shard = place.item(name).shard_id
-    rows = place.env.persist.snapshot(shard, Timestamp(at)).to_pylist()
+    rows = place.env.persist.reads.snapshot(shard, Timestamp(at)).to_pylist()
     return Counter(tuple(row.values()) for row in rows)
 
 

@@ -314,7 +314,7 @@ class Clients:
             bound = place.coordinator.calls()["/v1/bind"](body)
             at = Timestamp(bound["timestamp"])
             try:
-                parts = {n: place.env.persist.parts_at(s, at) for n, s in shards.items()}
+                parts = {n: place.env.persist.reads.parts_at(s, at) for n, s in shards.items()}
                 first = self._contents(place, shards, at)
                 known = done if back_ms is None else self.world.ledger.done_until(at)
                 self.world.ledger.check_contents("a read", at, first, known)
@@ -323,7 +323,9 @@ class Clients:
                     self.world.scheduler.fail(f"I2: {tables} at {at} were {first}")
                 for name, shard in shards.items():
                     # A reader opens what it was told when it began, also after a compaction.
-                    place.env.persist.read(parts[name], place.env.persist.state(shard).desc)
+                    place.env.persist.reads.read(
+                        parts[name], place.env.persist.reads.state(shard).desc
+                    )
             finally:
                 place.coordinator.calls()["/v1/release"]({"holds": [bound["hold"]]})
 
@@ -388,7 +390,9 @@ class Clients:
 
     @staticmethod
     def _contents(place: Place, shards: Mapping[str, int], at: Timestamp) -> dict[str, list[int]]:
-        found = {n: place.env.persist.snapshot(s, at)["k"].to_pylist() for n, s in shards.items()}
+        found = {
+            n: place.env.persist.reads.snapshot(s, at)["k"].to_pylist() for n, s in shards.items()
+        }
         return {name: sorted(numbers) for name, numbers in found.items()}
 
     def _subscribe(self) -> None:

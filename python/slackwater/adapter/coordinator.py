@@ -164,13 +164,13 @@ class Coordinator:
         steady_ms = SteadyClock(clock)
         persist = PersistClient(engine, blobs, epoch, clock=steady_ms)
         catalog = DurableCatalog.open(
-            persist,
+            persist.transactions,
             clock_ms=clock,
             system_schemas=system_schemas(),
             system_items=system_items(),
         )
         upgrade(persist, catalog)
-        oracle = TimestampOracle.recover(persist.tables_upper(), clock)
+        oracle = TimestampOracle.recover(persist.reads.tables_upper(), clock)
         watch = FrontierWatch(monotonic)
         replica_inbox = ReplicaInbox()
         storage = Storage(
@@ -219,10 +219,10 @@ class Coordinator:
             on_committed=committed,
             on_fatal=lambda error: on_fatal(f"{type(error).__name__}: {error}"),
         )
-        states = SourceStates(persist, committer)
-        secrets = Secrets(persist)
+        states = SourceStates(persist.transactions, committer)
+        secrets = Secrets(persist.transactions)
         metrics = Metrics()
-        checkpoints = DatabaseStore(persist, clock_ms=clock)
+        checkpoints = DatabaseStore(persist.transactions, clock_ms=clock)
         ingestion = IngestionRunner(
             SourceSteps(persist, catalog, states, clock, metrics).commit, states.record, clock
         )
@@ -497,12 +497,12 @@ class Coordinator:
     # Catalog
 
     def _namespaces(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._env.persist.confirm_leadership()
+        self._env.persist.transactions.confirm_leadership()
         schemas = sorted(self._env.state.schemas.values(), key=lambda schema: schema.name)
         return {"namespaces": [{"name": s.name, "comment": s.comment} for s in schemas]}
 
     def _list(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        self._env.persist.confirm_leadership()
+        self._env.persist.transactions.confirm_leadership()
         schema = self._env.state.schema(_schema(body["namespace"]))
         items = self._env.state.items_in(schema.name)
         return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
@@ -514,7 +514,7 @@ class Coordinator:
         item = self._env.state.find(namespace[0], body["name"])
         if item is None:
             # What is there is found out about when it is bound; what is not is not asked for again.
-            self._env.persist.confirm_leadership()
+            self._env.persist.transactions.confirm_leadership()
             return None
         return object_json(item)
 

@@ -187,7 +187,7 @@ class Maintenance:
             holds.expire(conn, now_ms)
             found.append(holds.leases(conn))
 
-        self._env.persist.transact(renew)
+        self._env.persist.transactions.transact(renew)
         self._foreign = tuple(each for each in found[-1] if each.reader_id != self._reader_id)
         self._renewed_ms = now_ms
 
@@ -202,9 +202,9 @@ class Maintenance:
             if self._stopping.is_set():
                 return
             # Who holds the shard delays this; afterwards nobody can hold it any more.
-            if self._env.persist.finalize(shard_id):
+            if self._env.persist.maintenance.finalize(shard_id):
                 self._env.storage.finalized(shard_id)
-                self._remove([self._env.persist.shard_directory(shard_id)])
+                self._remove([self._env.persist.files.shard_directory(shard_id)])
 
     # Compaction
 
@@ -215,11 +215,11 @@ class Maintenance:
             .group_by(parts_table.c.shard_id)
             .having(func.count() >= self._settings.compaction.fan_in)
         )
-        return self._env.persist.query(lambda conn: conn.scalars(statement).all())
+        return self._env.persist.transactions.query(lambda conn: conn.scalars(statement).all())
 
     def _compact(self) -> None:
         settings = self._settings
-        self._agenda.add(self._env.persist.take_changed(), self._clock_ms())
+        self._agenda.add(self._env.persist.commits.take_changed(), self._clock_ms())
         taken = self._agenda.take(self._clock_ms(), settings.shards_per_turn)
         if not taken:
             return
@@ -264,7 +264,7 @@ class Maintenance:
     def _chosen(self, shard_id: int, owner: CatalogItem | None) -> tuple[Merge, Timestamp] | None:
         """What to merge, and the since for it, before which nobody can hold the shard any more."""
         persist, settings = self._env.persist, self._settings
-        found, durable = persist.parts(shard_id), persist.state(shard_id).since
+        found, durable = persist.reads.parts(shard_id), persist.reads.state(shard_id).since
         allowed = durable
         if owner is not None:
             allowed = max(durable, self._allowed(owner) or durable)
@@ -306,7 +306,7 @@ class Maintenance:
     def _collect(self) -> None:
         """Marks what nobody uses for deletion, then deletes what is marked."""
         persist, left = self._env.persist, self._settings.files_per_turn
-        for shard_id, oldest_ms in persist.query(garbage.waiting):
+        for shard_id, oldest_ms in persist.transactions.query(garbage.waiting):
             # Asked anew for each: a hold that is taken later reads parts that are there now.
             until_ms = garbage.deletable_until(
                 self._clock_ms(),
@@ -328,7 +328,7 @@ class Maintenance:
 
     def _mark_for_deletion(self, shard_id: int, until_ms: int, limit: int) -> int:
         dealt: list[int] = []
-        self._env.persist.transact(
+        self._env.persist.transactions.transact(
             lambda conn: dealt.append(garbage.mark_for_deletion(conn, shard_id, until_ms, limit))
         )
         return dealt[-1]
@@ -336,7 +336,9 @@ class Maintenance:
     def _delete(self) -> None:
         persist, deleted = self._env.persist, []
         limit = self._settings.files_per_turn
-        for uri in persist.query(lambda conn: garbage.marked_for_deletion(conn, limit)):
+        for uri in persist.transactions.query(
+            lambda conn: garbage.marked_for_deletion(conn, limit)
+        ):
             if self._stopping.is_set():
                 break
             try:
@@ -346,9 +348,9 @@ class Maintenance:
                 continue
             deleted.append(uri)
         if deleted:
-            around = {garbage.abandoned(uri, persist.is_finalized) for uri in deleted}
+            around = {garbage.abandoned(uri, persist.reads.is_finalized) for uri in deleted}
             self._remove(directory for directory in around if directory is not None)
-            persist.transact(lambda conn: garbage.forget(conn, deleted))
+            persist.transactions.transact(lambda conn: garbage.forget(conn, deleted))
 
     def _remove(self, directories: Iterable[str]) -> None:
         """Removes those of the directories that are empty."""
@@ -375,7 +377,7 @@ class Maintenance:
         old = [blob for blob in chunk if now_ms - blob.modified_ms > settings.orphan_age_ms]
         found = list(_in_shards(old, persist.blobs.uri("shards")))
         if found:
-            persist.transact(lambda conn: garbage.adopt_orphans(conn, found, now_ms))
+            persist.transactions.transact(lambda conn: garbage.adopt_orphans(conn, found, now_ms))
 
 
 def _in_shards(blobs: Iterable[Blob], root: str) -> Iterator[GarbageFile]:

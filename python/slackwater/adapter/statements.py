@@ -329,7 +329,7 @@ class Statements:
         ]
         as_of = statement.query.as_of
         when = Immediately() if as_of is None else self._subscriptions.evaluate(context, as_of)
-        self._env.persist.confirm_leadership()
+        self._env.persist.transactions.confirm_leadership()
         explanation = TimestampExplanation(
             determination=self._reads.determination(
                 session, items, when, depends_on_time=analysis.uses_mz_now

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Transactions(Protocol):
-    """Who runs the statements. `PersistClient` is one: its transactions are the leader's, fenced.
+    """Who runs the statements. `persist.transactions.Transactions` is one: the leader's, fenced.
 
     Steps and bodies may be run again after a failure, and take effect once at most.
     """

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import pyarrow as pa
-
 from slackwater.compute.engine import ViewPlan
-from slackwater.persist.blobs import Blobs
-from slackwater.persist.client import Append
-from slackwater.persist.parts import NewPart, Part
-from slackwater.persist.rows import ShardState
+from slackwater.persist.commits import Commits
+from slackwater.persist.shard_files import ShardFiles
+from slackwater.persist.shard_reads import ShardReads
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -70,45 +67,22 @@ class Dataflow:
 
 
 class Shards(Protocol):
-    """What ticks need of durable shards. `slackwater.persist.client.PersistClient` is one."""
+    """The durable shards as ticks use them: the parts of a `PersistClient` that they need."""
 
     @property
-    def blobs(self) -> Blobs: ...
+    def reads(self) -> ShardReads: ...
 
-    def commit(self, appends: Sequence[Append]) -> bool: ...
+    @property
+    def commits(self) -> Commits: ...
 
-    def advance(self, uppers: Mapping[int, Timestamp]) -> None: ...
-
-    def set_since(self, sinces: Mapping[int, Timestamp]) -> None: ...
-
-    def state(self, shard_id: int) -> ShardState: ...
-
-    def tables_upper(self) -> Timestamp: ...
-
-    def parts_between(
-        self, shard_id: int, lower: Timestamp, upper: Timestamp
-    ) -> tuple[Part, ...]: ...
-
-    def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]: ...
-
-    def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]: ...
-
-    def shard_directory(self, shard_id: int) -> str: ...
-
-    def read(
-        self,
-        parts: Sequence[Part | NewPart],
-        desc: RelationDesc,
-        *,
-        lower: Timestamp | None = None,
-        upper: Timestamp | None = None,
-    ) -> pa.Table: ...
+    @property
+    def files(self) -> ShardFiles: ...
 
 
 def upper_of(shards: Shards, shard_id: int) -> Timestamp:
     """The shard's upper; that of the tables if it shares it."""
-    state = shards.state(shard_id)
-    return shards.tables_upper() if state.shares_tables_upper else state.upper
+    state = shards.reads.state(shard_id)
+    return shards.reads.tables_upper() if state.shares_tables_upper else state.upper
 
 
 def readable_from(flow: Dataflow, shards: Shards, lower: Timestamp) -> Timestamp:
@@ -116,4 +90,4 @@ def readable_from(flow: Dataflow, shards: Shards, lower: Timestamp) -> Timestamp
 
     Where an input cannot be read, the output is not known either.
     """
-    return max((shards.state(i.shard_id).since for i in flow.inputs.values()), default=lower)
+    return max((shards.reads.state(i.shard_id).since for i in flow.inputs.values()), default=lower)

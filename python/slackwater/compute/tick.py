@@ -192,7 +192,7 @@ class RunningView:
         self.plan_us = self.load_us = self.encode_us = 0
         held: tuple[str, ...] = ()
         if not tick.first:
-            held = errors_at(self.shards, self.flow.errors_shard, Timestamp(tick.lower - 1))
+            held = errors_at(self.shards.reads, self.flow.errors_shard, Timestamp(tick.lower - 1))
         if held or readable_from(self.flow, self.shards, tick.lower) > tick.lower:
             return self._whole(tick, held)
         due = self.first_due(tick.lower, tick.upper)
@@ -218,12 +218,12 @@ class RunningView:
         """Whether the next tick would have to hydrate the program, and nobody has tried it yet."""
         if not self.needs_hydration or self._tried or not self.flow.inputs:
             return False
-        return self.shards.state(self.flow.output_shard).upper > self.flow.as_of
+        return self.shards.reads.state(self.flow.output_shard).upper > self.flow.as_of
 
     def hydrate(self) -> None:
         """Makes the program ready for the next tick. Raises what `appends` raises."""
         self._tried, self.scanned = True, 0
-        upper = self.shards.state(self.flow.output_shard).upper
+        upper = self.shards.reads.state(self.flow.output_shard).upper
         if self.flow.plan.program is not None:
             self._hydrated(self.flow.plan.program, Timestamp(upper - 1))
 
@@ -301,7 +301,9 @@ class RunningView:
         """Raises SLACKWATER_SOURCE_ERROR or SLACKWATER_DATA_ERROR when an input has an error."""
         for source in self.flow.inputs.values():
             if source.errors_shard is not None:
-                error = first_refusal(self.shards, source.errors_shard, source.name, lower, upper)
+                error = first_refusal(
+                    self.shards.reads, source.errors_shard, source.name, lower, upper
+                )
                 if error is not None:
                     raise error
 
@@ -388,7 +390,7 @@ class RunningView:
             schema = ERRORS.update_schema()
             rows_of_errors = [dict(zip(schema.names, each, strict=True)) for each in changes]
             updates = pa.Table.from_pylist(rows_of_errors, schema=schema)
-            parts = self.shards.new_parts(shard_id, updates)
+            parts = self.shards.files.new_parts(shard_id, updates)
         return rows, Append(shard_id, rows.lower, rows.upper, parts)
 
     # What has changed
@@ -396,7 +398,7 @@ class RunningView:
     def _changes(self, lower: Timestamp, upper: Timestamp) -> _Changes:
         """What may have changed in the interval, of each input."""
         return {
-            g: self.shards.parts_between(source.shard_id, lower, upper)
+            g: self.shards.reads.parts_between(source.shard_id, lower, upper)
             for g, source in self.flow.inputs.items()
         }
 
@@ -581,9 +583,9 @@ class RunningView:
         if inputs.few:
             parts = self._inline(self.engine.collect_view(view, most_ms))
         else:
-            directory = self.shards.shard_directory(flow.output_shard)
+            directory = self.shards.files.shard_directory(flow.output_shard)
             files = self.engine.write_view(view, directory, most_ms)
-            self.shards.blobs.settle(file.uri for file in files)
+            self.shards.files.blobs.settle(file.uri for file in files)
             parts = self._few_inline(tuple(file.part() for file in files if file.rows))
         took_us = self._us_since(began_s)
         self._cost_model.computed(rows, took_us)
@@ -596,25 +598,25 @@ class RunningView:
         """What is recorded ends here; if another worker was first, the append does not fit then."""
         if not tick.first:
             return tick.lower
-        return min(tick.lower, self.shards.state(self.flow.output_shard).upper)
+        return min(tick.lower, self.shards.reads.state(self.flow.output_shard).upper)
 
     def _recorded(self, at: Timestamp) -> Contents:
         """The updates of the output up to `at`."""
         output = Input(self.flow.output_shard, self.flow.output)
         self.scanned += self._rows_of(output, at)
-        parts = self.shards.parts_at(output.shard_id, at)
+        parts = self.shards.reads.parts_at(output.shard_id, at)
         return Contents(output.desc, relation_json(parts, output.desc, upper=Timestamp(at + 1)))
 
     def _input_rows(self, at: Timestamp) -> int:
         return sum(self._rows_of(source, at) for source in self.flow.inputs.values())
 
     def _rows_of(self, source: Input, at: Timestamp) -> int:
-        return sum(part.rows for part in self.shards.parts_at(source.shard_id, at))
+        return sum(part.rows for part in self.shards.reads.parts_at(source.shard_id, at))
 
     def _collections(self, at: Timestamp) -> InputContents:
         contents: dict[str, Contents] = {}
         for global_id, source in self.flow.inputs.items():
-            parts = self.shards.parts_at(source.shard_id, at)
+            parts = self.shards.reads.parts_at(source.shard_id, at)
             relation = relation_json(parts, source.desc, as_of=at)
             contents[global_id] = Contents(source.desc, relation)
         return InputContents(at, contents, few=self._input_rows(at) < self.limits.few_rows)
@@ -624,7 +626,7 @@ class RunningView:
             return ()
         began_s = self.monotonic()
         conformed = reading.conformed(updates, self.flow.output)
-        parts = self.shards.new_parts(self.flow.output_shard, conformed)
+        parts = self.shards.files.new_parts(self.flow.output_shard, conformed)
         self.encode_us += self._us_since(began_s)
         return parts
 
@@ -633,10 +635,12 @@ class RunningView:
         if not parts or sum(part.rows for part in parts) > self.limits.inline_rows:
             return parts
         flow = self.flow
-        made = self.shards.new_parts(flow.output_shard, self.shards.read(parts, flow.output))
+        made = self.shards.files.new_parts(
+            flow.output_shard, self.shards.reads.read(parts, flow.output)
+        )
         for part in parts:
             if isinstance(part.body, FileBody):
-                self.shards.blobs.delete(part.body.uri)
+                self.shards.files.blobs.delete(part.body.uri)
         return made
 
     def _us_since(self, began_s: float) -> int:
@@ -656,11 +660,11 @@ def first_change(
 def _first_times(
     shards: Shards, shard_id: int, desc: RelationDesc, lower: Timestamp, upper: Timestamp
 ) -> list[int]:
-    parts = shards.parts_between(shard_id, lower, upper)
+    parts = shards.reads.parts_between(shard_id, lower, upper)
     times: list[int] = [part.min_time for part in parts if part.min_time >= lower]
     spanning = [part for part in parts if part.min_time < lower]
     if spanning:
-        updates = shards.read(spanning, desc, lower=lower, upper=upper)
+        updates = shards.reads.read(spanning, desc, lower=lower, upper=upper)
         earliest = pc.min(updates.column(TIME_COLUMN)).as_py()
         times.extend(() if earliest is None else (earliest,))
     return times

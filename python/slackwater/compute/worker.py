@@ -178,7 +178,7 @@ class Worker:
                 flow = shared.flows.get(global_id)
                 if flow is None:
                     raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
-                if self._shards.state(flow.output_shard).upper > at:
+                if self._shards.reads.state(flow.output_shard).upper > at:
                     return True
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
@@ -333,7 +333,7 @@ class Worker:
                 return True
             inputs = flows[global_id].inputs.values()
             return any(
-                self._shards.parts_between(shard_id, lower, upper)
+                self._shards.reads.parts_between(shard_id, lower, upper)
                 for source in inputs
                 for shard_id, _ in source.shards
             )
@@ -360,8 +360,10 @@ class Worker:
         for global_id, upper in planned.advances.items():
             flow = flows[global_id]
             uppers |= {flow.output_shard: upper, flow.errors_shard: upper}
-        lowers = {g: self._shards.state(flows[g].output_shard).upper for g in planned.advances}
-        self._shards.advance(uppers)
+        lowers = {
+            g: self._shards.reads.state(flows[g].output_shard).upper for g in planned.advances
+        }
+        self._shards.commits.advance(uppers)
         for global_id, upper in planned.advances.items():
             self._view(flows[global_id]).advanced(lowers[global_id], upper)
         self._report(planned.advances)
@@ -469,7 +471,7 @@ class Worker:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
             computed_s = self._monotonic()
-            self._shards.commit([append, errors])
+            self._shards.commits.commit([append, errors])
             self._record(view, append, began_s, computed_s)
             view.committed(append.upper)
         except UpperMismatch:
@@ -581,7 +583,7 @@ class Worker:
     def _is_whole(self, flow: Dataflow) -> bool:
         try:
             shard = flow.output_shard
-            self._shards.advance({shard: self._shards.state(shard).upper})
+            self._shards.commits.advance({shard: self._shards.reads.state(shard).upper})
         except UnknownShard:
             return False
         return True

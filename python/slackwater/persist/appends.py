@@ -34,7 +34,7 @@ class UnknownShard(Exception):
 class DuplicateWrite(Exception):
     """Some of the write ids, but not all, were committed before; nothing was written.
 
-    Ask `PersistClient.written` about each.
+    Ask `Commits.written` about each.
     """
 
     def __init__(self, write_ids: tuple[str, ...]) -> None:

@@ -53,7 +53,18 @@ class Commits:
         steps: Sequence[Step] = (),
         write_ids: Mapping[str, WriteResult] = {},
     ) -> bool:
-        """See `PersistClient.commit`."""
+        """Appends to any number of shards, runs the steps and remembers the writes, atomically.
+
+        True: it is done. False: all of the write ids were committed before, so this is a
+        repetition, and nothing was added (I8); `DuplicateWrite` when only some were. Else every
+        expected upper must be the actual one (`UpperMismatch`), and every shard must exist
+        (`UnknownShard`). Each part's times must be within the append's bounds (ValueError).
+
+        When the error says that the outcome is unknown, `written` tells it as soon as the metastore
+        can be reached again, and repeating the call with the same write ids is safe at any time.
+        Without write ids the uppers tell: an append of a non-empty interval happened if and only
+        if the upper moved on from `lower` by this leader's hand.
+        """
         check_bounds(appends, tables)
         with self._transactions.write_lock:
             self._transactions.refresh()
@@ -95,7 +106,10 @@ class Commits:
             return True
 
     def advance(self, uppers: Mapping[int, Timestamp]) -> None:
-        """See `PersistClient.advance`."""
+        """Moves the uppers of shards that have their own, without data, in one transaction.
+
+        An upper that has been reached already stays. Raises `UnknownShard`.
+        """
         with self._transactions.write_lock:
             self._transactions.refresh()
             moves = []
@@ -111,7 +125,11 @@ class Commits:
                 )
 
     def written(self, write_id: str) -> WriteResult | None:
-        """See `PersistClient.written`."""
+        """What the write with this id did, if it was committed in the last day.
+
+        Definite also after a commit whose outcome was unknown: one that may still be under way is
+        waited for.
+        """
         if self._transactions.stale:
             with self._transactions.write_lock:
                 self._transactions.refresh()
@@ -129,7 +147,7 @@ class Commits:
         lower: Timestamp,
         upper: Timestamp,
     ) -> None:
-        """See `PersistClient.add_first_parts`."""
+        """Gives a shard that this transaction has made its first parts, of ``[lower, upper)``."""
         current = self._transactions.current(conn)
         first = current.next_part_id
         added = tuple(
@@ -152,7 +170,7 @@ class Commits:
         current.effects.append(apply)
 
     def take_changed(self) -> frozenset[int]:
-        """See `PersistClient.take_changed`."""
+        """The shards that commits added parts to since the last call."""
         with self._transactions.cache_lock:
             changed, self._changed = frozenset(self._changed), set()
             return changed

@@ -21,7 +21,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.persist.blobs import inline_part
+from slackwater.persist.blobs import file_part, inline_part
 from slackwater.persist.client import PersistClient
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.contents import advanced, repeated
@@ -146,15 +146,15 @@ def compact(
     """Carries the merge out; False when a part was replaced meanwhile, or it is too large.
 
     The shard's since moves to `since` with it, so nobody may hold the shard before. Raises
-    `UnknownShard`, and what reading, writing and `PersistClient.replace_parts` raise.
+    `UnknownShard`, and what reading, writing and `ShardMaintenance.replace_parts` raise.
     """
     news = _rewritten(client, shard_id, merge, since, rewriter, settings)
     if news is None:
         return False
     removed = frozenset(part.part_id for part in merge.removed)
-    replaced = client.replace_parts(shard_id, removed, news, since=since)
+    replaced = client.maintenance.replace_parts(shard_id, removed, news, since=since)
     if not replaced:
-        client.discard(news)
+        client.files.discard(news)
     return replaced
 
 
@@ -171,7 +171,7 @@ def _rewritten(
     rewriter: Rewriter | None,
     settings: CompactionSettings,
 ) -> tuple[NewPart, ...] | None:
-    desc, directory = client.state(shard_id).desc, client.shard_directory(shard_id)
+    desc, directory = client.reads.state(shard_id).desc, client.files.shard_directory(shard_id)
     if is_large(merge, settings):
         if rewriter is None:
             return None
@@ -179,12 +179,12 @@ def _rewritten(
         news = rewriter.rewrite(merge.read, desc, since, directory, files)
         client.blobs.settle(new.body.uri for new in news if isinstance(new.body, FileBody))
         return news
-    updates = merged(client.read(merge.read, desc), merge.read, since)
+    updates = merged(client.reads.read(merge.read, desc), merge.read, since)
     if not updates.num_rows:
         return ()
     if updates.nbytes <= settings.inline_bytes:
         return (inline_part(updates),)
-    return (client.file_part(updates, directory),)
+    return (file_part(client.blobs, updates, directory),)
 
 
 def merged(updates: pa.Table, parts: Sequence[Part], since: Timestamp) -> pa.Table:

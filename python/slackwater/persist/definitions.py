@@ -34,7 +34,11 @@ class ShardDefinitions:
         shares_tables_upper: bool,
         reserved: int | None = None,
     ) -> int:
-        """See `PersistClient.create_shard`."""
+        """Makes a shard and returns its id, which was never used before, or was `reserved`.
+
+        `shares_tables_upper`: its upper is the tables upper, and `upper` is None; else `upper` is
+        needed.
+        """
         if shares_tables_upper != (upper is None):
             raise ValueError(
                 "a shard that shares the tables upper has none of its own, any other has one"
@@ -60,7 +64,10 @@ class ShardDefinitions:
         return shard_id
 
     def reserve_shard(self) -> int:
-        """See `PersistClient.reserve_shard`."""
+        """An id for a shard to come, in whose directory files may be before it is made.
+
+        It is never given again. Files of a shard that is never made are found by listing.
+        """
         reserved: list[int] = []
         self._transactions.transact(lambda conn: reserved.append(self._next_id(conn)))
         return reserved[-1]
@@ -80,7 +87,11 @@ class ShardDefinitions:
         return shard_id
 
     def drop_shard(self, conn: Connection, shard_id: int) -> None:
-        """See `PersistClient.drop_shard`."""
+        """Marks the shard as dropped: it takes no more appends, and is to be finalized.
+
+        Who still holds it reads on; its parts and files stay until `finalize`. Dropping twice has
+        no effect. Raises `UnknownShard`.
+        """
         current = self._transactions.current(conn)
         self._reads.state(shard_id)
         if shard_id in self._transactions.cache.dropped:
@@ -96,7 +107,11 @@ class ShardDefinitions:
     def set_desc(
         self, conn: Connection, shard_id: int, desc: RelationDesc, expected: RelationDesc
     ) -> None:
-        """See `PersistClient.set_desc`."""
+        """Changes the columns of the shard; of parts from before, a new column reads as NULL.
+
+        Raises `UnknownShard`, `ExpectedMismatch` when the columns are not the expected ones, and
+        `Incompatible`. With the columns that there are it has no effect.
+        """
         current = self._transactions.current(conn)
         actual = self._reads.state(shard_id).desc
         if shard_id in self._transactions.cache.dropped:

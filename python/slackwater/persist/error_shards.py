@@ -20,7 +20,7 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 
 class PartReader(Protocol):
-    """Lists and reads parts (`PersistClient`)."""
+    """Lists and reads parts (`ShardReads`)."""
 
     def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]: ...
 

@@ -11,10 +11,9 @@ from dataclasses import replace
 from sqlalchemy import Connection, update
 
 from slackwater.persist import garbage, statements
-from slackwater.persist.blobs import Blobs
 from slackwater.persist.commits import insert_parts
 from slackwater.persist.part_index import PartIndex
-from slackwater.persist.parts import FileBody, NewPart
+from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import committed_part
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.persist.tables import shards
@@ -29,16 +28,17 @@ class ShardMaintenance:
         self,
         transactions: Transactions,
         reads: ShardReads,
-        blobs: Blobs,
         clock: Callable[[], int],
     ) -> None:
         self._transactions = transactions
         self._reads = reads
-        self._blobs = blobs
         self._clock = clock
 
     def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
-        """See `PersistClient.set_since`."""
+        """Moves sinces forward in one transaction; a since never moves back.
+
+        The caller makes sure that no hold is before them. Raises `UnknownShard`.
+        """
         with self._transactions.write_lock:
             self._transactions.refresh()
             moves = {
@@ -66,7 +66,14 @@ class ShardMaintenance:
         *,
         since: Timestamp = TIMESTAMP_MIN,
     ) -> bool:
-        """See `PersistClient.replace_parts`."""
+        """Puts `news` in the place of exactly the parts whose ids are `removed`, if all are there.
+
+        False, and nothing is changed, when one is not, or when the shard was dropped. In the same
+        transaction the since moves to `since`, if that is forward, and files that no part names
+        any more go onto the garbage list. The caller makes sure that reads at and after `since`
+        are the same with the new parts (I3), and that nobody holds the shard before. Tuples of
+        parts that readers have stay readable. Raises `UnknownShard`.
+        """
         with self._transactions.write_lock:
             self._transactions.refresh()
             state = self._reads.state(shard_id)
@@ -108,7 +115,12 @@ class ShardMaintenance:
         return True
 
     def finalize(self, shard_id: int, limit: int = 1000) -> bool:
-        """See `PersistClient.finalize`."""
+        """Makes a dropped shard a tombstone: since and upper empty, no parts. True once it is one.
+
+        A call deals with at most `limit` parts, whose files go onto the garbage list. The caller
+        makes sure that nobody holds the shard. Of a tombstone it changes nothing (I28). Raises
+        `UnknownShard`, and ValueError for a shard that was not dropped (I26).
+        """
         with self._transactions.write_lock:
             self._transactions.refresh()
             state = self._reads.state(shard_id)
@@ -142,12 +154,6 @@ class ShardMaintenance:
             self._transactions.run(write, effect=apply)
             self._correct_stamps(unreferenced)
         return not kept
-
-    def discard(self, news: Sequence[NewPart]) -> None:
-        """See `PersistClient.discard`."""
-        for new in news:
-            if isinstance(new.body, FileBody):
-                self._blobs.delete(new.body.uri)
 
     def _apply_since(self, shard_id: int, since: Timestamp) -> None:
         state = self._transactions.cache.states[shard_id]

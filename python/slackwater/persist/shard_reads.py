@@ -10,14 +10,13 @@ from sqlalchemy import select
 
 from slackwater.persist import contents, reading
 from slackwater.persist.appends import UnknownShard
-from slackwater.persist.blobs import Blobs
-from slackwater.persist.directories import shard_directory
 from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.negation import Negation, negation_of
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.retractions import unmatched_retractions
 from slackwater.persist.rows import ShardState, part_from_row
+from slackwater.persist.shard_files import ShardFiles
 from slackwater.persist.tables import parts
 from slackwater.persist.transactions import Transactions
 from slackwater.repr.errors import FatalError
@@ -33,17 +32,17 @@ class ShardReads:
     Only the first look at a shard's parts waits for the writer.
     """
 
-    def __init__(self, transactions: Transactions, blobs: Blobs) -> None:
+    def __init__(self, transactions: Transactions, files: ShardFiles) -> None:
         self._transactions = transactions
-        self._blobs = blobs
+        self._files = files
 
     def state(self, shard_id: int) -> ShardState:
-        """See `PersistClient.state`."""
+        """The state of the shard, also of a dropped one. Raises `UnknownShard`."""
         with self._transactions.cache_lock:
             return self._state(shard_id)
 
     def is_finalized(self, shard_id: int) -> bool:
-        """See `PersistClient.is_finalized`."""
+        """Whether the shard is a tombstone."""
         with self._transactions.cache_lock:
             return (
                 shard_id in self._transactions.cache.dropped
@@ -51,14 +50,14 @@ class ShardReads:
             )
 
     def shard_ids(self) -> tuple[int, ...]:
-        """See `PersistClient.shard_ids`."""
+        """All shards that are not dropped."""
         with self._transactions.cache_lock:
             return tuple(
                 sorted(self._transactions.cache.states.keys() - self._transactions.cache.dropped)
             )
 
     def upper(self, shard_id: int) -> Timestamp:
-        """See `PersistClient.upper`."""
+        """The upper of the shard, or the tables upper if it shares that. Raises `UnknownShard`."""
         with self._transactions.cache_lock:
             state = self._transactions.cache.states.get(shard_id)
             if state is None:
@@ -68,24 +67,31 @@ class ShardReads:
             )
 
     def tables_upper(self) -> Timestamp:
-        """See `PersistClient.tables_upper`."""
+        """The upper that shards of tables share."""
         return self._transactions.cache.tables_upper
 
     def unfinalized(self) -> tuple[int, ...]:
-        """See `PersistClient.unfinalized`."""
+        """The dropped shards that have not been finalized, also by earlier leaders."""
         with self._transactions.cache_lock:
             return tuple(sorted(self._transactions.cache.unfinalized))
 
     def parts(self, shard_id: int) -> tuple[Part, ...]:
-        """See `PersistClient.parts`."""
+        """All parts of the shard, ordered by time. Raises `UnknownShard`."""
         return self._indexed(shard_id, PartIndex.parts)
 
     def parts_at(self, shard_id: int, as_of: Timestamp) -> tuple[Part, ...]:
-        """See `PersistClient.parts_at`."""
+        """The parts that are needed for the contents at `as_of`, ordered by time.
+
+        They may hold later times too: filter. A uniform file part and its exact negation, both at
+        or before `as_of`, are left out. Raises `UnknownShard`.
+        """
         return self._indexed(shard_id, lambda index: index.at(as_of))
 
     def parts_between(self, shard_id: int, lower: Timestamp, upper: Timestamp) -> tuple[Part, ...]:
-        """See `PersistClient.parts_between`."""
+        """The parts whose times meet ``[lower, upper)``, ordered by time.
+
+        Raises `UnknownShard`.
+        """
         return self._indexed(shard_id, lambda index: index.between(lower, upper))
 
     def read(
@@ -97,13 +103,18 @@ class ShardReads:
         upper: Timestamp | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """See `PersistClient.read`."""
+        """The updates in the parts; see `slackwater.persist.reading.read`."""
         return reading.read(
-            parts, desc, blobs=self._blobs, lower=lower, upper=upper, columns=columns
+            parts, desc, blobs=self._files.blobs, lower=lower, upper=upper, columns=columns
         )
 
     def snapshot(self, shard_id: int, as_of: Timestamp) -> pa.Table:
-        """See `PersistClient.snapshot`."""
+        """The rows at `as_of`, a row of multiplicity n n times. For small collections.
+
+        The caller holds the shard at `as_of`, which is before its upper. Raises `UnknownShard`,
+        `SinceAdvanced` for a time that cannot be told apart any more (I34), and `FatalError` when a
+        row has a negative multiplicity.
+        """
         state = self.state(shard_id)
         if as_of < state.since:
             raise SinceAdvanced(shard_id, state.since, as_of)
@@ -115,19 +126,29 @@ class ShardReads:
         return rows
 
     def negation(self, shard_id: int, upper: Timestamp) -> Negation:
-        """See `PersistClient.negation`."""
+        """What retracts all that is present just before `upper`, at a time that is chosen later.
+
+        Uniform file parts are negated over the same file, which is not read; the rest is read now.
+        The caller makes sure that nothing else is written from this call until the commit, that
+        the shard is held meanwhile, and that the commit's time is at or after `upper`. Raises
+        `UnknownShard` and what `file_part` raises.
+        """
         desc = self.state(shard_id).desc
         return negation_of(
             self.parts_at(shard_id, Timestamp(upper - 1)),
             lambda parts: self.read(parts, desc, upper=upper),
-            self._blobs,
-            shard_directory(self._blobs, shard_id),
+            self._files.blobs,
+            self._files.shard_directory(shard_id),
         )
 
     def unmatched_retractions(self, shard_id: int, changes: Sequence[NewPart]) -> int:
-        """See `PersistClient.unmatched_retractions`."""
+        """How many retractions of `changes` take away rows that are not there.
+
+        The caller makes sure that nothing else is written from this call until the commit of the
+        changes, and that the shard is held meanwhile. Raises `UnknownShard` and what `read` does.
+        """
         stored = self.parts_at(shard_id, Timestamp(self.upper(shard_id) - 1))
-        return unmatched_retractions(stored, changes, self.state(shard_id).desc, self._blobs)
+        return unmatched_retractions(stored, changes, self.state(shard_id).desc, self._files.blobs)
 
     def _state(self, shard_id: int) -> ShardState:
         state = self._transactions.cache.states.get(shard_id)

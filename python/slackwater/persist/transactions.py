@@ -63,7 +63,7 @@ class Transactions:
         self.cache = self._load()
 
     def query(self, body: Callable[[Connection], T]) -> T:
-        """See `PersistClient.query`."""
+        """Runs `body`, which only reads, beside the writers and without asking who leads."""
         return query(self._engine, body, retry_policy=self._retry_policy)
 
     @property
@@ -71,14 +71,18 @@ class Transactions:
         return self._epoch
 
     def confirm_leadership(self) -> None:
-        """See `PersistClient.confirm_leadership`."""
+        """Raises `Fenced` when another application leads.
+
+        When it returns, no write of a later leader was acknowledged before the call. To be asked
+        by reads that must see all of them.
+        """
         statement = select(environment.c.epoch)
         epoch = self.query(lambda conn: conn.execute(statement).scalar_one())
         if epoch != self._epoch:
             raise Fenced(self._epoch, epoch)
 
     def transact(self, *steps: Step) -> None:
-        """See `PersistClient.transact`."""
+        """Runs the steps in one fenced transaction."""
         with self.write_lock:
             self.run(self.fence, *steps)
 

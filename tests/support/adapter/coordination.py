@@ -147,8 +147,8 @@ class Place:
     def rows(self, name: str, at: int | None = None) -> list[dict]:
         """The rows of a stored collection, now or at a time."""
         shard = self.item(name).shard_id
-        time = self.env.persist.tables_upper() - 1 if at is None else at
-        return self.env.persist.snapshot(shard, Timestamp(time)).to_pylist()
+        time = self.env.persist.reads.tables_upper() - 1 if at is None else at
+        return self.env.persist.reads.snapshot(shard, Timestamp(time)).to_pylist()
 
     def read(self, name: str, at: int | None = None) -> list[dict]:
         """The rows of a collection as a query gets them, now or AS OF a time."""
@@ -164,9 +164,9 @@ class Place:
     def updates(self, name: str) -> list[dict]:
         """All updates of a stored collection, in the order of time."""
         item = self.item(name)
-        upper = self.env.persist.tables_upper()
-        parts = self.env.persist.parts_between(item.shard_id, Timestamp(0), upper)
-        return self.env.persist.read(parts, item.desc).sort_by("__time").to_pylist()
+        upper = self.env.persist.reads.tables_upper()
+        parts = self.env.persist.reads.parts_between(item.shard_id, Timestamp(0), upper)
+        return self.env.persist.reads.read(parts, item.desc).sort_by("__time").to_pylist()
 
     def system(self, name: str) -> list[dict]:
         relation = next(each for each in SYSTEM_RELATIONS if each.name == name)

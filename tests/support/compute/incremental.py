@@ -101,9 +101,11 @@ class Bench:
 
     def _shard(self, desc: RelationDesc, upper: int | None, shares_tables_upper: bool) -> int:
         made: list[int] = []
-        self.client.transact(
+        self.client.transactions.transact(
             lambda conn: made.append(
-                self.client.create_shard(conn, desc, Timestamp(0), upper, shares_tables_upper)
+                self.client.definitions.create_shard(
+                    conn, desc, Timestamp(0), upper, shares_tables_upper
+                )
             )
         )
         return made[0]
@@ -116,9 +118,11 @@ class Bench:
     def write(self, upper: int, updates: Mapping[str, pa.Table]) -> None:
         """As `commit`, of updates that are tables."""
         shards = {name: self.relations[name][1] for name in updates}
-        parts = {shards[n]: self.client.new_parts(shards[n], each) for n, each in updates.items()}
-        lower = self.client.tables_upper()
-        self.client.commit((), tables=TablesAppend(lower, Timestamp(upper), parts))
+        parts = {
+            shards[n]: self.client.files.new_parts(shards[n], each) for n, each in updates.items()
+        }
+        lower = self.client.reads.tables_upper()
+        self.client.commits.commit((), tables=TablesAppend(lower, Timestamp(upper), parts))
         self.worker.wake()
 
     def plan(
@@ -178,7 +182,7 @@ class Bench:
     def refusal(self, name: str, time: int) -> SlackwaterError | None:
         """Why a view cannot be read at a time; None: it can."""
         shard = self.flows[name].errors_shard
-        return first_refusal(self.client, shard, name, Timestamp(time), Timestamp(time + 1))
+        return first_refusal(self.client.reads, shard, name, Timestamp(time), Timestamp(time + 1))
 
     def rows(self, name: str, time: int) -> Counter:
         """The contents at a time, as a multiset."""
@@ -189,13 +193,15 @@ class Bench:
     def snapshot(self, name: str, time: int) -> pa.Table:
         """The contents at a time."""
         _, shard, _ = self.relations[name]
-        return self.client.snapshot(shard, Timestamp(time))
+        return self.client.reads.snapshot(shard, Timestamp(time))
 
     def recorded(self, name: str) -> pa.Table:
         """The recorded updates."""
         _, shard, desc = self.relations[name]
-        upper = self.client.state(shard).upper
-        return self.client.read(self.client.parts_between(shard, Timestamp(0), upper), desc)
+        upper = self.client.reads.state(shard).upper
+        return self.client.reads.read(
+            self.client.reads.parts_between(shard, Timestamp(0), upper), desc
+        )
 
     def updates(self, name: str) -> list[tuple]:
         """The recorded updates (columns, time, diff), sorted."""

@@ -50,7 +50,7 @@ LAST = 10
 
 def run(bench, boundaries):
     for upper in boundaries:
-        lower = bench.client.tables_upper()
+        lower = bench.client.reads.tables_upper()
         bench.commit(
             upper, {n: [u for u in h if lower <= u[1] < upper] for n, h in HISTORY.items()}
         )

@@ -79,7 +79,7 @@ def updates(*rows: tuple[int | None, str | None, int, int]) -> pa.Table:
 
 
 def contents(client: PersistClient, shard: int, as_of: int) -> list[tuple]:
-    rows = client.snapshot(shard, Timestamp(as_of)).to_pylist()
+    rows = client.reads.snapshot(shard, Timestamp(as_of)).to_pylist()
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
@@ -93,9 +93,9 @@ def table_shard(client: PersistClient, desc: RelationDesc = DESC) -> int:
 
 def new_shard(client, desc, upper, *, shares_tables_upper) -> int:
     made: list[int] = []
-    client.transact(
+    client.transactions.transact(
         lambda conn: made.append(
-            client.create_shard(conn, desc, Timestamp(0), upper, shares_tables_upper)
+            client.definitions.create_shard(conn, desc, Timestamp(0), upper, shares_tables_upper)
         )
     )
     return made[-1]
@@ -112,7 +112,7 @@ def compacted(
 ) -> int:
     """Merges until nothing is to be merged; how often it did."""
     for count in range(1000):
-        merge = choose(client.parts(shard), Timestamp(since), settings)
+        merge = choose(client.reads.parts(shard), Timestamp(since), settings)
         if merge is None:
             return count
         assert compact(client, shard, merge, Timestamp(since), settings=settings)

@@ -119,7 +119,7 @@ class Leader:
     def __post_init__(self) -> None:
         before = current_leader(self.env.engine)
         self.client = self.env.lead(None if before is None else before.epoch, clock=lambda: 0)
-        self.catalog = DurableCatalog.open(self.client, clock_ms=lambda: 0)
+        self.catalog = DurableCatalog.open(self.client.transactions, clock_ms=lambda: 0)
         self.storage = Storage(
             recovered(self.client, self.catalog.state),
             self.store(PersistShardStore(self.client)),
@@ -141,7 +141,9 @@ class Leader:
         def make(conn: sa.Connection) -> list[CreateItem]:
             def shard(desc=DESC) -> int:
                 upper = None if shares_tables_upper else since
-                return self.client.create_shard(conn, desc, since, upper, shares_tables_upper)
+                return self.client.definitions.create_shard(
+                    conn, desc, since, upper, shares_tables_upper
+                )
 
             made = replace(draft, shard_id=shard())
             if has_errors:
@@ -160,7 +162,7 @@ class Leader:
         def make(conn: sa.Connection) -> list[DropItem]:
             for item in gone:
                 for shard in shards_of(item):
-                    self.client.drop_shard(conn, shard)
+                    self.client.definitions.drop_shard(conn, shard)
             return [DropItem(item.id) for item in gone]
 
         _, diff = self.catalog.transact(make)
@@ -178,12 +180,14 @@ class Leader:
     def appended(self, global_id: GlobalId, key: int, step: int) -> CollectionAppend:
         shard = self.catalog.state.item(global_id).shard_id
         upper = Timestamp(self.storage.upper(global_id).value + step)
-        rows = self.client.new_parts(shard, updates((key, "v", upper - 1, 1)))
+        rows = self.client.files.new_parts(shard, updates((key, "v", upper - 1, 1)))
         return CollectionAppend(global_id, {shard: rows}, Timestamp(upper - 1), Frontier(upper))
 
     def tick(self, view: GlobalId, key: int, lower: int, upper: int) -> None:
         """What the thread that maintains views commits, beside the shell, and then reports."""
         item = self.catalog.state.item(view)
-        rows = self.client.new_parts(item.shard_id, updates((key, "v", upper - 1, 1)))
-        self.client.commit([Append(item.shard_id, Timestamp(lower), Timestamp(upper), rows)])
+        rows = self.client.files.new_parts(item.shard_id, updates((key, "v", upper - 1, 1)))
+        self.client.commits.commit(
+            [Append(item.shard_id, Timestamp(lower), Timestamp(upper), rows)]
+        )
         self.collections.report({view: Timestamp(upper)})

@@ -18,7 +18,7 @@ from slackwater.storage.controller.shell import Storage
 
 def storage_of(client: PersistClient) -> Storage:
     """A controller that knows no collection yet."""
-    core = StorageController(DurableState(), Frontier(client.tables_upper()))
+    core = StorageController(DurableState(), Frontier(client.reads.tables_upper()))
     return Storage(core, PersistShardStore(client), lambda: 0, lambda command: None)
 
 
@@ -31,8 +31,8 @@ def tables_of(client: PersistClient, storage: Storage, *shard_ids: int) -> Stora
                 CollectionDescription(Table()),
                 CollectionMetadata(
                     shard_id,
-                    Frontier(client.state(shard_id).since),
-                    Frontier(client.tables_upper()),
+                    Frontier(client.reads.state(shard_id).since),
+                    Frontier(client.reads.tables_upper()),
                     shares_tables_upper=True,
                 ),
             )

@@ -30,14 +30,14 @@ def rows(*keys):
 
 def open_committer(client, *shards, **rest):
     log = tables_of(client, storage_of(client), *shards)
-    oracle = TimestampOracle.recover(client.tables_upper(), now_ms)
+    oracle = TimestampOracle.recover(client.reads.tables_upper(), now_ms)
     committer = GroupCommitter(log, oracle, location="./env", clock_ms=now_ms, **rest)
     committer.start()
     return committer, oracle
 
 
 def keys(client, shard, as_of):
-    return sorted(client.snapshot(shard, Timestamp(as_of))["k"].to_pylist())
+    return sorted(client.reads.snapshot(shard, Timestamp(as_of))["k"].to_pylist())
 
 
 def test_writes_are_readable_at_their_time_and_after_a_takeover(env):
@@ -74,24 +74,27 @@ def test_writes_are_readable_at_their_time_and_after_a_takeover(env):
 
 def test_a_table_and_its_first_rows(env):
     client = env.lead()
-    catalog = DurableCatalog.open(client, clock_ms=now_ms)
+    catalog = DurableCatalog.open(client.transactions, clock_ms=now_ms)
     (table_id,) = catalog.allocate_ids()
 
     def create(conn):
-        shard = client.create_shard(conn, DESC, client.tables_upper(), None, True)
+        shard = client.definitions.create_shard(conn, DESC, client.reads.tables_upper(), None, True)
         return [
             CreateItem(CatalogItem(table_id, ItemKind.TABLE, "default", "t", "CREATE", DESC, shard))
         ]
 
     state, _ = catalog.transact(create)
     shard = state.get("default", "T").shard_id
-    assert DurableCatalog.open(client, clock_ms=now_ms).state.item(table_id).shard_id == shard
+    assert (
+        DurableCatalog.open(client.transactions, clock_ms=now_ms).state.item(table_id).shard_id
+        == shard
+    )
     good = table_shard(client)
     committer, oracle = open_committer(client, shard, good)
     committer.submit(Write("first", {shard: rows(1, 2)}, 2)).result(PATIENCE)
     assert keys(client, shard, oracle.read_ts()) == [1, 2]
 
-    client.transact(lambda conn: client.drop_shard(conn, shard))
+    client.transactions.transact(lambda conn: client.definitions.drop_shard(conn, shard))
     gone = committer.submit(Write("gone", {shard: rows(3)}, 1))
     error = gone.exception(PATIENCE)
     assert isinstance(error, SlackwaterError)

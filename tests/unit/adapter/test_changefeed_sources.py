@@ -310,7 +310,9 @@ def test_a_binding_is_there_as_a_whole_or_not_at_all(place, monkeypatch):
         assert contents(place, "bank_landing") == before
         assert all(not place.rows(each) for each in ("a", "b", "bank_dead_letters"))
         applied = sa.select(checkpoints.c.applied_ms)
-        assert place.env.persist.query(lambda conn: conn.execute(applied).scalars().all()) == [None]
+        assert place.env.persist.transactions.query(
+            lambda conn: conn.execute(applied).scalars().all()
+        ) == [None]
     bound(place, 5 * 10**10 + 1)
     assert (rows(place, "a"), rows(place, "b")) == ({1: 10}, {2: 20})
     assert len(place.rows("bank_dead_letters")) == 1
@@ -322,9 +324,9 @@ def test_checkpoints_do_not_pile_up(place):
         send(place, resolved(nanos))
         bound(place, nanos * 10**10 + 1)
     count = sa.select(sa.func.count()).select_from(checkpoints)
-    assert place.env.persist.query(lambda conn: conn.scalar(count)) == 1
+    assert place.env.persist.transactions.query(lambda conn: conn.scalar(count)) == 1
     place.sql("DROP SOURCE bank")
-    assert place.env.persist.query(lambda conn: conn.scalar(count)) == 0
+    assert place.env.persist.transactions.query(lambda conn: conn.scalar(count)) == 0
 
 
 def test_dead_letters_are_read_counted_and_tried_again(place):
@@ -412,7 +414,7 @@ def test_every_transaction_once_and_whole_at_every_readable_time(place, seed):
     feeds = feeds_of(upstream, 1 + seed % 3, Faults(), seed)
     declared = ", ".join(f"'{feed.name}'" for feed in feeds)
     create(place, upstream.tables, f", FEEDS ({declared})" + (", LOOKAHEAD 2" if seed % 2 else ""))
-    began = place.env.persist.tables_upper()
+    began = place.env.persist.reads.tables_upper()
     for number in range(30):
         for _ in range(random.randint(0, 5)):
             upstream.transact()
@@ -428,7 +430,7 @@ def test_every_transaction_once_and_whole_at_every_readable_time(place, seed):
         for message in feed.round(upstream, is_last=True):
             assert send(place, message)[0] is Verdict.COMMITTED
     bound(place, offset(upstream.now.next))
-    ended = place.env.persist.tables_upper()
+    ended = place.env.persist.reads.tables_upper()
     times = {int(each["__time"]) for each in place.updates("bank_progress")} | {ended - 1}
     assert len(times) > 5
     for time in sorted(time for time in times if time >= began):
@@ -462,7 +464,7 @@ def test_what_a_large_binding_takes_back_is_in_a_file_too(place):
         send(place, resolved(nanos))
         bound(place, nanos * 10**10 + 1)
     assert rows(place, "a") == dict.fromkeys(many, 7)
-    parts = place.env.persist.parts(place.item("a").shard_id)
+    parts = place.env.persist.reads.parts(place.item("a").shard_id)
     assert [part.body.uniform.diff for part in parts] == [1, -1, 1]
     assert len(place.rows("bank_landing")) == len(many)
 

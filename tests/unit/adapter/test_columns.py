@@ -70,7 +70,7 @@ def test_rows_from_before_and_after_are_read_together(place):
         ]
         item = place.item("t")
         assert item.create_sql.endswith("(`k` INT, `v` STRING)")
-        assert place.env.persist.state(item.shard_id).desc == item.desc
+        assert place.env.persist.reads.state(item.shard_id).desc == item.desc
         place.restart()
 
 

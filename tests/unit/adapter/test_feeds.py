@@ -32,7 +32,7 @@ class Keys(NoSpark):
     def collect(self, text, catalog, namespace):
         time = int(re.search(r"AS OF (\d+)$", text)[1])
         shard = self.place.item("t").shard_id
-        return self.place.env.persist.snapshot(shard, time).select(["k"])
+        return self.place.env.persist.reads.snapshot(shard, time).select(["k"])
 
 
 def test_a_query_feed_brings_the_changes_of_the_answer_at_their_times(place):

@@ -19,9 +19,8 @@ from tests.support.waiting import PATIENCE
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
-from slackwater.persist import garbage, holds
+from slackwater.persist import compaction, garbage, holds
 from slackwater.persist.blobs import LocalBlobs, file_part, uniform_file
-from slackwater.persist.client import PersistClient
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.leadership import Fenced, acquire
 from slackwater.persist.metastore import connect, create_all
@@ -156,7 +155,7 @@ class Leader:
 
     def keys(self, item, time: int | None = None) -> list[int]:
         at = self.env.oracle.read_ts() if time is None else Timestamp(time)
-        return sorted(self.env.persist.snapshot(item.shard_id, at)["k"].to_pylist())
+        return sorted(self.env.persist.reads.snapshot(item.shard_id, at)["k"].to_pylist())
 
     def pass_time(self, ms: int) -> None:
         self.clock.now_ms += ms
@@ -167,7 +166,7 @@ class Leader:
         return {path.name for path in folder.rglob("*.parquet")}
 
     def since(self, item) -> int:
-        return self.env.persist.state(item.shard_id).since
+        return self.env.persist.reads.state(item.shard_id).since
 
     def close(self) -> None:
         self.env.committer.stop()
@@ -195,7 +194,7 @@ def leader(engine, tmp_path, clock) -> Iterator[Leader]:
 
 def garbage_of(leader) -> set[str]:
     with_files = select(garbage_table.c.uri)
-    return set(leader.env.persist.query(lambda conn: conn.scalars(with_files).all()))
+    return set(leader.env.persist.transactions.query(lambda conn: conn.scalars(with_files).all()))
 
 
 def test_parts_are_merged_and_the_since_moves_only_then(leader):
@@ -207,11 +206,11 @@ def test_parts_are_merged_and_the_since_moves_only_then(leader):
     created = leader.since(table)
     maintenance.turn()
     assert leader.since(table) == created
-    assert len(leader.env.persist.parts(table.shard_id)) == 2
+    assert len(leader.env.persist.reads.parts(table.shard_id)) == 2
     leader.insert(table, 3)
     leader.pass_time(HOUR_MS)
     maintenance.turn()
-    assert len(leader.env.persist.parts(table.shard_id)) == 1
+    assert len(leader.env.persist.reads.parts(table.shard_id)) == 1
     assert leader.since(table) == leader.env.relations.upper(table).value - 1 - 1000
     assert leader.since(idle) < leader.since(table)
     assert leader.keys(table) == [1, 2, 3]
@@ -236,7 +235,7 @@ def test_i17_the_durable_since_is_not_beyond_what_is_held_and_kept(leader):
     assert leader.keys(table, bound["timestamp"]) == [0, 1, 2]
     assert leader.since(kept) < bound["timestamp"]
     # Without a since that moves, neighbours are merged, and each time can still be read.
-    assert len(leader.env.persist.parts(kept.shard_id)) < 6
+    assert len(leader.env.persist.reads.parts(kept.shard_id)) < 6
     assert leader.keys(kept, bound["timestamp"]) == [0, 1, 2]
     leader.release(bound)
     leader.insert(table, 6)
@@ -376,16 +375,16 @@ def test_a_shard_that_cannot_be_merged_keeps_no_other(leader, monkeypatch):
     leader.pass_time(5_000)
     with monkeypatch.context() as patched:
 
-        def full(self, updates, directory):
+        def full(blobs, updates, directory):
             if directory.endswith(f"/{tables[0].shard_id}"):
                 raise user_error("SLACKWATER_NO_SPACE", what="a data file", path=directory)
-            return file_part(self.blobs, updates, directory)
+            return file_part(blobs, updates, directory)
 
-        patched.setattr(PersistClient, "file_part", full)
+        patched.setattr(compaction, "file_part", full)
         maintenance.turn()
-    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [3, 1]
+    assert [len(leader.env.persist.reads.parts(table.shard_id)) for table in tables] == [3, 1]
     maintenance.turn()
-    assert [len(leader.env.persist.parts(table.shard_id)) for table in tables] == [1, 1]
+    assert [len(leader.env.persist.reads.parts(table.shard_id)) for table in tables] == [1, 1]
 
 
 def test_the_lease_of_an_earlier_leader_keeps_files_and_times(leader, engine, tmp_path, clock):
@@ -410,12 +409,14 @@ def test_the_lease_of_an_earlier_leader_keeps_files_and_times(leader, engine, tm
     passed(5_000, 4, 5, 6)
     passed(5_000, 7, 8, 9)
     assert later.since(table) <= leased_at
-    assert len(later.env.persist.query(holds.leases)) == 2
+    assert len(later.env.persist.transactions.query(holds.leases)) == 2
     passed(2 * garbage.LEASE_MS)
     assert first <= later.files(table)
     assert later.since(table) <= leased_at
     passed(2 * garbage.LEASE_MS, 10, 11, 12)
-    assert [lease.reader_id for lease in later.env.persist.query(holds.leases)] == ["leader-2"]
+    assert [lease.reader_id for lease in later.env.persist.transactions.query(holds.leases)] == [
+        "leader-2"
+    ]
     passed(2 * garbage.LEASE_MS, 13, 14, 15)
     passed(2 * garbage.LEASE_MS)
     assert later.since(table) > leased_at
@@ -436,18 +437,18 @@ def test_a_dropped_table_becomes_a_tombstone_once_nobody_holds_it(leader):
     bound = leader.bind(table)
     leader.drop("t")
     maintenance.turn()
-    assert leader.env.persist.unfinalized() == (table.shard_id,)
+    assert leader.env.persist.reads.unfinalized() == (table.shard_id,)
     assert leader.keys(table) == [1, 2, 3]
     leader.release(bound)
     maintenance.turn()
-    assert leader.env.persist.unfinalized() == ()
-    state = leader.env.persist.state(table.shard_id)
+    assert leader.env.persist.reads.unfinalized() == ()
+    state = leader.env.persist.reads.state(table.shard_id)
     assert (state.since, state.upper) == (TIMESTAMP_MAX, TIMESTAMP_MAX)
     assert leader.files(table) == {name}
     leader.pass_time(garbage.LEASE_MS + 1)
     maintenance.turn()
     assert leader.files(table) == set()
-    counts = leader.env.persist.query(
+    counts = leader.env.persist.transactions.query(
         lambda conn: (
             len(conn.execute(select(shards_table)).all()),
             len(conn.execute(select(parts_table)).all()),
@@ -493,7 +494,7 @@ def test_files_of_crashed_writers_go_after_a_safe_age(leader, clock):
     for name in ("a.parquet", ".b.parquet.writing"):
         (staged / name).write_bytes(b"x")
     # Of a table that was never made; see docs/decisions 0015.
-    reserved = leader.env.persist.reserve_shard()
+    reserved = leader.env.persist.definitions.reserve_shard()
     unmade = Path(leader.env.location) / "shards" / str(reserved) / "write-unmade"
     unmade.mkdir(parents=True)
     (unmade / "c.parquet").write_bytes(b"x")
@@ -569,13 +570,13 @@ def test_a_column_is_added_to_what_is_there(leader):
     leader.pass_time(5_000)
     maintenance.turn()
     (item,) = [leader.env.state.get("default", "t")]
-    assert len(leader.env.persist.parts(table.shard_id)) == 1
+    assert len(leader.env.persist.reads.parts(table.shard_id)) == 1
     bound = leader.bind(item)
-    rows = leader.env.persist.snapshot(table.shard_id, bound["timestamp"]).to_pylist()
+    rows = leader.env.persist.reads.snapshot(table.shard_id, bound["timestamp"]).to_pylist()
     leader.release(bound)
     assert sorted(row["k"] for row in rows) == [1, 2, 3]
     assert {row["note"] for row in rows} == {None}
-    assert leader.env.persist.state(table.shard_id).desc == item.desc
+    assert leader.env.persist.reads.state(table.shard_id).desc == item.desc
     assert item.create_sql.endswith("(`k` INT, `note` STRING)")
 
 
@@ -594,7 +595,7 @@ def test_columns_that_cannot_be_added(leader, change, condition):
     with pytest.raises(SlackwaterError) as caught:
         leader.add_column("t", **change)
     assert caught.value.condition == condition
-    assert leader.env.persist.state(table.shard_id).desc == DESC
+    assert leader.env.persist.reads.state(table.shard_id).desc == DESC
 
 
 def test_a_turn_is_bounded_and_the_next_one_goes_on(leader):
@@ -606,7 +607,7 @@ def test_a_turn_is_bounded_and_the_next_one_goes_on(leader):
     leader.pass_time(5_000)
 
     def crowded():
-        return [len(leader.env.persist.parts(table.shard_id)) for table in tables]
+        return [len(leader.env.persist.reads.parts(table.shard_id)) for table in tables]
 
     seen = []
     for _ in range(3):
@@ -634,7 +635,7 @@ def test_a_fenced_leader_ends_its_maintenance(leader, engine):
     assert not maintenance._thread.is_alive()
     assert any("Fenced" in text for text in leader.fatal)
     with pytest.raises(Fenced):
-        leader.env.persist.confirm_leadership()
+        leader.env.persist.transactions.confirm_leadership()
 
 
 def test_an_error_of_a_step_does_not_keep_the_others_from_working(leader, monkeypatch):
@@ -649,7 +650,7 @@ def test_an_error_of_a_step_does_not_keep_the_others_from_working(leader, monkey
 
     monkeypatch.setattr(maintenance, "_finalize", broken)
     maintenance.turn()
-    assert len(leader.env.persist.parts(table.shard_id)) == 1
+    assert len(leader.env.persist.reads.parts(table.shard_id)) == 1
     assert leader.fatal == []
 
 

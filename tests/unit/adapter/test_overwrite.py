@@ -55,7 +55,7 @@ def test_others_commit_while_a_large_table_is_read_to_be_replaced(place, gate):
     place.table("u", k="long")
     place.write("t", *({"k": k} for k in range(MANY)), diff=2)
     place.write("t", {"k": 0}, {"k": 0}, {"k": 0})
-    assert any(isinstance(p.body, FileBody) for p in place.env.persist.parts(shard(place)))
+    assert any(isinstance(p.body, FileBody) for p in place.env.persist.reads.parts(shard(place)))
     gate.armed.set()
     with ThreadPoolExecutor(2) as pool:
         replaced = pool.submit(place.write, "t", {"k": -1}, mode="overwrite")

@@ -139,7 +139,7 @@ def test_a_relation_that_does_not_fit_is_refused(place, out):
     place.sql("ALTER SINK IF EXISTS other SET FROM t")
     assert "no sink" in place.notices[0]["message"]
     # A relation that begins behind what the sink has still to read.
-    begins = Frontier(place.env.persist.tables_upper() + 60_000)
+    begins = Frontier(place.env.persist.reads.tables_upper() + 60_000)
     place.env.storage.set_policy(place.item("u").id, ValidFrom(begins))
     assert refused(place, "ALTER SINK s SET FROM u") == "SLACKWATER_NO_VALID_TIMESTAMP"
     assert not any(place.item("u").id in hold.ids for hold in place.env.storage.holds())
@@ -185,7 +185,7 @@ def test_a_sink_that_stands_still_keeps_its_input_readable_after_a_restart_too(e
         place.write("t", row(number, "a"))
         clock.ahead_ms += 3_600_000
         place.env.committer.flush()
-        needed = place.env.persist.upper(place.item("s").progress_shard) - 1
+        needed = place.env.persist.reads.upper(place.item("s").progress_shard) - 1
         assert place.env.relations.since(place.item("t")).value <= needed
         assert needed < place.env.relations.upper(place.item("t")).value - 1_000_000
         place.restart()
@@ -197,7 +197,7 @@ def test_a_sink_that_stands_still_keeps_its_input_readable_after_a_restart_too(e
     place.wait(lambda: place.env.relations.since(place.item("t")).value > needed)
     progress = place.item("s").progress_shard
     place.sql("DROP SINK s")
-    assert progress not in place.env.persist.shard_ids()
+    assert progress not in place.env.persist.reads.shard_ids()
     place.close()
 
 
@@ -206,7 +206,7 @@ def test_a_sink_that_learns_of_another_leader_ends_the_coordinator(place, out, m
         raise Fenced(1, 2)
 
     create(place, out)
-    monkeypatch.setattr(place.env.persist, "advance", fenced)
+    monkeypatch.setattr(place.env.persist.commits, "advance", fenced)
     place.write("t", row(1, "a"))
     place.wait(lambda: place.fatal != [])
     assert place.fatal == [str(Fenced(1, 2))]

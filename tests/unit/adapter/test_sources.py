@@ -100,7 +100,7 @@ def test_key_value_goes_on_after_a_restart_and_shows_each_partition(place):
             )
         )
         place.restart()
-    upper = place.env.persist.tables_upper() - 1
+    upper = place.env.persist.reads.tables_upper() - 1
     progress = {row["partition"]: row["offset"] for row in place.rows("kv_progress", upper)}
     assert len(set(progress.values())) == 1
     rows = place.rows("kv", upper)
@@ -119,7 +119,7 @@ def test_tpch_has_its_tables_beside_it_and_goes_on_after_a_restart(place):
     first = place.rows("orders")
     place.wait(lambda: place.rows("shop_progress")[0]["offset"] > 10)
     place.restart()
-    upper = place.env.persist.tables_upper() - 1
+    upper = place.env.persist.reads.tables_upper() - 1
     keys = {row["o_orderkey"] for row in place.rows("orders", upper)}
     assert keys == {row["o_orderkey"] for row in first} == set(range(1, 151))
     assert {row["l_orderkey"] for row in place.rows("lineitem", upper)} == keys
@@ -129,7 +129,7 @@ def test_tpch_has_its_tables_beside_it_and_goes_on_after_a_restart(place):
 def test_a_large_snapshot_is_in_files_that_the_commit_only_registers(place):
     place.sql("CREATE SOURCE shop FROM LOAD GENERATOR TPCH (SCALE FACTOR 0.01) FOR ALL TABLES")
     shard = place.item("lineitem").shard_id
-    (part,) = place.env.persist.parts_at(shard, place.env.persist.tables_upper() - 1)
+    (part,) = place.env.persist.reads.parts_at(shard, place.env.persist.reads.tables_upper() - 1)
     (row,) = place.rows("shop_progress")
     assert row == {"offset": 1}
     (bound,) = place.updates("shop_progress")
@@ -202,15 +202,15 @@ def test_errors_are_data_a_read_at_their_time_fails_as_a_whole(place, tmp_path):
     place.wait(lambda: "2.csv, line 3" in (failed() or ""))
     # Retracted, they are gone from that time on, and only from then on.
     errors = place.item("f").errors_shard
-    held = place.env.persist.snapshot(errors, place.env.persist.tables_upper() - 1)
+    held = place.env.persist.reads.snapshot(errors, place.env.persist.reads.tables_upper() - 1)
     gone = held.append_column("__diff", pa.array([-1] * held.num_rows, pa.int64()))
     with_errors = place.env.oracle.read_ts()
     place.env.committer.submit(Write("retract", {errors: gone})).result()
     assert sorted(row["k"] for row in place.read("f")) == [1, 2, 4, 5]
     assert refused(lambda: place.read("f", with_errors)).condition == "SLACKWATER_SOURCE_ERROR"
-    shards = set(place.env.persist.shard_ids())
+    shards = set(place.env.persist.reads.shard_ids())
     place.sql("DROP SOURCE f CASCADE")
-    assert errors in shards - set(place.env.persist.shard_ids())
+    assert errors in shards - set(place.env.persist.reads.shard_ids())
 
 
 def changes(source, *errors):
@@ -236,7 +236,12 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
             place.env.persist, place.env.catalog, sources, place.env.clock, place.env.metrics
         ).commit(source, None, None)
     for table in (source_states, source_status_history):
-        assert place.env.persist.query(lambda conn, t=table: conn.execute(t.select()).all()) == []
+        assert (
+            place.env.persist.transactions.query(
+                lambda conn, t=table: conn.execute(t.select()).all()
+            )
+            == []
+        )
 
 
 def test_reads_tell_once_of_a_source_that_has_stopped(place, tmp_path):

@@ -106,7 +106,10 @@ def above(place, name="t"):
 def everything(place):
     """What the catalog and the shards are."""
     persist = place.env.persist
-    shards = {shard: [p.part_id for p in persist.parts(shard)] for shard in persist.shard_ids()}
+    shards = {
+        shard: [p.part_id for p in persist.reads.parts(shard)]
+        for shard in persist.reads.shard_ids()
+    }
     return dict(place.env.state.items), shards
 
 
@@ -195,7 +198,7 @@ def test_other_columns_are_another_object(place):
     assert new.details == {"properties": {}}
     assert place.read("t") == [{"k": 1, "v": "one"}]
     assert place.env.relations.since(new).value >= time
-    assert place.env.persist.unfinalized() == (old.shard_id,)
+    assert place.env.persist.reads.unfinalized() == (old.shard_id,)
     write(place, stage(place, desc=K))
     assert place.read("t") == []
     place.restart()
@@ -360,12 +363,12 @@ def test_large_contents_come_as_files(place):
     item = place.item("t")
     assert item.shard_id == shard
     assert len(place.read("t")) == 1001
-    assert {part.min_time for part in place.env.persist.parts(shard)} == {time}
-    assert directory.parent.as_uri() == place.env.persist.shard_directory(shard)
+    assert {part.min_time for part in place.env.persist.reads.parts(shard)} == {time}
+    assert directory.parent.as_uri() == place.env.persist.files.shard_directory(shard)
     make(place, {"k": 1})
     assert place.read("t") == [{"k": 1}]
     assert len(place.read("t", time)) == 1001
-    assert place.env.persist.parts_at(shard, Timestamp(time)) != ()
+    assert place.env.persist.reads.parts_at(shard, Timestamp(time)) != ()
 
 
 def test_rows_that_cannot_be_written_leave_nothing(place):

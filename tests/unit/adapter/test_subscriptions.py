@@ -241,7 +241,7 @@ def test_a_cursor_whose_block_ends_while_it_is_opened_ends_with_it(place):
     place.table("t", k="long")
     place.write("t", {"k": 1})
     opening, ended = threading.Event(), threading.Event()
-    confirm = place.env.persist.confirm_leadership
+    confirm = place.env.persist.transactions.confirm_leadership
 
     def slowly():
         confirm()
@@ -249,7 +249,7 @@ def test_a_cursor_whose_block_ends_while_it_is_opened_ends_with_it(place):
         assert ended.wait(PATIENCE)
 
     place.sql("BEGIN")
-    place.env.persist.confirm_leadership = slowly
+    place.env.persist.transactions.confirm_leadership = slowly
     with ThreadPoolExecutor(1) as pool:
         declared = pool.submit(place.sql, "DECLARE c CURSOR FOR SUBSCRIBE t")
         assert opening.wait(PATIENCE)
@@ -257,7 +257,7 @@ def test_a_cursor_whose_block_ends_while_it_is_opened_ends_with_it(place):
         place.sql("BEGIN")
         ended.set()
         declared.result(PATIENCE)
-    place.env.persist.confirm_leadership = confirm
+    place.env.persist.transactions.confirm_leadership = confirm
     assert refusal(lambda: place.sql("FETCH 1 c")) == ("SLACKWATER_UNKNOWN_CURSOR", "34000")
     place.sql("ROLLBACK")
     assert of_the_session(place) == []

@@ -66,7 +66,7 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     place.wait(lambda: place.rows("ticks_progress") != [])
     place.wait(lambda: place.rows("market_progress") == [{"offset": 1}])
     assert place.rows("f") == [{"k": 1}]
-    upper = place.env.persist.tables_upper() - 1
+    upper = place.env.persist.reads.tables_upper() - 1
     counted = sorted(each["counter"] for each in place.rows("ticks", upper))
     assert counted == list(range(1, len(counted) + 1))
     assert place.rows("ticks_progress", upper) == [{"offset": len(counted)}]
@@ -74,7 +74,7 @@ def test_sources_and_sinks_of_the_first_version_go_on(env, tmp_path):
     caught_up(place, out, place.write("t", row(2, "a")))
     assert written(out) == {(1, "a", 1): 1, (2, "a", 1): 1}
     details = place.item("s").details
-    place.wait(lambda: place.env.persist.upper(details["progress_shard"]) > details["as_of"])
+    place.wait(lambda: place.env.persist.reads.upper(details["progress_shard"]) > details["as_of"])
     revision = place.env.state.revision
     place.restart()
     assert place.env.state.revision == revision
@@ -92,9 +92,9 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     )
     persist, view = place.env.persist, place.item("v")
     made = []
-    persist.transact(
+    persist.transactions.transact(
         lambda conn: made.append(
-            persist.create_shard(conn, view.desc, Timestamp(0), Timestamp(1), False)
+            persist.definitions.create_shard(conn, view.desc, Timestamp(0), Timestamp(1), False)
         )
     )
     place.close()
@@ -106,8 +106,8 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
         conn.execute(sa.update(items).where(items.c.id == view.id).values(body=json.dumps(body)))
     place.start()
     assert "states" not in place.item("v").details
-    assert place.item("v").errors_shard in place.env.persist.shard_ids()
-    assert not set(made) & set(place.env.persist.shard_ids())
+    assert place.item("v").errors_shard in place.env.persist.reads.shard_ids()
+    assert not set(made) & set(place.env.persist.reads.shard_ids())
     before = place.env.relations.upper(place.item("v")).value
     place.wait(lambda: place.env.relations.upper(place.item("v")).value > before)
     place.close()

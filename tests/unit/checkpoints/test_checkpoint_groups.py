@@ -311,11 +311,11 @@ def test_a_variable_tells_of_what_differs():
 
 def test_a_leader_keeps_checkpoints_in_its_fenced_transactions(env, start):
     former = env.lead()
-    group, bounds = start(DatabaseStore(former))
+    group, bounds = start(DatabaseStore(former.transactions))
     group.advance("p", t(10))
     group.commit(inc(0, 10))
     await_bounds(bounds, inc(10, 10))
-    leader = env.lead(former.epoch)
+    leader = env.lead(former.transactions.epoch)
     for write in (
         lambda: group.advance("p", t(20)),
         lambda: group.commit(inc(10, 20)),
@@ -323,7 +323,7 @@ def test_a_leader_keeps_checkpoints_in_its_fenced_transactions(env, start):
     ):
         with pytest.raises(Fenced):
             write()
-    successor, seen = start(DatabaseStore(leader))
+    successor, seen = start(DatabaseStore(leader.transactions))
     await_bounds(seen, inc(10, 10))
     successor.advance("p", t(20))
     await_bounds(seen, inc(10, 20))

@@ -20,7 +20,7 @@ from tests.support.persist.persistence import (
 )
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 
-from slackwater.persist.blobs import LocalBlobs, file_part, file_uri
+from slackwater.persist.blobs import LocalBlobs, file_part, file_uri, inline_part
 from slackwater.persist.client import Append, PersistClient
 from slackwater.persist.leadership import acquire
 from slackwater.persist.locations import PASSWORD, PASSWORD_FILE, parse_location, with_password
@@ -122,13 +122,13 @@ def test_a_shard_over_it(blobs, new_database, tmp_path):
     client = PersistClient(env.engine, blobs, epoch)
     shard = own_shard(client)
     for time in range(70):
-        part = client.inline_part(updates((time, "x", time, 1)))
-        client.commit([Append(shard, time, time + 1, (part,))])
+        part = inline_part(updates((time, "x", time, 1)))
+        client.commits.commit([Append(shard, time, time + 1, (part,))])
     assert compacted(client, shard, 69, replace(EAGER, inline_bytes=0)) > 0
     assert contents(client, shard, 69) == sorted([(n, "x") for n in range(70)], key=repr)
-    files = {p.body.uri: p.body.size_bytes for p in client.parts_at(shard, 69)}
+    files = {p.body.uri: p.body.size_bytes for p in client.reads.parts_at(shard, 69)}
     assert files.items() <= listed(blobs).items()
-    assert client.staging_directory(shard, "w") == blobs.uri("shards", str(shard), "write-w")
+    assert client.files.staging_directory(shard, "w") == blobs.uri("shards", str(shard), "write-w")
     env.engine.dispose()
 
 

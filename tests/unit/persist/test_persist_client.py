@@ -13,6 +13,7 @@ from sqlalchemy import event, select
 from tests.support.persist.persistence import DESC, contents, own_shard, table_shard, updates
 
 from slackwater.persist import blobs
+from slackwater.persist.blobs import file_part, inline_part
 from slackwater.persist.client import (
     Append,
     DuplicateWrite,
@@ -34,7 +35,9 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 def append(client, shard, lower, upper, *rows):
-    client.commit([Append(shard, lower, upper, client.new_parts(shard, updates(*rows)))])
+    client.commits.commit(
+        [Append(shard, lower, upper, client.files.new_parts(shard, updates(*rows)))]
+    )
 
 
 def reopened(env, client: PersistClient) -> PersistClient:
@@ -50,17 +53,17 @@ def test_an_append_is_read_at_its_time_and_not_before(env):
         assert contents(reader, shard, 2) == []
         assert contents(reader, shard, 5) == [(1, "a"), (1, "a")]
         assert contents(reader, shard, 12) == [(1, "a"), (2, None)]
-        assert reader.state(shard).upper == 20
+        assert reader.reads.state(shard).upper == 20
 
 
 def test_a_wrong_upper_changes_nothing(env):
     client = env.lead()
     first, second = own_shard(client), own_shard(client)
-    part = client.inline_part(updates((1, "a", 6, 1)))
+    part = inline_part(updates((1, "a", 6, 1)))
     with pytest.raises(UpperMismatch) as caught:
-        client.commit([Append(first, 0, 7, (part,)), Append(second, 5, 7, (part,))])
+        client.commits.commit([Append(first, 0, 7, (part,)), Append(second, 5, 7, (part,))])
     assert (caught.value.shard_id, caught.value.expected, caught.value.actual) == (second, 5, 0)
-    assert client.state(first).upper == 0
+    assert client.reads.state(first).upper == 0
     assert contents(reopened(env, client), first, 6) == []
 
 
@@ -69,24 +72,29 @@ def test_times_outside_of_the_bounds_are_refused(env):
     shard = own_shard(client)
     with pytest.raises(ValueError, match="outside"):
         append(client, shard, 0, 5, (1, "a", 5, 1))
-    assert client.state(shard).upper == 0
+    assert client.reads.state(shard).upper == 0
 
 
 def test_tables_share_one_upper_and_an_idle_tick_is_one_statement(env):
     client = env.lead()
     first, second = table_shard(client), table_shard(client)
-    part = client.inline_part(updates((1, "a", 4, 1)))
-    client.commit([], tables=TablesAppend(0, 5, {first: (part,)}))
-    assert client.state(first).upper == client.state(second).upper == client.tables_upper() == 5
+    part = inline_part(updates((1, "a", 4, 1)))
+    client.commits.commit([], tables=TablesAppend(0, 5, {first: (part,)}))
+    assert (
+        client.reads.state(first).upper
+        == client.reads.state(second).upper
+        == client.reads.tables_upper()
+        == 5
+    )
     statements: list[str] = []
     event.listen(
         env.engine, "before_cursor_execute", lambda c, k, text, *rest: statements.append(text)
     )
-    client.commit([], tables=TablesAppend(5, 6, {}))
+    client.commits.commit([], tables=TablesAppend(5, 6, {}))
     assert len([text for text in statements if not text.startswith("BEGIN")]) == 1
     with pytest.raises(UpperMismatch):
-        client.commit([], tables=TablesAppend(5, 7, {}))
-    assert reopened(env, client).tables_upper() == 6
+        client.commits.commit([], tables=TablesAppend(5, 7, {}))
+    assert reopened(env, client).reads.tables_upper() == 6
 
 
 def test_steps_and_appends_are_one_transaction(env):
@@ -95,41 +103,41 @@ def test_steps_and_appends_are_one_transaction(env):
     made = []
 
     def create(conn):
-        made.append(client.create_shard(conn, DESC, 0, 3, False))
+        made.append(client.definitions.create_shard(conn, DESC, 0, 3, False))
 
     def fail(conn):
         raise RuntimeError("no")
 
-    part = client.inline_part(updates((1, "a", 0, 1)))
+    part = inline_part(updates((1, "a", 0, 1)))
     with pytest.raises(RuntimeError):
-        client.commit([Append(shard, 0, 1, (part,))], steps=[create, fail])
-    assert client.state(shard).upper == 0
+        client.commits.commit([Append(shard, 0, 1, (part,))], steps=[create, fail])
+    assert client.reads.state(shard).upper == 0
     with pytest.raises(UnknownShard):
-        client.state(made[0])
-    client.commit([Append(shard, 0, 1, (part,))], steps=[create])
-    assert client.state(made[1]).upper == 3
+        client.reads.state(made[0])
+    client.commits.commit([Append(shard, 0, 1, (part,))], steps=[create])
+    assert client.reads.state(made[1]).upper == 3
 
 
 def test_shard_ids_are_not_reused(env):
     client = env.lead()
     first = own_shard(client)
-    client.transact(lambda conn: client.drop_shard(conn, first))
+    client.transactions.transact(lambda conn: client.definitions.drop_shard(conn, first))
     assert own_shard(client) != first
     with pytest.raises(UnknownShard):
         append(client, first, 0, 1, (1, "a", 0, 1))
     later = reopened(env, client)
-    assert first not in later.shard_ids()
+    assert first not in later.reads.shard_ids()
     assert own_shard(later) not in (first, first + 1)
 
 
 def test_write_ids_are_remembered_for_a_day(env):
     now = [1_000_000]
     client = env.lead(clock=lambda: now[0])
-    assert client.commit([], write_ids={"w1": WriteResult(5, 2, 1)})
-    assert client.written("w1") == WriteResult(5, 2, 1)
-    assert client.written("w2") is None
+    assert client.commits.commit([], write_ids={"w1": WriteResult(5, 2, 1)})
+    assert client.commits.written("w1") == WriteResult(5, 2, 1)
+    assert client.commits.written("w2") is None
     now[0] += 25 * 3600 * 1000
-    client.commit([], write_ids={"w3": WriteResult(7, 0, 0)})
+    client.commits.commit([], write_ids={"w3": WriteResult(7, 0, 0)})
     with env.engine.begin() as conn:
         assert conn.scalars(select(writes.c.write_id)).all() == ["w3"]
 
@@ -137,21 +145,21 @@ def test_write_ids_are_remembered_for_a_day(env):
 def test_i8_a_repeated_write_is_a_success_and_adds_nothing(env):
     client = env.lead()
     shard = own_shard(client)
-    part = client.inline_part(updates((1, "a", 0, 1)))
+    part = inline_part(updates((1, "a", 0, 1)))
     write = {"w1": WriteResult(0, 1, 0)}
-    assert client.commit([Append(shard, 0, 1, (part,))], write_ids=write)
+    assert client.commits.commit([Append(shard, 0, 1, (part,))], write_ids=write)
     for reader in (client, None):
         reader = reader or reopened(env, client)
         # The upper has moved, and with the upper that it has now the token decides as well.
-        assert not reader.commit([Append(shard, 0, 1, (part,))], write_ids=write)
-        again = reader.inline_part(updates((1, "a", 1, 1)))
-        assert not reader.commit([Append(shard, 1, 2, (again,))], write_ids=write)
+        assert not reader.commits.commit([Append(shard, 0, 1, (part,))], write_ids=write)
+        again = inline_part(updates((1, "a", 1, 1)))
+        assert not reader.commits.commit([Append(shard, 1, 2, (again,))], write_ids=write)
         assert contents(reader, shard, 9) == [(1, "a")]
-        assert reader.state(shard).upper == 1
+        assert reader.reads.state(shard).upper == 1
         with pytest.raises(DuplicateWrite) as caught:
-            reader.commit([], write_ids={**write, "w2": WriteResult(5, 0, 0)})
+            reader.commits.commit([], write_ids={**write, "w2": WriteResult(5, 0, 0)})
         assert caught.value.write_ids == ("w1",)
-        assert reader.written("w2") is None
+        assert reader.commits.written("w2") is None
 
 
 def test_a_fenced_leader_changes_nothing(env):
@@ -160,14 +168,14 @@ def test_a_fenced_leader_changes_nothing(env):
     new = reopened(env, old)
     for attempt in (
         lambda: append(old, shard, 0, 1, (1, "a", 0, 1)),
-        lambda: old.advance({shard: 5}),
-        lambda: old.set_since({shard: 5}),
+        lambda: old.commits.advance({shard: 5}),
+        lambda: old.maintenance.set_since({shard: 5}),
         lambda: own_shard(old),
-        lambda: old.commit([], tables=TablesAppend(0, 9, {})),
+        lambda: old.commits.commit([], tables=TablesAppend(0, 9, {})),
     ):
         with pytest.raises(Fenced):
             attempt()
-    assert new.state(shard).upper == 0
+    assert new.reads.state(shard).upper == 0
     append(new, shard, 0, 1, (1, "a", 0, 1))
     assert contents(new, shard, 0) == [(1, "a")]
 
@@ -198,7 +206,7 @@ def test_eight_threads_append(env):
         for step in range(10):
             append(client, own[number], step, step + 1, (number, "own", step, 1))
             while True:
-                upper = client.state(shared).upper
+                upper = client.reads.state(shared).upper
                 try:
                     append(client, shared, upper, upper + 1, (number, str(step), upper, 1))
                     break
@@ -217,16 +225,16 @@ def test_eight_threads_append(env):
 def test_since_and_upper_never_move_back(env):
     client = env.lead()
     shard = own_shard(client)
-    client.advance({shard: 9})
-    client.advance({shard: 3})
-    client.set_since({shard: 5})
-    client.set_since({shard: 2})
+    client.commits.advance({shard: 9})
+    client.commits.advance({shard: 3})
+    client.maintenance.set_since({shard: 5})
+    client.maintenance.set_since({shard: 2})
     for reader in (client, reopened(env, client)):
-        assert (reader.state(shard).since, reader.state(shard).upper) == (5, 9)
+        assert (reader.reads.state(shard).since, reader.reads.state(shard).upper) == (5, 9)
 
 
 def uniform_part(client, shard, time, rows, name="spark") -> NewPart:
-    folder = blobs.local_path(client.staging_directory(shard, name))
+    folder = blobs.local_path(client.files.staging_directory(shard, name))
     folder.mkdir(parents=True)
     path = folder / "part-0.parquet"
     pq.write_table(pa.table(rows), path)
@@ -239,19 +247,21 @@ def test_a_negation_takes_back_uniform_parts_without_reading_them(env):
     client = env.lead()
     shard = own_shard(client)
     uniform = uniform_part(client, shard, 2, {"k": pa.array([1, 2], pa.int32()), "v": ["a", "b"]})
-    row = client.inline_part(updates((3, "c", 2, 2)))
-    client.commit([Append(shard, 0, 5, (uniform, row))])
-    negation = client.negation(shard, 7).at(7)
+    row = inline_part(updates((3, "c", 2, 2)))
+    client.commits.commit([Append(shard, 0, 5, (uniform, row))])
+    negation = client.reads.negation(shard, 7).at(7)
     assert [part.rows for part in negation] == [2, 1]
-    client.commit([Append(shard, 5, 8, negation)])
+    client.commits.commit([Append(shard, 5, 8, negation)])
     for reader in (client, reopened(env, client)):
         assert contents(reader, shard, 6) == [(1, "a"), (2, "b"), (3, "c"), (3, "c")]
         assert contents(reader, shard, 7) == []
-        at_seven = reader.parts_at(shard, 7)
+        at_seven = reader.reads.parts_at(shard, 7)
         assert all(isinstance(part.body, InlineBody) for part in at_seven)
-        assert len(reader.parts_at(shard, 6)) == 2
-        assert len(reader.parts_between(shard, 7, 8)) == 2
-        kinds = [getattr(part.body, "uniform", None) for part in reader.parts_between(shard, 0, 5)]
+        assert len(reader.reads.parts_at(shard, 6)) == 2
+        assert len(reader.reads.parts_between(shard, 7, 8)) == 2
+        kinds = [
+            getattr(part.body, "uniform", None) for part in reader.reads.parts_between(shard, 0, 5)
+        ]
         assert kinds == [Uniform(2, 1), None]
 
 
@@ -268,12 +278,12 @@ def test_large_writes_become_files(env):
         ],
         schema=DESC.update_schema(),
     )
-    (part,) = client.new_parts(shard, table)
+    (part,) = client.files.new_parts(shard, table)
     assert isinstance(part.body, FileBody)
     assert part.body.size_bytes == os.path.getsize(blobs.local_path(part.body.uri))
-    client.commit([Append(shard, 0, 2, (part,))])
-    assert client.snapshot(shard, 1).num_rows == rows
-    assert client.new_parts(shard, table.slice(0, 0)) == ()
+    client.commits.commit([Append(shard, 0, 2, (part,))])
+    assert client.reads.snapshot(shard, 1).num_rows == rows
+    assert client.files.new_parts(shard, table.slice(0, 0)) == ()
 
 
 WIDER = RelationDesc((*DESC.columns, *RelationDesc.of(w="double").columns))
@@ -283,23 +293,27 @@ def test_a_new_column_is_null_in_older_parts(env):
     client = env.lead()
     shard = own_shard(client)
     append(client, shard, 0, 1, (1, "a", 0, 1))
-    client.transact(lambda conn: client.set_desc(conn, shard, WIDER, DESC))
+    client.transactions.transact(lambda conn: client.definitions.set_desc(conn, shard, WIDER, DESC))
     for reader in (client, reopened(env, client)):
-        assert reader.state(shard).desc == WIDER
+        assert reader.reads.state(shard).desc == WIDER
         assert contents(reader, shard, 0) == [(1, "a", None)]
 
 
 def test_columns_change_only_from_what_was_expected(env):
     client = env.lead()
     shard = own_shard(client)
-    client.transact(lambda conn: client.set_desc(conn, shard, DESC, DESC))
-    client.transact(lambda conn: client.set_desc(conn, shard, WIDER, DESC))
+    client.transactions.transact(lambda conn: client.definitions.set_desc(conn, shard, DESC, DESC))
+    client.transactions.transact(lambda conn: client.definitions.set_desc(conn, shard, WIDER, DESC))
     with pytest.raises(ExpectedMismatch) as mismatch:
-        client.transact(lambda conn: client.set_desc(conn, shard, WIDER, DESC))
+        client.transactions.transact(
+            lambda conn: client.definitions.set_desc(conn, shard, WIDER, DESC)
+        )
     assert mismatch.value.actual == WIDER
-    client.transact(lambda conn: client.drop_shard(conn, shard))
+    client.transactions.transact(lambda conn: client.definitions.drop_shard(conn, shard))
     with pytest.raises(UnknownShard):
-        client.transact(lambda conn: client.set_desc(conn, shard, WIDER, WIDER))
+        client.transactions.transact(
+            lambda conn: client.definitions.set_desc(conn, shard, WIDER, WIDER)
+        )
 
 
 K, V, W = WIDER.columns
@@ -320,17 +334,21 @@ def test_columns_that_parts_do_not_have_are_refused(env, before, after, reason):
     client = env.lead()
     shard = own_shard(client, desc=RelationDesc(before))
     with pytest.raises(Incompatible, match=reason):
-        client.transact(
-            lambda conn: client.set_desc(conn, shard, RelationDesc(after), RelationDesc(before))
+        client.transactions.transact(
+            lambda conn: client.definitions.set_desc(
+                conn, shard, RelationDesc(after), RelationDesc(before)
+            )
         )
-    assert client.state(shard).desc == RelationDesc(before)
+    assert client.reads.state(shard).desc == RelationDesc(before)
 
 
 def test_not_null_can_be_dropped(env):
     client = env.lead()
     strict = RelationDesc((replace(K, nullable=False), V))
     shard = own_shard(client, desc=strict)
-    client.transact(lambda conn: client.set_desc(conn, shard, DESC, strict))
+    client.transactions.transact(
+        lambda conn: client.definitions.set_desc(conn, shard, DESC, strict)
+    )
     append(client, shard, 0, 1, (None, "a", 0, 1))
     assert contents(client, shard, 0) == [(None, "a")]
 
@@ -344,36 +362,35 @@ def test_no_space_is_an_error_that_leaves_nothing(env, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SlackwaterError) as caught:
-        client.file_part(updates((1, "a", 0, 1)), str(blobs.local_path(env.location)))
+        file_part(client.blobs, updates((1, "a", 0, 1)), str(blobs.local_path(env.location)))
     assert caught.value.condition == "SLACKWATER_NO_SPACE"
     monkeypatch.undo()
     left = [path for path in blobs.local_path(env.location).iterdir() if "parquet" in path.name]
     assert left == []
-    assert client.state(shard).upper == 0
+    assert client.reads.state(shard).upper == 0
 
 
 def test_a_write_id_is_no_path(env):
     client = env.lead()
     with pytest.raises(ValueError, match="cannot be"):
-        client.staging_directory(1, "../../etc")
+        client.files.staging_directory(1, "../../etc")
 
 
 def test_a_closed_shard_is_read_at_the_end_of_time(env):
     client = env.lead()
     shard = own_shard(client)
     append(client, shard, 0, 1, (1, "a", 0, 1))
-    client.advance({shard: TIMESTAMP_MAX})
+    client.commits.advance({shard: TIMESTAMP_MAX})
     assert contents(client, shard, TIMESTAMP_MAX) == [(1, "a")]
 
 
-def test_a_part_without_rows_cannot_be(env):
-    client = env.lead()
+def test_a_part_without_rows_cannot_be():
     with pytest.raises(ValueError, match="at least one"):
-        client.inline_part(updates())
+        inline_part(updates())
 
 
 def test_reversed_bounds_are_refused(env):
     client = env.lead()
     shard = own_shard(client, upper=5)
     with pytest.raises(ValueError, match="reversed"):
-        client.commit([replace(Append(shard, 5, 6, ()), upper=4)])
+        client.commits.commit([replace(Append(shard, 5, 6, ()), upper=4)])

@@ -41,7 +41,9 @@ SETTINGS = CompactionSettings()
 
 
 def append(client, shard, lower, upper, *rows):
-    client.commit([Append(shard, lower, upper, client.new_parts(shard, updates(*rows)))])
+    client.commits.commit(
+        [Append(shard, lower, upper, client.files.new_parts(shard, updates(*rows)))]
+    )
 
 
 def reopened(env, client):
@@ -54,7 +56,7 @@ def listed(env):
 
 
 def spark_part(client, shard, time, keys, name) -> NewPart:
-    folder = blobs.local_path(client.staging_directory(shard, name))
+    folder = blobs.local_path(client.files.staging_directory(shard, name))
     folder.mkdir(parents=True)
     path = folder / f"{name}.parquet"
     pq.write_table(pa.table({"k": pa.array(keys, pa.int32()), "v": ["s"] * len(keys)}), path)
@@ -71,21 +73,21 @@ def test_i3_reads_at_and_after_the_since_stay_the_same(env):
             rows.append((time - 1, "x", time, -1))
         append(client, shard, time, time + 1, *rows)
     expected = [contents(client, shard, time) for time in range(40)]
-    held = client.parts_at(shard, 39)
+    held = client.reads.parts_at(shard, 39)
     assert compacted(client, shard, 30) > 0
     for reader in (client, None):
         reader = reader or reopened(env, client)
-        assert reader.state(shard).since == 30
+        assert reader.reads.state(shard).since == 30
         assert [contents(reader, shard, time) for time in range(30, 40)] == expected[30:]
         # Who reads on from a frontier after the since finds the same changes.
         for time in range(31, 40):
-            found = reader.read(
-                reader.parts_between(shard, time, time + 1), DESC, lower=time, upper=time + 1
+            found = reader.reads.read(
+                reader.reads.parts_between(shard, time, time + 1), DESC, lower=time, upper=time + 1
             )
             assert set(found["k"].to_pylist()) >= {time, 7}
-        assert len(reader.parts(shard)) < 12
+        assert len(reader.reads.parts(shard)) < 12
     # What a reader had got before stays readable.
-    assert client.read(held, DESC).num_rows == 93
+    assert client.reads.read(held, DESC).num_rows == 93
 
 
 def test_rows_without_retractions_stay_rows_of_their_own(env):
@@ -94,7 +96,7 @@ def test_rows_without_retractions_stay_rows_of_their_own(env):
     for time in range(10):
         append(client, shard, time, time + 1, (1, "a", time, 1))
     compacted(client, shard, 9)
-    (part,) = client.parts_at(shard, 9)
+    (part,) = client.reads.parts_at(shard, 9)
     assert (part.rows, part.has_retractions) == (10, False)
 
 
@@ -118,7 +120,7 @@ def test_rows_are_sorted_and_files_have_statistics(env):
     for time in range(8):
         append(client, shard, time, time + 1, *((k, "x" * 50, time, 1) for k in range(30 - time)))
     compacted(client, shard, 8)
-    (part,) = client.parts(shard)
+    (part,) = client.reads.parts(shard)
     assert isinstance(part.body, FileBody)
     with pq.ParquetFile(blobs.local_path(part.body.uri)) as file:
         keys = file.read()["k"].to_pylist()
@@ -130,16 +132,16 @@ def test_rows_are_sorted_and_files_have_statistics(env):
 def test_a_uniform_part_and_its_negation_go_unread_and_their_file_becomes_garbage(env):
     client = env.lead()
     shard = own_shard(client)
-    client.commit([Append(shard, 0, 2, (spark_part(client, shard, 1, [1, 2], "s"),))])
-    client.commit([Append(shard, 2, 6, client.negation(shard, 5).at(5))])
-    (first, second) = client.parts(shard)
+    client.commits.commit([Append(shard, 0, 2, (spark_part(client, shard, 1, [1, 2], "s"),))])
+    client.commits.commit([Append(shard, 2, 6, client.reads.negation(shard, 5).at(5))])
+    (first, second) = client.reads.parts(shard)
     path = blobs.local_path(first.body.uri)
     path.unlink()
     assert choose([first, second], 4, SETTINGS) is None
     merge = choose([first, second], 5, SETTINGS)
     assert (merge.removed, merge.read) == ((first, second), ())
     assert compact(client, shard, merge, 5, settings=SETTINGS)
-    assert client.parts(shard) == ()
+    assert client.reads.parts(shard) == ()
     assert contents(client, shard, 5) == []
     assert listed(env) == {first.body.uri}
 
@@ -149,11 +151,11 @@ def test_a_file_that_a_later_negation_names_stays(env):
     shard = own_shard(client)
     for number in range(3):
         part = spark_part(client, shard, number, [number], f"s{number}")
-        client.commit([Append(shard, number, number + 1, (part,))])
-    negation = client.negation(shard, 5).at(5)
+        client.commits.commit([Append(shard, number, number + 1, (part,))])
+    negation = client.reads.negation(shard, 5).at(5)
     compacted(client, shard, 3)
     assert len(listed(env)) == 3
-    client.commit([Append(shard, 3, 6, negation)])
+    client.commits.commit([Append(shard, 3, 6, negation)])
     assert listed(env) == set()
     for reader in (client, None):
         reader = reader or reopened(env, client)
@@ -166,13 +168,13 @@ def test_a_merge_whose_parts_are_gone_is_thrown_away(env):
     shard = own_shard(client)
     for time in range(5):
         append(client, shard, time, time + 1, *((k, "x" * 99, time, 1) for k in range(9)))
-    merge = choose(client.parts(shard), 5, EAGER)
+    merge = choose(client.reads.parts(shard), 5, EAGER)
     assert compact(client, shard, merge, 5, settings=EAGER)
-    folder = blobs.local_path(client.shard_directory(shard))
+    folder = blobs.local_path(client.files.shard_directory(shard))
     files = set(folder.iterdir())
     assert not compact(client, shard, merge, 9, settings=EAGER)
     assert set(folder.iterdir()) == files
-    assert client.state(shard).since == 5
+    assert client.reads.state(shard).since == 5
     assert len(contents(client, shard, 5)) == 45
 
 
@@ -181,12 +183,12 @@ def test_a_fenced_leader_replaces_nothing(env):
     shard = own_shard(client)
     for time in range(5):
         append(client, shard, time, time + 1, (time, "x", time, 1))
-    merge = choose(client.parts(shard), 5, EAGER)
+    merge = choose(client.reads.parts(shard), 5, EAGER)
     later = reopened(env, client)
     with pytest.raises(Fenced):
         compact(client, shard, merge, 5, settings=EAGER)
-    assert len(later.parts(shard)) == 5
-    assert later.state(shard).since == 0
+    assert len(later.reads.parts(shard)) == 5
+    assert later.reads.state(shard).since == 0
 
 
 def test_a_dropped_shard_is_not_merged(env):
@@ -194,8 +196,8 @@ def test_a_dropped_shard_is_not_merged(env):
     shard = own_shard(client)
     for time in range(5):
         append(client, shard, time, time + 1, (time, "x", time, 1))
-    merge = choose(client.parts(shard), 5, EAGER)
-    client.transact(lambda conn: client.drop_shard(conn, shard))
+    merge = choose(client.reads.parts(shard), 5, EAGER)
+    client.transactions.transact(lambda conn: client.definitions.drop_shard(conn, shard))
     assert not compact(client, shard, merge, 5, settings=EAGER)
 
 
@@ -208,7 +210,7 @@ def test_merging_while_others_append(env):
         done = 0
         for _ in range(200):
             appended.acquire()
-            chosen = choose(client.parts(shard), 0, EAGER)
+            chosen = choose(client.reads.parts(shard), 0, EAGER)
             done += bool(chosen) and compact(client, shard, chosen, 0, settings=EAGER)
         return done
 
@@ -228,10 +230,10 @@ def test_parts_from_before_a_new_column_are_merged_with_null(env):
     client = env.lead()
     shard = table_shard(client)
     for time in range(4):
-        parts = client.new_parts(shard, updates((time, "x", time, 1)))
-        client.commit([], tables=TablesAppend(time, time + 1, {shard: parts}))
+        parts = client.files.new_parts(shard, updates((time, "x", time, 1)))
+        client.commits.commit([], tables=TablesAppend(time, time + 1, {shard: parts}))
     wider = RelationDesc((*DESC.columns, *RelationDesc.of(w="double").columns))
-    client.transact(lambda conn: client.set_desc(conn, shard, wider, DESC))
+    client.transactions.transact(lambda conn: client.definitions.set_desc(conn, shard, wider, DESC))
     assert compacted(client, shard, 3) > 0
     assert contents(client, shard, 3) == [(n, "x", None) for n in range(4)]
 

@@ -21,7 +21,7 @@ from tests.support.persist.persistence import (
 from tests.support.waiting import PATIENCE
 
 from slackwater.persist import holds
-from slackwater.persist.blobs import local_path
+from slackwater.persist.blobs import file_part, inline_part, local_path
 from slackwater.persist.client import Append, WriteResult
 from slackwater.persist.leadership import Fenced, acquire, current_leader
 from slackwater.persist.metastore import (
@@ -113,8 +113,8 @@ def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):
     shard = own_shard(client)
     postgres.stop()
     writer = threading.Thread(
-        target=lambda: client.commit(
-            [Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))]
+        target=lambda: client.commits.commit(
+            [Append(shard, 0, 1, (inline_part(updates((1, "a", 0, 1))),))]
         )
     )
     writer.start()
@@ -155,10 +155,10 @@ def test_who_writes_gets_the_row_of_the_environment_first(env):
     event.listen(env.engine, "begin", lambda conn: begun.append(True))
     event.listen(env.engine, "before_cursor_execute", statement)
     shard = own_shard(client)
-    client.commit([Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))])
-    client.advance({shard: 3})
-    client.set_since({shard: 2})
-    client.transact(lambda conn: client.drop_shard(conn, shard))
+    client.commits.commit([Append(shard, 0, 1, (inline_part(updates((1, "a", 0, 1))),))])
+    client.commits.advance({shard: 3})
+    client.maintenance.set_since({shard: 2})
+    client.transactions.transact(lambda conn: client.definitions.drop_shard(conn, shard))
     env.lead(expected_epoch=1)
     assert len(first) >= 7
     for sql in first:
@@ -216,13 +216,13 @@ def test_a_commit_whose_answer_is_lost_happens_once(env, after):
     contents(client, shard, 0)
     ran = []
     broken = break_next_commit(env.engine, after=after)
-    part = client.inline_part(updates((1, "a", 0, 1)))
-    client.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: ran.append(1)])
+    part = inline_part(updates((1, "a", 0, 1)))
+    client.commits.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: ran.append(1)])
     assert broken
     assert len(ran) == (1 if after else 2)
     for reader in (client, env.lead(expected_epoch=1)):
         assert contents(reader, shard, 0) == [(1, "a")]
-        assert reader.state(shard).upper == 1
+        assert reader.reads.state(shard).upper == 1
 
 
 @pytest.mark.parametrize("after", [True, False])
@@ -241,12 +241,12 @@ def test_a_lost_commit_is_resolved_after_a_takeover(env, after):
     client = env.lead(retry_policy=retry_policy)
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
-    part = client.inline_part(updates((1, "a", 0, 1)))
+    part = inline_part(updates((1, "a", 0, 1)))
     if after:
-        client.commit([Append(shard, 0, 1, (part,))])
+        client.commits.commit([Append(shard, 0, 1, (part,))])
     else:
         with pytest.raises(Fenced):
-            client.commit([Append(shard, 0, 1, (part,))])
+            client.commits.commit([Append(shard, 0, 1, (part,))])
     assert len(contents(env.lead(expected_epoch=2), shard, 0)) == int(after)
 
 
@@ -269,11 +269,11 @@ def test_an_unknown_outcome_is_said_and_read_again(env, after):
     client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
-    part = client.inline_part(updates((1, "a", 0, 1)))
+    part = inline_part(updates((1, "a", 0, 1)))
     with metastore_away(env.engine) as away, pytest.raises(SlackwaterError, match="not known"):
-        client.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: away.append(1)])
-    client.advance({shard: 1})
-    assert client.state(shard).upper == 1
+        client.commits.commit([Append(shard, 0, 1, (part,))], steps=[lambda conn: away.append(1)])
+    client.commits.advance({shard: 1})
+    assert client.reads.state(shard).upper == 1
     assert len(contents(client, shard, 0)) == int(after)
 
 
@@ -283,16 +283,16 @@ def test_i8_an_unknown_outcome_is_resolved_by_its_write_id(env, after, asked):
     client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
-    append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
+    append = Append(shard, 0, 1, (inline_part(updates((1, "a", 0, 1))),))
     write = {"w": WriteResult(0, 1, 0)}
     with metastore_away(env.engine) as away, pytest.raises(SlackwaterError, match="not known"):
-        client.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
+        client.commits.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
     if asked:
-        assert client.written("w") == (write["w"] if after else None)
-        assert client.state(shard).upper == int(after)
-    assert client.commit([append], write_ids=write) is not after
+        assert client.commits.written("w") == (write["w"] if after else None)
+        assert client.reads.state(shard).upper == int(after)
+    assert client.commits.commit([append], write_ids=write) is not after
     assert contents(client, shard, 0) == [(1, "a")]
-    assert client.written("w") == write["w"]
+    assert client.commits.written("w") == write["w"]
 
 
 class Full(Exception):
@@ -327,16 +327,16 @@ def test_an_outcome_that_cannot_be_looked_up_stays_unknown(env, after, reason):
     client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     break_next_commit(env.engine, after=after)
-    append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
+    append = Append(shard, 0, 1, (inline_part(updates((1, "a", 0, 1))),))
     write = {"w": WriteResult(0, 1, 0)}
     with (
         look_ups_fail(env.engine, reason) as away,
         pytest.raises(SlackwaterError, match="is not known") as told,
     ):
-        client.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
+        client.commits.commit([append], write_ids=write, steps=[lambda conn: away.append(1)])
     assert told.value.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
-    assert client.written("w") == (write["w"] if after else None)
-    assert client.state(shard).upper == int(after)
+    assert client.commits.written("w") == (write["w"] if after else None)
+    assert client.reads.state(shard).upper == int(after)
 
 
 @pytest.mark.parametrize("after", [True, False])
@@ -359,15 +359,15 @@ def test_a_commit_that_fails_is_looked_up_before_it_is_said(env, after, reason, 
             raise OperationalError("COMMIT", {}, reason)
 
     event.listen(env.engine, "commit", commit)
-    append = Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))
+    append = Append(shard, 0, 1, (inline_part(updates((1, "a", 0, 1))),))
     if after:
-        client.commit([append])
+        client.commits.commit([append])
     elif condition is None:
         with pytest.raises(OperationalError):
-            client.commit([append])
+            client.commits.commit([append])
     else:
         with pytest.raises(SlackwaterError) as told:
-            client.commit([append])
+            client.commits.commit([append])
         assert told.value.condition == condition
     assert len(contents(client, shard, 0)) == int(after)
 
@@ -377,8 +377,10 @@ def test_a_merge_whose_outcome_was_unknown_loses_nothing(env, after):
     client = env.lead(retry_policy=Clock().retry_policy())
     shard = own_shard(client)
     for time in range(3):
-        part = client.file_part(updates((time, "a", time, 1)), client.shard_directory(shard))
-        client.commit([Append(shard, time, time + 1, (part,))])
+        part = file_part(
+            client.blobs, updates((time, "a", time, 1)), client.files.shard_directory(shard)
+        )
+        client.commits.commit([Append(shard, time, time + 1, (part,))])
     with metastore_away(env.engine) as away:
 
         def leave(*_):
@@ -389,10 +391,10 @@ def test_a_merge_whose_outcome_was_unknown_loses_nothing(env, after):
         with pytest.raises(SlackwaterError, match="not known"):
             compacted(client, shard, 2, replace(EAGER, inline_bytes=0))
         event.remove(env.engine, "commit", leave)
-    client.advance({shard: 3})
-    assert len(client.parts(shard)) == (1 if after else 3)
+    client.commits.advance({shard: 3})
+    assert len(client.reads.parts(shard)) == (1 if after else 3)
     assert contents(client, shard, 2) == [(0, "a"), (1, "a"), (2, "a")]
-    for part in client.parts(shard):
+    for part in client.reads.parts(shard):
         assert local_path(part.body.uri).exists()
 
 
@@ -400,7 +402,7 @@ def test_leases(env):
     client = env.lead()
     lease = holds.ReaderLease("r1", "app", 100, 5_000)
     seen: list[object] = []
-    client.transact(
+    client.transactions.transact(
         lambda conn: holds.register(conn, lease),
         lambda conn: holds.register(conn, holds.ReaderLease("r2", "app", 50, 9_000)),
         lambda conn: holds.renew(conn, "r1", 120, 6_000),
@@ -419,4 +421,4 @@ def test_leases(env):
         (),
     ]
     with pytest.raises(holds.LeaseExpired):
-        client.transact(lambda conn: holds.renew(conn, "r1", 130, 9_000))
+        client.transactions.transact(lambda conn: holds.renew(conn, "r1", 130, 9_000))

@@ -15,6 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.support.persist.persistence import contents, own_shard, updates
 
+from slackwater.persist.blobs import inline_part
 from slackwater.persist.client import Append
 from slackwater.persist.leadership import Fenced, acquire, current_leader
 from slackwater.persist.metastore import connect, create_all, environment, metadata
@@ -110,7 +111,7 @@ def test_a_metastore_of_before_the_history_comes_to_the_declared_tables(new_data
 def test_an_older_metastore_is_upgraded_by_who_leads(env, later):
     client = env.lead()
     shard = own_shard(client)
-    client.commit([Append(shard, 0, 1, (client.inline_part(updates((1, "a", 0, 1))),))])
+    client.commits.commit([Append(shard, 0, 1, (inline_part(updates((1, "a", 0, 1))),))])
     history = later()
     create_all(env.engine, history=history)
     assert current_leader(env.engine).epoch == 1
@@ -132,10 +133,10 @@ def test_i19_a_leader_is_fenced_by_the_upgrade(env, later):
     client = env.lead()
     shard = own_shard(client)
     lead(env.engine, 1, history=later())
-    part = client.inline_part(updates((1, "a", 0, 1)))
+    part = inline_part(updates((1, "a", 0, 1)))
     for write in (
-        lambda: client.commit([Append(shard, 0, 1, (part,))]),
-        lambda: client.set_since({shard: 1}),
+        lambda: client.commits.commit([Append(shard, 0, 1, (part,))]),
+        lambda: client.maintenance.set_since({shard: 1}),
     ):
         with pytest.raises(Fenced):
             write()

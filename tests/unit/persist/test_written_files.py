@@ -62,7 +62,7 @@ def test_files_of_a_write_are_taken_however_their_directory_is_written(place):
     # To repeat it has no effect.
     write(place, second, uri)
     assert numbers(place) == [1, 2]
-    stored = {part.body.uri for part in place.env.persist.parts(place.item("t").shard_id)}
+    stored = {part.body.uri for part in place.env.persist.reads.parts(place.item("t").shard_id)}
     assert path.as_uri() in stored
 
 

@@ -51,7 +51,7 @@ class World:
         self.shard = new_shard(self.client, COUNTER, None, shares_tables_upper=True)
         self.remap = new_shard(self.client, ONE_PARTITION, None, shares_tables_upper=True)
         clock = Ticks()
-        oracle = TimestampOracle.recover(self.client.tables_upper(), clock)
+        oracle = TimestampOracle.recover(self.client.reads.tables_upper(), clock)
         self.committer = GroupCommitter(
             tables_of(self.client, storage_of(self.client), self.shard, self.remap),
             oracle,
@@ -60,8 +60,8 @@ class World:
             settings=CommitSettings(tick_ms=600_000, max_ahead_ms=0),
         )
         self.committer.start()
-        self.states = SourceStates(self.client, self.committer)
-        self.client.transact(lambda conn: create_state(conn, SOURCE))
+        self.states = SourceStates(self.client.transactions, self.committer)
+        self.client.transactions.transact(lambda conn: create_state(conn, SOURCE))
         self.changed = threading.Condition()
         self.outcomes = []
         self.runner = IngestionRunner(self.commit, self.states.record, clock)
@@ -84,8 +84,8 @@ class World:
 
     def resume(self):
         self.committer.flush()
-        upper = self.client.tables_upper()
-        rows = self.client.snapshot(self.remap, Timestamp(upper - 1))
+        upper = self.client.reads.tables_upper()
+        rows = self.client.reads.snapshot(self.remap, Timestamp(upper - 1))
         remap = remap_at(rows, upper, SourceFrontier.minimum())
         frontier = remap.source_upper if remap.bindings else None
         reached = replace(self.states.reached(SOURCE), frontier=frontier)
@@ -102,8 +102,8 @@ class World:
             assert met, self.outcomes
 
     def values(self):
-        upper = self.client.tables_upper()
-        rows = self.client.snapshot(self.shard, Timestamp(upper - 1))
+        upper = self.client.reads.tables_upper()
+        rows = self.client.reads.snapshot(self.shard, Timestamp(upper - 1))
         return sorted(rows["counter"].to_pylist())
 
     def close(self):
@@ -147,7 +147,7 @@ def test_only_one_of_two_steps_from_one_state_is_committed(world):
         world.states.commit(SOURCE, Reached(2, "ahead"), step("ahead", 3), {})
     found = world.states.reached(SOURCE)
     assert (found.steps, found.state) == (1, "first")
-    world.client.transact(lambda conn: world.states.forget(conn, SOURCE))
+    world.client.transactions.transact(lambda conn: world.states.forget(conn, SOURCE))
     with pytest.raises(SlackwaterError) as refused:
         world.states.commit(SOURCE, found, step("late", 4), {})
     assert refused.value.condition == "SLACKWATER_DEPENDENCY_DROPPED"

@@ -45,14 +45,14 @@ class World:
         mappings = {shard: f"u{number}" for number, shard in enumerate(self.shards, start=1)}
         durable = DurableState(
             mappings,
-            unfinalized=frozenset(self.client.unfinalized()),
-            unclaimed=frozenset(self.client.shard_ids()) - mappings.keys(),
+            unfinalized=frozenset(self.client.reads.unfinalized()),
+            unclaimed=frozenset(self.client.reads.shard_ids()) - mappings.keys(),
         )
-        core = StorageController(durable, Frontier(self.client.tables_upper()))
+        core = StorageController(durable, Frontier(self.client.reads.tables_upper()))
         self.storage = Storage(
             core, PersistShardStore(self.client), lambda: 0, lambda command: None
         )
-        found = {shard: self.client.state(shard) for shard in self.shards}
+        found = {shard: self.client.reads.state(shard) for shard in self.shards}
         self.storage.create(
             [
                 (
@@ -72,7 +72,7 @@ class World:
         self.storage.reconcile(mappings.values())
 
     def append(self, name, shard, key, time, upper):
-        parts = self.client.new_parts(shard, updates((key, "v", time, 1)))
+        parts = self.client.files.new_parts(shard, updates((key, "v", time, 1)))
         return CollectionAppend(name, {shard: parts}, Timestamp(time), Frontier(upper))
 
 
@@ -91,7 +91,7 @@ def test_i29_one_append_reaches_all_collections_at_once(world):
         ),
     )
     assert [world.storage.upper(name).value for name in ("u1", "u2", "u3")] == [8, 8, 6]
-    assert (len(done), world.client.written("w").inserted) == (1, 2)
+    assert (len(done), world.client.commits.written("w").inserted) == (1, 2)
     assert (contents(world.client, one, 7), contents(world.client, view, 5)) == (
         [(1, "v")],
         [(3, "v")],
@@ -105,7 +105,7 @@ def test_i29_one_append_reaches_all_collections_at_once(world):
 
 def test_i6_an_append_behind_somebody_else_is_told_the_upper(world):
     one, _, view = world.shards
-    world.client.commit([Append(view, Timestamp(0), Timestamp(9), ())])
+    world.client.commits.commit([Append(view, Timestamp(0), Timestamp(9), ())])
     with pytest.raises(StorageError) as caught:
         world.storage.append([world.append("u3", view, 1, 3, 4), world.append("u1", one, 1, 3, 4)])
     assert (caught.value.variant, caught.value.ids) == (Variant.INVALID_UPPERS, ("u3",))
@@ -138,7 +138,7 @@ def test_i17_i18_what_was_reached_is_durable_when_the_policy_changes(world):
     hold = world.storage.acquire(["u3"], READER, Timestamp(17))
     assert world.storage.since("u3") == Frontier(15)
     world.storage.set_policy("u3", ValidFrom(Frontier(0)))
-    assert world.client.state(view).since == 15
+    assert world.client.reads.state(view).since == 15
     world.storage.release(hold)
     world.open()
     assert world.storage.since("u3") == Frontier(15)
@@ -147,9 +147,9 @@ def test_i17_i18_what_was_reached_is_durable_when_the_policy_changes(world):
 def test_i26_i27_a_shard_that_nothing_has_is_finalized(world):
     leaked = own_shard(world.client)
     world.open()
-    assert world.client.unfinalized() == (leaked,)
+    assert world.client.reads.unfinalized() == (leaked,)
     assert world.storage.finalizable(10) == (leaked,)
-    assert world.client.finalize(leaked)
+    assert world.client.maintenance.finalize(leaked)
     world.storage.finalized(leaked)
     world.open()
-    assert (world.client.unfinalized(), world.storage.finalizable(10)) == ((), ())
+    assert (world.client.reads.unfinalized(), world.storage.finalizable(10)) == ((), ())

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Transactor(Protocol):
-    """Runs steps in one fenced transaction, and what only reads beside it (`PersistClient`)."""
+    """Runs steps in one fenced transaction, and what only reads beside it (`Transactions`)."""
 
     def transact(self, *steps: Step) -> None: ...
 

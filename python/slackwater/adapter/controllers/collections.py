@@ -44,11 +44,11 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
     controller = StorageController(
         DurableState(
             mappings=mappings,
-            unfinalized=frozenset(persist.unfinalized()),
-            unclaimed=frozenset(persist.shard_ids()) - mappings.keys(),
+            unfinalized=frozenset(persist.reads.unfinalized()),
+            unclaimed=frozenset(persist.reads.shard_ids()) - mappings.keys(),
             exports={i.id: SinkAsOf(_begin(i)) for i in items if i.kind is ItemKind.SINK},
         ),
-        Frontier(persist.tables_upper()),
+        Frontier(persist.reads.tables_upper()),
     )
     controller.create_instance(INSTANCE)
     return controller
@@ -159,7 +159,7 @@ class Collections:
         """
         begun = Frontier(_begin(item).value + 1)
         if item.progress_shard is not None:
-            begun = max(begun, Frontier(self.persist.upper(item.progress_shard)))
+            begun = max(begun, Frontier(self.persist.reads.upper(item.progress_shard)))
         self.storage.report([(item.id, begun)])
 
     def report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
@@ -177,7 +177,7 @@ class Collections:
     ) -> tuple[GlobalId, CollectionDescription, CollectionMetadata]:
         if item.shard_id is None:
             raise AssertionError(f"{item.id} is not stored")
-        found = self.persist.state(item.shard_id)
+        found = self.persist.reads.state(item.shard_id)
         metadata = CollectionMetadata(
             shard_id=item.shard_id,
             since=Frontier(found.since),

@@ -101,8 +101,8 @@ class CollectionFeed:
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         self._relations.refuse_errors(self._item, lower, upper)
-        parts = self._relations.persist.parts_between(self._shard_id, lower, upper)
-        table = self._relations.persist.read(parts, self._desc, lower=lower, upper=upper)
+        parts = self._relations.persist.reads.parts_between(self._shard_id, lower, upper)
+        table = self._relations.persist.reads.read(parts, self._desc, lower=lower, upper=upper)
         return consolidate(table).sort_by(TIME_COLUMN)
 
     def release(self, time: Timestamp | None) -> None:

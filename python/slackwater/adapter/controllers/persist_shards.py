@@ -27,16 +27,16 @@ class PersistShardStore:
     persist: PersistClient
 
     def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
-        self.persist.set_since(sinces)
+        self.persist.maintenance.set_since(sinces)
 
     def drop_shards(self, shard_ids: Sequence[int]) -> None:
         """Drops the shards in one transaction."""
 
         def drop(conn: Connection) -> None:
             for shard_id in shard_ids:
-                self.persist.drop_shard(conn, shard_id)
+                self.persist.definitions.drop_shard(conn, shard_id)
 
-        self.persist.transact(drop)
+        self.persist.transactions.transact(drop)
 
     def append(self, effect: AppendRows) -> AppendDone | AppendRefused:
         """One transaction with the rows, the uppers, and the steps and results beside them."""
@@ -45,7 +45,7 @@ class PersistShardStore:
             raise AssertionError(f"a commit cannot have {type(extras).__name__}")
         tables = None if effect.tables is None else _tables(*effect.tables, effect.appends)
         try:
-            done = self.persist.commit(
+            done = self.persist.commits.commit(
                 [_own(each) for each in effect.appends if not each.shares_tables_upper],
                 tables=tables,
                 steps=extras.steps,
@@ -63,9 +63,9 @@ class PersistShardStore:
 
     def snapshot(self, shard_id: int, as_of: Timestamp) -> pa.Table:
         """The consolidated updates at `as_of`."""
-        desc = self.persist.state(shard_id).desc
-        found = self.persist.parts_at(shard_id, as_of)
-        updates = self.persist.read(found, desc, upper=Timestamp(as_of + 1))
+        desc = self.persist.reads.state(shard_id).desc
+        found = self.persist.reads.parts_at(shard_id, as_of)
+        updates = self.persist.reads.read(found, desc, upper=Timestamp(as_of + 1))
         return consolidate(advanced(updates, as_of))
 
 

@@ -132,6 +132,8 @@ class Relations:
         5.5).
         """
         if item.errors_shard is not None:
-            error = first_refusal(self.persist, item.errors_shard, item.full_name, lower, upper)
+            error = first_refusal(
+                self.persist.reads, item.errors_shard, item.full_name, lower, upper
+            )
             if error is not None:
                 raise error

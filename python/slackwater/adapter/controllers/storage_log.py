@@ -66,11 +66,11 @@ class StorageLog:
 
     def written(self, write_id: str) -> WriteResult | None:
         with _translated():
-            return self._client.written(write_id)
+            return self._client.commits.written(write_id)
 
     def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]:
         with _translated():
-            return self._client.new_parts(shard_id, updates)
+            return self._client.files.new_parts(shard_id, updates)
 
 
 def _command(

@@ -84,7 +84,7 @@ class Changes:
             _, diff = apply(before, made)
             for item in diff.dropped:
                 for shard_id in shards_of(item):
-                    self._env.persist.drop_shard(conn, shard_id)
+                    self._env.persist.definitions.drop_shard(conn, shard_id)
                 if item.kind is ItemKind.SOURCE:
                     self._sources.forget(conn, item.id)
                 if item.kind is ItemKind.SECRET:
@@ -116,7 +116,7 @@ class Changes:
             if desc is None or before is None or desc == before:
                 return [altered]
             if item.shard_id is not None:
-                self._env.persist.set_desc(conn, item.shard_id, desc, before)
+                self._env.persist.definitions.set_desc(conn, item.shard_id, desc, before)
             return [replace(altered, desc=desc)]
 
         return make
@@ -147,10 +147,10 @@ class Changes:
         persist, desc = self._env.persist, item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
-        shard_id = persist.create_shard(
+        shard_id = persist.definitions.create_shard(
             conn, desc, since=time, upper=None, shares_tables_upper=True, reserved=reserved
         )
-        persist.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
+        persist.commits.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
         return replace(item, shard_id=shard_id)
 
     def with_tables_shard(
@@ -161,7 +161,7 @@ class Changes:
             return item
 
         def shard(desc: RelationDesc) -> int:
-            return self._env.persist.create_shard(
+            return self._env.persist.definitions.create_shard(
                 conn, desc, since=since, upper=None, shares_tables_upper=True
             )
 

@@ -133,7 +133,7 @@ class ExternalDefinitions:
 
                 def make(conn: Connection) -> Sequence[CatalogOp]:
                     as_of = Timestamp(int(item.details["as_of"]))
-                    shard_id = self._env.persist.create_shard(
+                    shard_id = self._env.persist.definitions.create_shard(
                         conn, PROGRESS, since=as_of, upper=as_of, shares_tables_upper=False
                     )
                     details = {**item.details, "progress_shard": shard_id}
@@ -183,7 +183,7 @@ class ExternalDefinitions:
         """Returns when it is on record that the sink has written everything up to `time`."""
 
         def out() -> Frontier:
-            return Frontier(self._env.persist.upper(int(sink.details["progress_shard"])))
+            return Frontier(self._env.persist.reads.upper(int(sink.details["progress_shard"])))
 
         self._env.awaited_sinks[sink.id] = time
         try:

@@ -169,7 +169,7 @@ class Views:
         """Creates the view's shards in the transaction and names them in the item."""
         if planned.item.desc is None:
             raise AssertionError("a view has columns")
-        as_of, create = planned.as_of, self._env.persist.create_shard
+        as_of, create = planned.as_of, self._env.persist.definitions.create_shard
         rows, errors = (
             create(conn, desc, since=as_of, upper=as_of, shares_tables_upper=False)
             for desc in (planned.item.desc, ERRORS)

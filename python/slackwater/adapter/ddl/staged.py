@@ -124,7 +124,7 @@ class StagedTables:
             return _target(existing, existing, None)
         _refuse_dependents(state, existing)
         apply(state, [*_drop(existing), CreateItem(planned)])
-        return _target(planned, existing, self._env.persist.reserve_shard())
+        return _target(planned, existing, self._env.persist.definitions.reserve_shard())
 
     def write(
         self,

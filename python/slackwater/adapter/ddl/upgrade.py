@@ -91,13 +91,13 @@ def _upgrade_sink(persist: PersistClient, catalog: DurableCatalog, sink: Catalog
 def _upgrade_view(persist: PersistClient, catalog: DurableCatalog, view: CatalogItem) -> None:
     if view.shard_id is None:
         raise AssertionError(f"the view {view.id} has no shard")
-    found = persist.state(view.shard_id)
+    found = persist.reads.state(view.shard_id)
     kept = {key: value for key, value in view.details.items() if key != "states"}
 
     def make(conn: Connection) -> Sequence[CatalogOp]:
         for shard_id in view.details.get("states") or ():
-            persist.drop_shard(conn, int(shard_id))
-        errors = persist.create_shard(
+            persist.definitions.drop_shard(conn, int(shard_id))
+        errors = persist.definitions.create_shard(
             conn, ERRORS, since=found.since, upper=found.upper, shares_tables_upper=False
         )
         return [AlterItem(view.id, details={**kept, "errors": errors})]
@@ -111,7 +111,7 @@ def _shard(
     """A new shard that can be read from now on; `upper` None: it shares that of the tables."""
     if desc is None:
         raise AssertionError("a shard has columns")
-    since = Timestamp(max(0, persist.tables_upper() - 1)) if upper is None else upper
-    return persist.create_shard(
+    since = Timestamp(max(0, persist.reads.tables_upper() - 1)) if upper is None else upper
+    return persist.definitions.create_shard(
         conn, desc, since=since, upper=upper, shares_tables_upper=upper is None
     )

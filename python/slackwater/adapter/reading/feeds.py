@@ -92,9 +92,11 @@ class QueryFeed:
     def _times_of(
         self, shard_id: int, desc: RelationDesc, lower: Timestamp, upper: Timestamp
     ) -> set[Timestamp]:
-        parts = self._relations.persist.parts_between(shard_id, lower, upper)
+        parts = self._relations.persist.reads.parts_between(shard_id, lower, upper)
         # No columns but the time and the diff, which are always read.
-        table = self._relations.persist.read(parts, desc, lower=lower, upper=upper, columns=())
+        table = self._relations.persist.reads.read(
+            parts, desc, lower=lower, upper=upper, columns=()
+        )
         return {Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist()}
 
 

@@ -149,7 +149,7 @@ class Reads:
         common = _when(as_of)
         opened = self._open_hold(token, session, items, write_targets, cancellation)
         try:
-            self._env.persist.confirm_leadership()
+            self._env.persist.transactions.confirm_leadership()
             self._hold(opened, items, own)
             inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
@@ -535,8 +535,8 @@ class Reads:
         if item.shard_id is None:
             raise AssertionError(f"{item.id} has no shard")
         self._env.relations.refuse_errors(item, time, Timestamp(time + 1))
-        parts = self._env.persist.parts_at(item.shard_id, time)
-        state = self._env.persist.state(item.shard_id)
+        parts = self._env.persist.reads.parts_at(item.shard_id, time)
+        state = self._env.persist.reads.state(item.shard_id)
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         return {"id": item.id, "as_of": time, **relation}

@@ -262,7 +262,7 @@ class Subscriptions:
             self._env.relations, items, Holder(HoldKind.SUBSCRIPTION, session.session_id)
         )
         try:
-            self._env.persist.confirm_leadership()
+            self._env.persist.transactions.confirm_leadership()
             time = self._reads.choose(session, items, when)
             hold.release(time)
         except BaseException:

@@ -183,7 +183,11 @@ class SinkRunner:
             raise FatalError(f"the sink {item.id} reads {source.id}, which has no columns")
         running.sink = FilesSink.open(
             sink_config(item),
-            Claim(item.id, self._persist.epoch, self._persist.confirm_leadership),
+            Claim(
+                item.id,
+                self._persist.transactions.epoch,
+                self._persist.transactions.confirm_leadership,
+            ),
             source.desc,
             item.full_name,
             clock=self._clock_ms,
@@ -207,7 +211,7 @@ class SinkRunner:
         """What the sink has reported; None as long as it has reported nothing."""
         if item.progress_shard is None:
             return None
-        upper = self._persist.upper(item.progress_shard)
+        upper = self._persist.reads.upper(item.progress_shard)
         return Frontier(upper) if upper > as_of else None
 
     def _record(self, item: CatalogItem, sink: FilesSink) -> None:
@@ -218,10 +222,10 @@ class SinkRunner:
         shard_id = item.progress_shard
         if shard_id is None or sink.frontier is None:
             return
-        if sink.frontier.value <= self._persist.upper(shard_id):
+        if sink.frontier.value <= self._persist.reads.upper(shard_id):
             return
         try:
-            self._persist.advance({shard_id: Timestamp(sink.frontier.value)})
+            self._persist.commits.advance({shard_id: Timestamp(sink.frontier.value)})
         except UnknownShard:
             # The sink was dropped meanwhile, and is about to be told to stop.
             return

@@ -76,7 +76,7 @@ _TABLES = (source_states, source_statistics, source_status_history)
 
 
 class Metastore(Protocol):
-    """Queries, and fenced transactions (`PersistClient`)."""
+    """Queries, and fenced transactions (`Transactions`)."""
 
     def query(self, body: Callable[[Connection], T]) -> T: ...
 

@@ -81,7 +81,7 @@ class Shows:
         """
         columns = self.columns(statement)
         if isinstance(statement, st.Show | st.ShowCreate):
-            self._env.persist.confirm_leadership()
+            self._env.persist.transactions.confirm_leadership()
         match statement:
             case st.Show():
                 return rows(columns, self._listing(session, context, statement))
@@ -174,7 +174,9 @@ class Shows:
         return self._env.worker.failure(item.id)
 
     def _state(self, item: CatalogItem) -> str:
-        floor = self._env.persist.state(item.shard_id).since if item.shard_id is not None else 0
+        floor = (
+            self._env.persist.reads.state(item.shard_id).since if item.shard_id is not None else 0
+        )
         return "hydrated" if self._env.relations.upper(item).value > floor else "hydrating"
 
 

@@ -135,7 +135,7 @@ class SystemTables:
                 if with_history
                 else ()
             ),
-            usage=env.persist.query(usage) if with_usage else (),
+            usage=env.persist.transactions.query(usage) if with_usage else (),
             ticks=tuple(env.worker.records.all()),
             hydration_progress=tuple(env.worker.hydration_progress()) if with_progress else (),
             webhooks=env.webhooks.urls(),

@@ -37,8 +37,8 @@ def staged_files(persist: PersistClient, shard_id: int, rows: pa.Table) -> RowsO
     if not _ONES.issuperset(diffs):
         return rows
     # While the metastore is away, the attempts must not leave a file each.
-    persist.confirm_leadership()
-    directory = persist.shard_directory(shard_id)
+    persist.transactions.confirm_leadership()
+    directory = persist.files.shard_directory(shard_id)
     files: list[tuple[FileBody, int, int]] = []
     for diff in diffs:
         chosen = rows.filter(pc.equal(rows[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])

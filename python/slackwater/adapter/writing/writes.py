@@ -32,7 +32,7 @@ from slackwater.adapter.writing.group_commit import (
 )
 from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.controller.holds import Holder, HoldKind
-from slackwater.persist.blobs import uniform_file
+from slackwater.persist.blobs import inline_part, uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -97,7 +97,7 @@ class Writes:
         shard = body.get("shard")
         if shard is None:
             shard = self._shard(self._table(GlobalId(body["table"])))
-        return self._persist.staging_directory(int(shard), body["write_id"])
+        return self._persist.files.staging_directory(int(shard), body["write_id"])
 
     def write(
         self, session: Session, body: Mapping[str, Any], cancellation: Cancellation
@@ -199,8 +199,8 @@ class Writes:
             changes = [_uniform(body, diff, n, TIMESTAMP_MIN) for body, diff, n in received.files]
             if received.rows.num_rows:
                 rows = at_time(received.rows, TIMESTAMP_MIN)
-                changes.append(self._persist.inline_part(rows))
-            count = self._persist.unmatched_retractions(self._shard(item), changes)
+                changes.append(inline_part(rows))
+            count = self._persist.reads.unmatched_retractions(self._shard(item), changes)
         finally:
             self._storage.release(held)
         if count:
@@ -217,7 +217,7 @@ class Writes:
         held = self._relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
             shard_id = self._shard(item)
-            yield self._persist.negation(shard_id, self._persist.upper(shard_id)).at
+            yield self._persist.reads.negation(shard_id, self._persist.reads.upper(shard_id)).at
         finally:
             self._storage.release(held)
 
@@ -271,7 +271,7 @@ class Writes:
             return rows
         if not rows.num_rows:
             return lambda _: ()
-        return lambda time: self._persist.new_parts(shard_id, at_time(rows, time))
+        return lambda time: self._persist.files.new_parts(shard_id, at_time(rows, time))
 
     def without_lock(self, write_id: str) -> dict[str, int]:
         """A write whose reads nobody protects any more: done already, or refused."""
@@ -357,7 +357,7 @@ class Writes:
             return user_error("SLACKWATER_FOREIGN_FILE", objectName=item.full_name, reason=reason)
 
         try:
-            directory = self._persist.staging_directory(self._shard(item), body["write_id"])
+            directory = self._persist.files.staging_directory(self._shard(item), body["write_id"])
         except ValueError:
             raise refuse("its id cannot be that of a write with files") from None
         own: dict[str, Mapping[str, Any]] = {}
@@ -375,7 +375,7 @@ class Writes:
         blobs = self._persist.blobs
         with blobs.open(entry["uri"]) as source:
             table = pq.read_table(source)
-        directory = self._persist.shard_directory(shard_id)
+        directory = self._persist.files.shard_directory(shard_id)
         found = []
         for diff in (1, -1):
             chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
