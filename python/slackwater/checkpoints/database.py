@@ -16,24 +16,11 @@ from slackwater.checkpoints.listeners import Listeners
 from slackwater.checkpoints.store import GroupState, Subscription
 from slackwater.checkpoints.tables import create_tables
 from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy, connect, query, transaction
-from slackwater.persist.transactions import Step
+from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.hlc import Range, Time
 
 T = TypeVar("T")
-
-
-class Transactions(Protocol):
-    """Who runs the statements. `persist.transactions.Transactions` is one: the leader's, fenced.
-
-    Steps and bodies may be run again after a failure, and take effect once at most.
-    """
-
-    def transact(self, *steps: Step) -> None:
-        """Runs the steps in one transaction."""
-
-    def query(self, body: Callable[[Connection], T]) -> T:
-        """Runs `body`, which only reads, in a transaction that sees one state."""
 
 
 class EngineTransactions:
@@ -48,7 +35,7 @@ class EngineTransactions:
         self._retry_policy = retry_policy
 
     def transact(self, *steps: Step) -> None:
-        """See `Transactions`."""
+        """Runs the steps in one transaction."""
 
         def body(conn: Connection) -> None:
             for step in steps:
@@ -57,7 +44,7 @@ class EngineTransactions:
         transaction(self._engine, body, retry_policy=self._retry_policy)
 
     def query(self, body: Callable[[Connection], T]) -> T:
-        """See `Transactions`."""
+        """Runs `body`, which only reads, in a transaction that sees one state."""
         return query(self._engine, body, retry_policy=self._retry_policy)
 
 
@@ -84,7 +71,7 @@ class DatabaseStore:
 
     def __init__(
         self,
-        transactions: Transactions,
+        transactions: Transactor,
         *,
         notifications: Notifications | None = None,
         clock_ms: Callable[[], int] = wall_clock_ms,

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock, RLock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
@@ -30,6 +30,21 @@ from slackwater.repr.errors import FatalError
 T = TypeVar("T")
 Step = Callable[[Connection], None]
 Effect = Callable[[], None]
+
+
+class Transactor(Protocol):
+    """Runs steps in one transaction, and queries beside it.
+
+    Steps and bodies may be run again after a failure, and take effect once at most.
+    """
+
+    def transact(self, *steps: Step) -> None:
+        """Runs the steps in one transaction."""
+        ...
+
+    def query(self, body: Callable[[Connection], T]) -> T:
+        """Runs `body`, which only reads, in a transaction that sees one state."""
+        ...
 
 
 @dataclass(slots=True)

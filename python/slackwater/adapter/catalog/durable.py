@@ -27,7 +27,7 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
 from slackwater.persist.metastore import metadata
-from slackwater.persist.transactions import Step
+from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_user, user_id
 
@@ -36,14 +36,6 @@ _DEFAULT_SCHEMA_ID = user_id(1)
 _FIRST_ITEM_NUMBER = 2
 
 T = TypeVar("T")
-
-
-class Transactor(Protocol):
-    """Runs steps in one fenced transaction, and what only reads beside it (`Transactions`)."""
-
-    def transact(self, *steps: Step) -> None: ...
-
-    def query(self, body: Callable[[Connection], T]) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)

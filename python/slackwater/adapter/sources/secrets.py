@@ -6,14 +6,14 @@ Source: spec coordinator 4.2, docs/decisions 0023.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.persist.metastore import metadata
+from slackwater.persist.transactions import Transactor
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 
@@ -27,14 +27,10 @@ secrets = sa.Table(
 )
 
 
-class Metastore(Protocol):
-    def query(self, body: Callable[[Connection], T]) -> T: ...
-
-
 class Secrets:
     """The secrets of the environment. Thread-safe."""
 
-    def __init__(self, metastore: Metastore) -> None:
+    def __init__(self, metastore: Transactor) -> None:
         self._metastore = metastore
         self._lock = threading.Lock()
         self._known: dict[GlobalId, tuple[int, bytes]] = {}

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -27,7 +27,7 @@ from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.checkpoints import statements
 from slackwater.persist.metastore import metadata
 from slackwater.persist.parts import RowsOrParts
-from slackwater.persist.transactions import Step
+from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import (
@@ -75,21 +75,13 @@ source_status_history = sa.Table(
 _TABLES = (source_states, source_statistics, source_status_history)
 
 
-class Metastore(Protocol):
-    """Queries, and fenced transactions (`Transactions`)."""
-
-    def query(self, body: Callable[[Connection], T]) -> T: ...
-
-    def transact(self, *steps: Callable[[Connection], None]) -> None: ...
-
-
 class SourceStates:
     """The durable states of all sources. Thread-safe.
 
     What is not said to happen in the caller's transaction raises SLACKWATER_METASTORE_UNAVAILABLE.
     """
 
-    def __init__(self, metastore: Metastore, committer: GroupCommitter) -> None:
+    def __init__(self, metastore: Transactor, committer: GroupCommitter) -> None:
         self._metastore = metastore
         self._committer = committer
 
