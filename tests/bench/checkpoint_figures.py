@@ -13,8 +13,9 @@ from tests.support.persist.postgres import running_server
 
 from slackwater.checkpoints import DatabaseStore, EngineTransactions
 from slackwater.checkpoints.bounds import bounds
-from slackwater.checkpoints.tables import checkpoints, create_tables, key
+from slackwater.checkpoints.tables import create_tables, key
 from slackwater.persist.metastore import connect
+from slackwater.persist.tables import checkpoints
 from slackwater.repr.hlc import Range, Time
 
 GROUP = "bench"

@@ -25,8 +25,9 @@ from slackwater.checkpoints import (
 )
 from slackwater.checkpoints.bounds import Checkpoint, bounds, progress
 from slackwater.checkpoints.statements import state
-from slackwater.checkpoints.tables import checkpoints, create_tables, key
+from slackwater.checkpoints.tables import create_tables, key
 from slackwater.persist.metastore import connect
+from slackwater.persist.tables import checkpoints
 from slackwater.repr.hlc import ZERO, Range
 
 PARTITIONS = 4

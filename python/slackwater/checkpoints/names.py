@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from slackwater.checkpoints.tables import NAME_LENGTH
+from slackwater.persist.tables import GROUP_NAME_LENGTH
 
 _PART = re.compile(r'([^".]+|"(?:[^"]|"")+")(\.|\Z)')
 _DEEPEST = 2
@@ -35,9 +35,9 @@ def canonical(name: str) -> str:
     Raises ValueError for an empty one, one of more than 255 characters, and one with a NUL.
     """
     lowered = name.lower()
-    if not lowered or len(lowered) > NAME_LENGTH or "\0" in lowered:
+    if not lowered or len(lowered) > GROUP_NAME_LENGTH or "\0" in lowered:
         raise ValueError(
-            f"{name[:50]!r} is no name of a group or partition: it needs 1 to {NAME_LENGTH} "
+            f"{name[:50]!r} is no name of a group or partition: it needs 1 to {GROUP_NAME_LENGTH} "
             "characters, none of them NUL"
         )
     return lowered

@@ -29,7 +29,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from slackwater.checkpoints.bounds import Progress, bounds
 from slackwater.checkpoints.store import FIRST, GoingBackwards, GroupState
-from slackwater.checkpoints.tables import checkpoint_groups, checkpoints, key, time_of
+from slackwater.checkpoints.tables import key, time_of
+from slackwater.persist.tables import checkpoint_groups, checkpoints
 from slackwater.repr.hlc import ZERO, Range, Time
 
 _BEYOND = "~"

@@ -8,10 +8,9 @@ from sqlalchemy import Connection, select
 
 from slackwater.persist import statements
 from slackwater.persist.leadership import Fenced
-from slackwater.persist.metastore import environment
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.rows import ShardState, shard_from_row
-from slackwater.persist.tables import shards
+from slackwater.persist.tables import environment, shards
 from slackwater.repr.frontier import Timestamp
 
 

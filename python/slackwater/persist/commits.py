@@ -20,11 +20,10 @@ from slackwater.persist.appends import (
     UpperMismatch,
     check_bounds,
 )
-from slackwater.persist.metastore import environment
 from slackwater.persist.parts import NewPart, Part
 from slackwater.persist.rows import ShardState, WriteResult, committed_part, part_to_row
 from slackwater.persist.shard_reads import ShardReads
-from slackwater.persist.tables import writes
+from slackwater.persist.tables import environment, writes
 from slackwater.persist.transactions import Step, Transactions
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp

@@ -8,11 +8,10 @@ from sqlalchemy import Connection, insert, update
 
 from slackwater.persist.appends import UnknownShard
 from slackwater.persist.evolution import ExpectedMismatch, Incompatible, incompatibility
-from slackwater.persist.metastore import environment
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.rows import ShardState
 from slackwater.persist.shard_reads import ShardReads
-from slackwater.persist.tables import shards
+from slackwater.persist.tables import environment, shards
 from slackwater.persist.transactions import Transactions
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc

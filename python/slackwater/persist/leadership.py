@@ -14,12 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
     Connection,
     Engine,
-    String,
-    Table,
     delete,
     insert,
     inspect,
@@ -31,43 +27,15 @@ from slackwater.persist.metastore import (
     RETRY_POLICY,
     OutcomeUnknown,
     RetryPolicy,
-    environment,
-    metadata,
     query,
     transaction,
     upgrade,
 )
 from slackwater.persist.migrations import HISTORY, History
+from slackwater.persist.tables import environment, leaders, leases
 
 LEASE_MS = 10_000
 """How long a leader, or an application that it waits for, may be silent, if nobody says else."""
-
-leaders = Table(
-    "leaders",
-    metadata,
-    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
-    Column("address", String, nullable=False),
-    Column("token_file", String, nullable=False),
-    Column("application", String, nullable=False),
-    Column("log", String, nullable=False),
-    # The last commit of the epoch before: so a fenced leader can learn what became of its own.
-    Column("previous_token", String(64), nullable=False),
-)
-
-leases = Table(
-    "leader_leases",
-    metadata,
-    # Nobody but the leader of the epoch renews it; a row that is gone has been given up or taken.
-    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
-    Column("host", String, nullable=False),
-    Column("boot", String, nullable=False),
-    Column("pid_namespace", String, nullable=False),
-    Column("owner_user", String, nullable=False),
-    Column("pid", BigInteger, nullable=False),
-    Column("started", String, nullable=False),
-    Column("lease_ms", BigInteger, nullable=False),
-    Column("renewals", BigInteger, nullable=False),
-)
 
 
 class Fenced(Exception):

@@ -35,14 +35,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
     Connection,
     Engine,
-    Integer,
-    MetaData,
-    String,
-    Table,
     create_engine,
     event,
     func,
@@ -55,24 +49,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from slackwater.persist.migrations import HISTORY, History
+from slackwater.persist.tables import environment
 from slackwater.repr.errors import SlackwaterError, user_error
 
 T = TypeVar("T")
-
-metadata = MetaData()
-"""All tables of the metastore, as `HISTORY` makes them. Other packages declare theirs here too."""
-
-environment = Table(
-    "environment",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("version", Integer, nullable=False),
-    Column("epoch", BigInteger, nullable=False),
-    Column("commit_token", String(64), nullable=False),
-    Column("tables_upper", BigInteger, nullable=False),
-    Column("next_shard_id", BigInteger, nullable=False),
-    Column("next_part_id", BigInteger, nullable=False),
-)
 
 _READ_ONLY = "slackwater_read_only"
 SILENCE_MS = 10_000

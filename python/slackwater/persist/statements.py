@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, delete, exists, insert, or_, select, update
 
-from slackwater.persist.metastore import environment
-from slackwater.persist.tables import parts, shards, writes
+from slackwater.persist.tables import environment, parts, shards, writes
 from slackwater.repr.frontier import TIMESTAMP_MAX
 
 FENCED_UPDATE = (

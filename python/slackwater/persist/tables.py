@@ -1,4 +1,8 @@
-"""The metastore's tables of shards, their parts, garbage, remembered writes and leases."""
+"""All tables of the metastore, as `migrations.HISTORY` makes them.
+
+They are declared here and nowhere else: what compares `metadata` with a database, such as
+`make revision`, takes a table that it does not know for one that is to be dropped.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,64 @@ from sqlalchemy import (
     Boolean,
     Column,
     Index,
+    Integer,
     LargeBinary,
+    MetaData,
     String,
     Table,
     Text,
     text,
 )
 
-from slackwater.persist.metastore import metadata
+GROUP_NAME_LENGTH = 255
+"""The most characters of the name of a checkpoint group, or of a partition of one."""
+HLC_LENGTH = 39
+"""The characters of a time of checkpoints, which is kept as text."""
+
+metadata = MetaData()
+
+# The environment, and who leads it
+
+environment = Table(
+    "environment",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("commit_token", String(64), nullable=False),
+    Column("tables_upper", BigInteger, nullable=False),
+    Column("next_shard_id", BigInteger, nullable=False),
+    Column("next_part_id", BigInteger, nullable=False),
+)
+
+leaders = Table(
+    "leaders",
+    metadata,
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("address", String, nullable=False),
+    Column("token_file", String, nullable=False),
+    Column("application", String, nullable=False),
+    Column("log", String, nullable=False),
+    # The last commit of the epoch before: so a fenced leader can learn what became of its own.
+    Column("previous_token", String(64), nullable=False),
+)
+
+leases = Table(
+    "leader_leases",
+    metadata,
+    # Nobody but the leader of the epoch renews it; a row that is gone has been given up or taken.
+    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+    Column("host", String, nullable=False),
+    Column("boot", String, nullable=False),
+    Column("pid_namespace", String, nullable=False),
+    Column("owner_user", String, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("started", String, nullable=False),
+    Column("lease_ms", BigInteger, nullable=False),
+    Column("renewals", BigInteger, nullable=False),
+)
+
+# Shards
 
 shards = Table(
     "shards",
@@ -86,3 +140,123 @@ reader_leases = Table(
     Column("since", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
 )
+
+# The catalog
+
+catalog_counters = Table(
+    "catalog_counters",
+    metadata,
+    # One row: the revision, the next id, the next audit event.
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("next_id", BigInteger, nullable=False),
+    Column("next_event", BigInteger, nullable=False),
+)
+
+catalog_schemas = Table(
+    "catalog_schemas",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("comment", Text),
+)
+
+catalog_items = Table(
+    "catalog_items",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+catalog_audit = Table(
+    "catalog_audit",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_type", Text, nullable=False),
+    Column("object_type", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("user_name", Text),
+    Column("occurred_ms", BigInteger, nullable=False),
+)
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("secret_id", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+
+# Sources
+
+# A state that no step has made yet is the empty text.
+source_states = Table(
+    "source_states",
+    metadata,
+    Column("source_id", Text, primary_key=True),
+    Column("step", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+)
+
+source_statistics = Table(
+    "source_statistics",
+    metadata,
+    Column("source_id", Text, primary_key=True),
+    Column("counters", Text, nullable=False),
+)
+
+source_status_history = Table(
+    "source_status_history",
+    metadata,
+    Column("source_id", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("occurred_ms", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("error", Text),
+    Column("details", Text, nullable=False),
+)
+
+ingress = Table(
+    "ingress",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("settings", Text, nullable=False),
+)
+
+# Checkpoints
+
+
+def _ordered(length: int) -> String:
+    """Text in the order of its bytes, whatever the language of the database."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
+checkpoint_groups = Table(
+    "checkpoint_groups",
+    metadata,
+    Column("group_name", _ordered(GROUP_NAME_LENGTH), primary_key=True),
+    Column("committed", _ordered(HLC_LENGTH), nullable=False),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("group_name", _ordered(GROUP_NAME_LENGTH), primary_key=True),
+    Column("partition_name", _ordered(GROUP_NAME_LENGTH), primary_key=True),
+    Column("source_hlc", _ordered(HLC_LENGTH), primary_key=True),
+    Column("first_seen_ms", BigInteger, nullable=False),
+    # NULL: not applied.
+    Column("applied_ms", BigInteger),
+)
+
+# One for each question that a refresh has about a partition: it seeks, and reads no history.
+_waiting = checkpoints.c.applied_ms.is_(None)
+_applied = checkpoints.c.applied_ms.is_not(None)
+for _name, _which in (("waiting", _waiting), ("applied", _applied)):
+    Index(
+        f"checkpoints_{_name}",
+        checkpoints.c.group_name,
+        checkpoints.c.partition_name,
+        checkpoints.c.source_hlc,
+        sqlite_where=_which,
+        postgresql_where=_which,
+    )

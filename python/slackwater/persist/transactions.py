@@ -21,10 +21,10 @@ from slackwater.persist.leadership import Fenced, was_last_commit
 from slackwater.persist.metastore import (
     OutcomeUnknown,
     RetryPolicy,
-    environment,
     query,
     transaction,
 )
+from slackwater.persist.tables import environment
 from slackwater.repr.errors import FatalError
 
 T = TypeVar("T")

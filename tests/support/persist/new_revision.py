@@ -15,8 +15,9 @@ import tempfile
 from alembic import command
 from alembic.config import Config
 
-from slackwater.persist.metastore import connect, create_all, metadata
+from slackwater.persist.metastore import connect, create_all
 from slackwater.persist.migrations import HISTORY, revision
+from slackwater.persist.tables import metadata
 
 
 def main(message: str) -> None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from tests.support.persist.persistence import DESC, Environment, updates
 
-from slackwater.adapter.catalog.durable import TABLES, DurableCatalog
+from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import CreateItem, DropItem
 from slackwater.adapter.controllers.collections import Collections, recovered
@@ -22,7 +22,7 @@ from slackwater.adapter.controllers.storage_log import CommitExtras
 from slackwater.persist.client import Append
 from slackwater.persist.leadership import current_leader
 from slackwater.persist.rows import WriteResult
-from slackwater.persist.tables import parts, shards
+from slackwater.persist.tables import catalog_items, parts, shards
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -76,7 +76,7 @@ class Stored:
     @staticmethod
     def of(env: Environment) -> Stored:
         with env.engine.connect() as conn:
-            bodies = conn.scalars(sa.select(TABLES.items.c.body)).all()
+            bodies = conn.scalars(sa.select(catalog_items.c.body)).all()
             found = conn.execute(sa.select(shards)).all()
             filled = set(conn.scalars(sa.select(parts.c.shard_id)))
         items = [CatalogItem.from_json(body) for body in bodies]

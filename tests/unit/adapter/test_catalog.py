@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from slackwater.adapter.catalog.durable import DurableCatalog, declare_tables
+from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.catalog.ops import (
     AlterItem,
@@ -21,6 +21,7 @@ from slackwater.adapter.catalog.ops import (
     apply,
 )
 from slackwater.adapter.system.relations import system_items, system_schemas
+from slackwater.persist.tables import metadata
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, user_id
 from slackwater.repr.relation import RelationDesc
@@ -240,18 +241,15 @@ class SqliteTransactor:
 
 @pytest.fixture
 def store(tmp_path):
-    metadata = sa.MetaData()
-    tables = declare_tables(metadata)
-    assert declare_tables(metadata) == tables
     engine = sa.create_engine(f"sqlite:///{tmp_path}/catalog.db")
     metadata.create_all(engine)
-    yield SqliteTransactor(engine), tables
+    yield SqliteTransactor(engine)
     engine.dispose()
 
 
 def reopen(store):
     return DurableCatalog.open(
-        *store,
+        store,
         clock_ms=lambda: 1000,
         system_schemas=system_schemas(),
         system_items=system_items(),
@@ -329,7 +327,7 @@ def test_a_change_from_elsewhere_is_noticed_inside_the_transaction(store):
 def test_a_staged_change_is_seen_when_it_is_published(store):
     catalog = reopen(store)
     with catalog.stage([CreateItem(item(10, "t"))]) as change:
-        store[0].transact(change.step)
+        store.transact(change.step)
         assert catalog.state.find("default", "t") is None
         _, diff = change.publish()
     assert catalog.state.get("default", "t") == diff.created[0]
@@ -354,9 +352,8 @@ class Forgetful:
 
 @pytest.mark.parametrize("happens", [True, False])
 def test_a_change_whose_answer_was_lost_is_found_out(store, happens):
-    transactor, tables = store
-    forgetful = Forgetful(transactor)
-    catalog = reopen((forgetful, tables))
+    forgetful = Forgetful(store)
+    catalog = reopen(forgetful)
     catalog.resolve()
     forgetful.happens = happens
     with refused("SLACKWATER_METASTORE_UNAVAILABLE", "08006"):

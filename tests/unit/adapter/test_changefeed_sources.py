@@ -18,7 +18,7 @@ from slackwater.adapter.sources import source_steps
 from slackwater.adapter.sources.changefeeds import FeedRequest
 from slackwater.adapter.sources.webhooks import Verdict
 from slackwater.checkpoints import statements
-from slackwater.checkpoints.tables import checkpoints
+from slackwater.persist.tables import checkpoints
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import RelationDesc

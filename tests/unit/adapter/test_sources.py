@@ -6,14 +6,11 @@ import pyarrow as pa
 import pytest
 from tests.support.adapter.coordination import Place
 
-from slackwater.adapter.sources.source_states import (
-    HISTORY_KEPT,
-    source_states,
-    source_status_history,
-)
+from slackwater.adapter.sources.source_states import HISTORY_KEPT
 from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
+from slackwater.persist.tables import source_states, source_status_history
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.ingestion import SourceStatus, StatusChange
 

@@ -27,7 +27,7 @@ from slackwater.adapter.system.snapshot import (
 )
 from slackwater.compute.records import HydrationProgress, StepRecord, TickRecord, TickTimes
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
-from slackwater.persist.metastore import environment
+from slackwater.persist.tables import environment
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time

@@ -8,15 +8,14 @@ from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import Answers
 from tests.unit.adapter.test_sinks import caught_up, row, written
 
-from slackwater.adapter.catalog.durable import TABLES
 from slackwater.adapter.ddl.upgrade import with_the_only_cluster
-from slackwater.adapter.sources.source_states import source_states
+from slackwater.persist.tables import catalog_items, source_states
 from slackwater.repr.frontier import Timestamp
 
 
 def as_of_the_first_version(env, ticks):
     """Takes away what that version did not know. A source's position was in its state: `ticks`."""
-    items = TABLES.items
+    items = catalog_items
     with env.engine.begin() as conn:
         bodies = [json.loads(b) for b in conn.scalars(sa.select(items.c.body))]
         for body in bodies:
@@ -99,7 +98,7 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     )
     place.close()
     with env.engine.begin() as conn:
-        items = TABLES.items
+        items = catalog_items
         body = json.loads(conn.scalar(sa.select(items.c.body).where(items.c.id == view.id)))
         del body["details"]["errors"]
         body["details"]["states"] = made
@@ -117,7 +116,7 @@ def test_the_cluster_is_called_by_its_own_name(env):
     place = Place(env)
     place.sql("CREATE SOURCE s IN CLUSTER quickstart FROM LOAD GENERATOR COUNTER (UP TO 1)")
     place.close()
-    items = TABLES.items
+    items = catalog_items
     with env.engine.begin() as conn:
         for body in map(json.loads, conn.scalars(sa.select(items.c.body))):
             body["create_sql"] = body["create_sql"].replace("`quickstart`", "`default`")

@@ -28,11 +28,11 @@ from slackwater.persist.metastore import (
     RetryPolicy,
     connect,
     create_all,
-    environment,
     query,
     transaction,
 )
 from slackwater.persist.migrations import HISTORY
+from slackwater.persist.tables import environment
 from slackwater.repr.errors import SlackwaterError
 
 

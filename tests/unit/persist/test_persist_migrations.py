@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -15,12 +17,16 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.support.persist.persistence import contents, own_shard, updates
 
+import slackwater
 from slackwater.persist.blobs import inline_part
 from slackwater.persist.client import Append
 from slackwater.persist.leadership import Fenced, acquire, current_leader
-from slackwater.persist.metastore import connect, create_all, environment, metadata
+from slackwater.persist.metastore import connect, create_all
 from slackwater.persist.migrations import HISTORY, History, revision
+from slackwater.persist.tables import environment, metadata
 from slackwater.repr.errors import SlackwaterError
+
+PACKAGE = Path(slackwater.__file__).parent
 
 NEXT = """
 import sqlalchemy as sa
@@ -73,6 +79,37 @@ def differences(engine):
 
 def test_the_history_leads_to_the_declared_tables(env):
     assert differences(env.engine) == [], "run: make revision MESSAGE='what has changed'"
+
+
+DECLARED = """
+from slackwater.persist.tables import metadata
+print(*sorted(metadata.tables))
+"""
+
+
+def test_one_module_declares_all_tables(tmp_path):
+    """`make revision` compares with what it declares: a missing table would be dropped."""
+    engine = connect(f"sqlite:///{tmp_path}/metastore.db")
+    create_all(engine)
+    made = set(sa.inspect(engine).get_table_names()) - {"alembic_version"}
+    engine.dispose()
+    alone = subprocess.run(
+        [sys.executable, "-c", DECLARED], capture_output=True, text=True, check=True
+    )
+    assert set(alone.stdout.split()) == made
+
+
+def test_no_other_module_declares_a_table():
+    declaring = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if "versions" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("Table", "sa.Table", "sqlalchemy.Table")
+        and any(ast.unparse(each) == "metadata" for each in node.args)
+    }
+    assert declaring == {"persist/tables.py"}
 
 
 def test_the_history_is_one_line():

@@ -26,7 +26,8 @@ from slackwater.persist.leadership import (
     give_up,
     renew,
 )
-from slackwater.persist.metastore import RetryPolicy, connect, environment, query, transaction
+from slackwater.persist.metastore import RetryPolicy, connect, query, transaction
+from slackwater.persist.tables import environment
 from slackwater.repr.errors import SlackwaterError
 from slackwater.server.election import OPENING_MS, Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process

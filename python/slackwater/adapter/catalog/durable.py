@@ -26,7 +26,12 @@ from slackwater.adapter.catalog.model import (
     SchemaEntry,
 )
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
-from slackwater.persist.metastore import metadata
+from slackwater.persist.tables import (
+    catalog_audit,
+    catalog_counters,
+    catalog_items,
+    catalog_schemas,
+)
 from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_user, user_id
@@ -36,65 +41,6 @@ _DEFAULT_SCHEMA_ID = user_id(1)
 _FIRST_ITEM_NUMBER = 2
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogTables:
-    """The catalog's tables. `counters` has one row: revision, next id, next audit event."""
-
-    counters: sa.Table
-    schemas: sa.Table
-    items: sa.Table
-    audit: sa.Table
-
-
-def declare_tables(metadata: sa.MetaData) -> CatalogTables:
-    """Adds the catalog's tables to `metadata`; a second call returns the same ones."""
-    existing = metadata.tables.get("catalog_counters")
-    if existing is not None:
-        return CatalogTables(
-            existing,
-            metadata.tables["catalog_schemas"],
-            metadata.tables["catalog_items"],
-            metadata.tables["catalog_audit"],
-        )
-    return CatalogTables(
-        counters=sa.Table(
-            "catalog_counters",
-            metadata,
-            sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-            sa.Column("revision", sa.BigInteger, nullable=False),
-            sa.Column("next_id", sa.BigInteger, nullable=False),
-            sa.Column("next_event", sa.BigInteger, nullable=False),
-        ),
-        schemas=sa.Table(
-            "catalog_schemas",
-            metadata,
-            sa.Column("id", sa.Text, primary_key=True),
-            sa.Column("name", sa.Text, nullable=False),
-            sa.Column("comment", sa.Text),
-        ),
-        items=sa.Table(
-            "catalog_items",
-            metadata,
-            sa.Column("id", sa.Text, primary_key=True),
-            sa.Column("body", sa.Text, nullable=False),
-        ),
-        audit=sa.Table(
-            "catalog_audit",
-            metadata,
-            sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
-            sa.Column("event_type", sa.Text, nullable=False),
-            sa.Column("object_type", sa.Text, nullable=False),
-            sa.Column("details", sa.Text, nullable=False),
-            sa.Column("user_name", sa.Text),
-            sa.Column("occurred_ms", sa.BigInteger, nullable=False),
-        ),
-    )
-
-
-TABLES = declare_tables(metadata)
-"""The catalog's tables in the metastore; import this module before `create_all`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +85,10 @@ class DurableCatalog:
     def __init__(
         self,
         transactor: Transactor,
-        tables: CatalogTables,
         state: CatalogState,
         clock_ms: Callable[[], int],
     ) -> None:
         self._transactor = transactor
-        self._tables = tables
         self._state = state
         self._clock_ms = clock_ms
         self._changing = threading.Lock()
@@ -155,7 +99,6 @@ class DurableCatalog:
     @staticmethod
     def open(
         transactor: Transactor,
-        tables: CatalogTables = TABLES,
         *,
         clock_ms: Callable[[], int],
         system_schemas: Sequence[SchemaEntry] = (),
@@ -169,8 +112,8 @@ class DurableCatalog:
 
         def read(conn: Connection) -> None:
             found.clear()
-            _initialize(conn, tables)
-            stored = _read_state(conn, tables)
+            _initialize(conn)
+            stored = _read_state(conn)
             found.append(
                 CatalogState.of(
                     [*system_schemas, *stored.schemas.values()],
@@ -180,7 +123,7 @@ class DurableCatalog:
             )
 
         transactor.transact(read)
-        return DurableCatalog(transactor, tables, found[0], clock_ms)
+        return DurableCatalog(transactor, found[0], clock_ms)
 
     @property
     def state(self) -> CatalogState:
@@ -196,7 +139,7 @@ class DurableCatalog:
         return tuple(user_id(number) for number in taken)
 
     def _reserve_ids(self, count: int) -> None:
-        counters = self._tables.counters
+        counters = catalog_counters
         reserved: list[int] = []
 
         def step(conn: Connection) -> None:
@@ -246,7 +189,7 @@ class DurableCatalog:
                 made = ops(conn) if callable(ops) else ops
                 after, diff = apply(before, made)
                 first_event = self._advance_revision(conn, before, after, diff)
-                _write_diff(conn, self._tables, before, after, diff)
+                _write_diff(conn, before, after, diff)
                 self._write_audit(conn, diff, first_event, user)
                 outcome.append((after, diff))
 
@@ -275,7 +218,7 @@ class DurableCatalog:
         if not self._uncertain:
             return
         found: list[int] = []
-        statement = sa.select(self._tables.counters.c.revision)
+        statement = sa.select(catalog_counters.c.revision)
         self._transactor.transact(lambda conn: found.append(conn.execute(statement).scalar_one()))
         if found[-1] != self._state.revision:
             raise FatalError("a change of the catalog happened whose answer was lost")
@@ -293,7 +236,7 @@ class DurableCatalog:
 
     def audit_events(self) -> tuple[AuditEvent, ...]:
         """All audit events, oldest first."""
-        audit = self._tables.audit
+        audit = catalog_audit
         statement = sa.select(audit).order_by(audit.c.id)
         return self._transactor.query(
             lambda conn: tuple(AuditEvent(*row) for row in conn.execute(statement))
@@ -302,7 +245,7 @@ class DurableCatalog:
     def _advance_revision(
         self, conn: Connection, before: CatalogState, after: CatalogState, diff: CatalogDiff
     ) -> int:
-        counters = self._tables.counters
+        counters = catalog_counters
         first_event = conn.execute(sa.select(counters.c.next_event)).scalar_one()
         moved = conn.execute(
             sa.update(counters)
@@ -329,7 +272,7 @@ class DurableCatalog:
             for position, (event_type, object_type, details) in enumerate(_events(diff))
         ]
         if rows:
-            conn.execute(sa.insert(self._tables.audit), rows)
+            conn.execute(sa.insert(catalog_audit), rows)
 
 
 def _check_revision(state: CatalogState, expected: int | None) -> None:
@@ -337,23 +280,23 @@ def _check_revision(state: CatalogState, expected: int | None) -> None:
         raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="The catalog")
 
 
-def _initialize(conn: Connection, tables: CatalogTables) -> None:
-    if conn.execute(sa.select(tables.counters.c.id)).first() is not None:
+def _initialize(conn: Connection) -> None:
+    if conn.execute(sa.select(catalog_counters.c.id)).first() is not None:
         return
     conn.execute(
-        sa.insert(tables.counters).values(
+        sa.insert(catalog_counters).values(
             id=1, revision=0, next_id=_FIRST_ITEM_NUMBER, next_event=1
         )
     )
     conn.execute(
-        sa.insert(tables.schemas).values(id=_DEFAULT_SCHEMA_ID, name=DEFAULT_SCHEMA, comment=None)
+        sa.insert(catalog_schemas).values(id=_DEFAULT_SCHEMA_ID, name=DEFAULT_SCHEMA, comment=None)
     )
 
 
-def _read_state(conn: Connection, tables: CatalogTables) -> CatalogState:
-    revision = conn.execute(sa.select(tables.counters.c.revision)).scalar_one()
-    schemas = [SchemaEntry(*row) for row in conn.execute(sa.select(tables.schemas))]
-    items = [CatalogItem.from_json(b) for b in conn.scalars(sa.select(tables.items.c.body))]
+def _read_state(conn: Connection) -> CatalogState:
+    revision = conn.execute(sa.select(catalog_counters.c.revision)).scalar_one()
+    schemas = [SchemaEntry(*row) for row in conn.execute(sa.select(catalog_schemas))]
+    items = [CatalogItem.from_json(b) for b in conn.scalars(sa.select(catalog_items.c.body))]
     return CatalogState.of(
         sorted(schemas, key=lambda s: int(s.id[1:])),
         sorted(items, key=lambda i: int(i.id[1:])),
@@ -363,7 +306,6 @@ def _read_state(conn: Connection, tables: CatalogTables) -> CatalogState:
 
 def _write_diff(
     conn: Connection,
-    tables: CatalogTables,
     before: CatalogState,
     after: CatalogState,
     diff: CatalogDiff,
@@ -371,25 +313,27 @@ def _write_diff(
     gone = [item.id for item in diff.dropped] + [a.before.id for a in diff.altered]
     if gone:
         conn.execute(
-            sa.delete(tables.items).where(tables.items.c.id == sa.bindparam("gone")),
+            sa.delete(catalog_items).where(catalog_items.c.id == sa.bindparam("gone")),
             [{"gone": each} for each in gone],
         )
     written = [*diff.created, *(a.after for a in diff.altered)]
     if any(not is_user(item.id) for item in written):
         raise FatalError("a system entry was to be written")
     if written:
-        conn.execute(sa.insert(tables.items), [{"id": i.id, "body": i.to_json()} for i in written])
+        conn.execute(sa.insert(catalog_items), [{"id": i.id, "body": i.to_json()} for i in written])
     for schema in diff.schemas_dropped:
-        conn.execute(sa.delete(tables.schemas).where(tables.schemas.c.id == schema.id))
+        conn.execute(sa.delete(catalog_schemas).where(catalog_schemas.c.id == schema.id))
     for schema in diff.schemas_altered:
         conn.execute(
-            sa.update(tables.schemas)
-            .where(tables.schemas.c.id == schema.id)
+            sa.update(catalog_schemas)
+            .where(catalog_schemas.c.id == schema.id)
             .values(comment=schema.comment)
         )
     for schema in diff.schemas_created:
         conn.execute(
-            sa.insert(tables.schemas).values(id=schema.id, name=schema.name, comment=schema.comment)
+            sa.insert(catalog_schemas).values(
+                id=schema.id, name=schema.name, comment=schema.comment
+            )
         )
 
 

@@ -12,19 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.model import CatalogItem
-from slackwater.persist.metastore import metadata
+from slackwater.persist.tables import secrets
 from slackwater.persist.transactions import Transactor
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 
 T = TypeVar("T")
-
-secrets = sa.Table(
-    "secrets",
-    metadata,
-    sa.Column("secret_id", sa.Text, primary_key=True),
-    sa.Column("value", sa.LargeBinary, nullable=False),
-)
 
 
 class Secrets:

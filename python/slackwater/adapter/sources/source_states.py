@@ -25,8 +25,8 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.checkpoints import statements
-from slackwater.persist.metastore import metadata
 from slackwater.persist.parts import RowsOrParts
+from slackwater.persist.tables import source_states, source_statistics, source_status_history
 from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
@@ -44,33 +44,6 @@ T = TypeVar("T")
 
 HISTORY_KEPT = 200
 """So many changes of status are kept of each source."""
-
-# A state that no step has made yet is the empty text.
-source_states = sa.Table(
-    "source_states",
-    metadata,
-    sa.Column("source_id", sa.Text, primary_key=True),
-    sa.Column("step", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-)
-
-source_statistics = sa.Table(
-    "source_statistics",
-    metadata,
-    sa.Column("source_id", sa.Text, primary_key=True),
-    sa.Column("counters", sa.Text, nullable=False),
-)
-
-source_status_history = sa.Table(
-    "source_status_history",
-    metadata,
-    sa.Column("source_id", sa.Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("occurred_ms", sa.BigInteger, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("error", sa.Text),
-    sa.Column("details", sa.Text, nullable=False),
-)
 
 _TABLES = (source_states, source_statistics, source_status_history)
 

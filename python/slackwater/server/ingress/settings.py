@@ -14,20 +14,13 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from slackwater.persist.metastore import metadata
+from slackwater.persist.tables import ingress
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.planner.parser.variables import parse_size
 from slackwater.repr.errors import SlackwaterError, user_error
 
 PREFIX = "spark.slackwater.ingress."
 OFF = "off"
-
-ingress = sa.Table(
-    "ingress",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("settings", sa.Text, nullable=False),
-)
 
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[\w.-]+):(\d{1,5})")
 _KEYS = (
