@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
-    consumes,
     initialize,
     invariant,
     multiple,
@@ -238,7 +237,6 @@ class Controller(RuleBasedStateMachine):
         else:
             each.upper = upper
         self.core.respond(FrontierUppers(((global_id, upper),)))
-        assert self.core.ready()
         self.room.run()
         self.model.moved()
 
@@ -277,8 +275,8 @@ class Controller(RuleBasedStateMachine):
         self.model.forget_closed()
         if again:
             # I21: the second time has no effect.
-            self.core.drop_sources_unvalidated(gone)
-            assert not self.core.ready()
+            self.core.drop_sources(gone)
+            assert self.core.process() == ()
 
     # Holds
 
@@ -301,14 +299,6 @@ class Controller(RuleBasedStateMachine):
     def held(self, hold: ReadHold):
         return hold.hold_id in self.model.tokens
 
-    @rule(target=holds, hold=holds)
-    def clone(self, hold):
-        if not self.held(hold):
-            return multiple()
-        cloned = self.core.clone_read_hold(hold)
-        self.model.tokens[cloned.hold_id] = self.model.tokens[hold.hold_id]
-        return cloned
-
     @rule(hold=holds, step=st.integers(-2, 6), close=st.booleans())
     def downgrade(self, hold, step, close):
         if not self.held(hold):
@@ -326,24 +316,6 @@ class Controller(RuleBasedStateMachine):
         else:
             self.model.tokens[hold.hold_id] = (ids, to.value)
         self.model.forget_closed()
-
-    @rule(target=holds, first=holds, second=holds)
-    def merge(self, first, second):
-        tokens = self.model.tokens
-        same = (
-            self.held(first)
-            and self.held(second)
-            and first.hold_id != second.hold_id
-            and tokens[first.hold_id][0] == tokens[second.hold_id][0]
-        )
-        if not same:
-            with pytest.raises(StorageError, match=Variant.INVALID_USAGE.value):
-                self.core.merge_read_holds(first, second)
-            return multiple()
-        merged = self.core.merge_read_holds(first, second)
-        (ids, one), (_, other) = tokens.pop(first.hold_id), tokens.pop(second.hold_id)
-        tokens[merged.hold_id] = (ids, min(one, other))
-        return merged
 
     @rule(hold=holds)
     def release(self, hold):
@@ -434,7 +406,7 @@ class Controller(RuleBasedStateMachine):
             self.room.drop_sink(sink)
             del self.model.tokens[f"sink {sink}"]
             self.model.forget_closed()
-        self.core.drop_sinks_unvalidated([sink])
+        self.core.drop_sinks([sink])
 
     # The shell
 
@@ -452,7 +424,7 @@ class Controller(RuleBasedStateMachine):
     def reconcile(self):
         """I33: nothing is left to be cleaned up while the process lives."""
         self.room.run()
-        self.core.reconcile_state([*self.room.durable.catalog, *self.room.durable.sinks])
+        self.core.reconcile_state()
         assert self.core.process() == ()
 
     # What must hold whenever somebody looks
@@ -561,7 +533,7 @@ class Crashes(RuleBasedStateMachine):
         }
         self.room.restart()
         # I33: the second time, reconciliation finds nothing.
-        self.room.core.reconcile_state([*self.room.durable.catalog, *self.room.durable.sinks])
+        self.room.core.reconcile_state()
         assert self.room.core.process() == ()
         recovered = self.room.recovered
         for global_id, since in recovered.items():
@@ -636,24 +608,13 @@ class Crashes(RuleBasedStateMachine):
     @precondition(lambda self: self.room.durable.shards)
     @rule(data=st.data())
     def lose_a_mapping(self, data):
-        """What an older release, or a fault, may leave: a shard of an object nobody knows."""
+        """What an older release, or a fault, may leave: a shard that no object has."""
         number = self.room.durable.new_shard(False, MINIMUM_FRONTIER)
-        if data.draw(st.booleans()):
-            self.room.durable.mappings[number] = "u9999"
         if data.draw(st.booleans()):
             self.room.durable.unfinalized.add(number)
         self.attempt(self.room.restart, None)
         self.room.restart()
         self.everything_is_somewhere()
-
-    @rule(kept=consumes(ids))
-    def register_a_shard_in_use(self, kept):
-        if kept not in self.room.durable.catalog:
-            return
-        shard = self.room.durable.metadata(kept).shard_id
-        self.room.durable.unfinalized.add(shard)
-        self.room.restart()
-        assert shard not in self.room.durable.unfinalized
 
     def teardown(self):
         self.restarted()

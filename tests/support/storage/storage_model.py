@@ -50,7 +50,6 @@ class Durable:
     shards: dict[int, Shard] = field(default_factory=dict)
     mappings: dict = field(default_factory=dict)
     unfinalized: set[int] = field(default_factory=set)
-    exports: dict = field(default_factory=dict)
     tables_upper: Frontier = MINIMUM_FRONTIER
     next_id: int = 1
     next_shard: int = 1
@@ -62,7 +61,6 @@ class Durable:
             dict(self.mappings),
             frozenset(self.unfinalized),
             frozenset(unclaimed),
-            dict(self.exports),
         )
 
     def new_shard(self, shared, since):
@@ -70,18 +68,11 @@ class Durable:
         self.shards[number] = Shard(since=since, upper=MINIMUM_FRONTIER, shared=shared)
         return number
 
-    def change(self, change, shared, since):
-        """The metastore's part of a definition, in one transaction."""
-        created = {}
-        for global_id, count in change.create:
-            created[global_id] = tuple(self.new_shard(shared, since) for _ in range(count))
-            self.mappings.update(dict.fromkeys(created[global_id], global_id))
-        self.mappings.update({shard: global_id for global_id, shard in change.register})
-        for shard in change.drop:
+    def give_up(self, ids):
+        """The shards of the objects are dropped, in the transaction that drops these."""
+        for shard in [each for each, owner in self.mappings.items() if owner in ids]:
             del self.mappings[shard]
             self.unfinalized.add(shard)
-        self.unfinalized -= set(change.strike)
-        return created
 
     def apply(self, effect):
         """One durable effect."""
@@ -91,21 +82,12 @@ class Durable:
                 self.shards[shard].since = max(self.shards[shard].since, since)
             case ef.RegisterFinalization(shards):
                 self.unfinalized |= set(shards)
-            case ef.DeleteMappings(shards):
-                for shard in shards:
-                    self.mappings.pop(shard, None)
-            case ef.UnregisterFinalization(shards):
-                self.unfinalized -= set(shards)
             case ef.FinalizeShard(shard):
                 assert shard not in self.mappings, "a shard in use was finalized"
-                assert shard in self.unfinalized, "a shard was finalized without intent"
+                intended = shard in self.unfinalized or self.shards[shard].finalized
+                assert intended, "a shard was finalized without intent"
                 self.shards[shard] = Shard(EMPTY_FRONTIER, EMPTY_FRONTIER, finalized=True)
-            case ef.InsertExport(global_id, as_of):
-                self.exports.setdefault(global_id, as_of)
-            case ef.DeleteExport(global_id):
-                self.exports.pop(global_id, None)
-            case ef.ChangeMappings():
-                self.change(effect, False, MINIMUM_FRONTIER)
+                self.unfinalized.discard(shard)
 
     def metadata(self, global_id):
         owned = sorted(shard for shard, owner in self.mappings.items() if owner == global_id)
@@ -141,7 +123,7 @@ class Room:
             self.core.create_exports([(token, description)])
         self.core.set_read_policy([(i, policy) for i, (_, policy) in durable.catalog.items()])
         self.core.initialization_complete()
-        self.core.reconcile_state([*durable.catalog, *durable.sinks])
+        self.core.reconcile_state()
         self.run()
 
     def step(self):
@@ -153,11 +135,11 @@ class Room:
 
     def run(self, effects=None):
         """Carries out effects until nothing is left to do."""
-        todo = list(self.core.process() if effects is None else effects)
-        while todo or self.core.ready():
+        todo = self.core.process() if effects is None else effects
+        while todo:
             for effect in todo:
                 self.execute(effect)
-            todo = list(self.core.process())
+            todo = self.core.process()
 
     def execute(self, effect):
         match effect:
@@ -214,13 +196,13 @@ class Room:
         durable = self.durable
         global_id, durable.next_id = user_id(durable.next_id), durable.next_id + 1
         shared = self.shares_tables_upper(source)
-        change = self.core.prepare_state(create=[(global_id, shards)])
         now = Frontier(max(0, durable.tables_upper.value - 1)) if shared else MINIMUM_FRONTIER
         self.step()
-        created = durable.change(change, shared, now)
+        made = [durable.new_shard(shared, now) for _ in range(shards)]
+        durable.mappings.update(dict.fromkeys(made, global_id))
         durable.catalog[global_id] = (CollectionDescription(source), policy)
         self.step()
-        self.core.state_prepared(change, created)
+        self.core.map_shards((global_id, shard) for shard in made)
         self.core.create_collections(
             [(global_id, durable.catalog[global_id][0])], {global_id: durable.metadata(global_id)}
         )
@@ -260,15 +242,14 @@ class Room:
                 case IngestionExport(ingestion) if ingestion in gone:
                     gone.append(each)
         sinks = [i for i, description in durable.sinks.items() if description.from_id in gone]
-        change = self.core.prepare_state(drop=gone)
         self.step()
-        durable.change(change, False, MINIMUM_FRONTIER)
+        durable.give_up(gone)
         for each in gone:
             del durable.catalog[each]
         for each in sinks:
             del durable.sinks[each]
         self.step()
-        self.core.state_prepared(change, {})
+        self.core.give_up_shards(gone)
         self.core.drop_sinks(sinks)
         self.core.drop_sources(gone)
         self.run()

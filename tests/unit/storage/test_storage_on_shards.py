@@ -69,7 +69,7 @@ class World:
             ],
             [(name, LagWriteFrontier(5)) for name in mappings.values()],
         )
-        self.storage.reconcile(mappings.values())
+        self.storage.reconcile()
 
     def append(self, name, shard, key, time, upper):
         parts = self.client.files.new_parts(shard, updates((key, "v", time, 1)))

@@ -26,7 +26,6 @@ from slackwater.storage.controller.descriptions import (
     IngestionDescription,
     IngestionExport,
     Other,
-    SinkAsOf,
     Table,
 )
 from slackwater.storage.controller.exports import CreateExportToken
@@ -46,7 +45,6 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
             mappings=mappings,
             unfinalized=frozenset(persist.reads.unfinalized()),
             unclaimed=frozenset(persist.reads.shard_ids()) - mappings.keys(),
-            exports={i.id: SinkAsOf(_begin(i)) for i in items if i.kind is ItemKind.SINK},
         ),
         Frontier(persist.reads.tables_upper()),
     )
@@ -98,7 +96,7 @@ class Collections:
             if item.kind is ItemKind.SINK:
                 self.create_export(item)
         self.storage.set_policies([(item.id, retention(item)) for item in stored])
-        self.storage.reconcile([item.id for item in items])
+        self.storage.reconcile()
 
     def create(self, items: Iterable[CatalogItem], after: CatalogState) -> None:
         """Collections of items that were created durably; `after` is the catalog with them."""

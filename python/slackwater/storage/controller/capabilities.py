@@ -255,11 +255,6 @@ class Capabilities:
         self._holds[hold.hold_id] = hold
         return hold
 
-    def clone(self, hold: ReadHold, holder: Holder | None = None) -> ReadHold:
-        """Another hold at the same time. Raises INVALID_USAGE when `hold` was released."""
-        current = self._current(hold)
-        return self._hold(current.ids, current.since, holder or current.holder)
-
     def downgrade(self, hold: ReadHold, frontier: Frontier) -> ReadHold:
         """Moves the hold forward; the empty frontier releases it.
 
@@ -278,20 +273,6 @@ class Capabilities:
         change = ChangeBatch.move(Frontier(current.since), frontier)
         self.apply(dict.fromkeys(current.ids, change))
         return moved
-
-    def merge(self, hold: ReadHold, other: ReadHold) -> ReadHold:
-        """One hold at the earlier time in place of two on the same collections.
-
-        Both tokens are used up by it. Raises INVALID_USAGE for different collections, for a
-        hold with itself, and when one of them was released.
-        """
-        first, second = self._current(hold), self._current(other)
-        if first.ids != second.ids or first.hold_id == second.hold_id:
-            raise StorageError(Variant.INVALID_USAGE, sorted(first.ids | second.ids), "merge")
-        merged = self._hold(first.ids, min(first.since, second.since), first.holder)
-        self.release(first)
-        self.release(second)
-        return merged
 
     def release(self, hold: ReadHold) -> bool:
         """Ends the hold. False, and no effect, when it had been released before."""

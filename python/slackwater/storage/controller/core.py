@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from slackwater.controller.holds import Holder, ReadHold
 from slackwater.controller.protocol import DroppedIds, FrontierUppers, ReplicaKey, StatusUpdate
-from slackwater.repr.change_batch import ChangeBatch
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -31,10 +30,7 @@ from slackwater.storage.controller.descriptions import (
 )
 from slackwater.storage.controller.effects import (
     AnswerAppend,
-    ChangeMappings,
-    DeleteExport,
     Effect,
-    InsertExport,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports, ExportState
@@ -48,7 +44,6 @@ from slackwater.storage.controller.protocol import (
     ShardFinalized,
     SnapshotRead,
 )
-from slackwater.storage.controller.reconcile import reconcile
 from slackwater.storage.controller.shards import ShardMappings
 from slackwater.storage.controller.sinces import DurableSinces
 from slackwater.storage.controller.statuses import Statuses
@@ -69,7 +64,7 @@ class StorageController:
         self._capabilities = Capabilities(tables_upper)
         self._appends = Appends(self._capabilities)
         self._snapshots = Snapshots(self._capabilities)
-        self._exports = Exports(self._capabilities, dict(durable.exports))
+        self._exports = Exports(self._capabilities)
         self._shards = ShardMappings(durable)
         self._statuses = Statuses()
         self._placement = Placement(self._capabilities, self._exports, self._statuses)
@@ -132,43 +127,13 @@ class StorageController:
             self._capabilities.settle(state)
             yield global_id, state
 
-    def migrate_collections(self, wanted: Mapping[GlobalId, Sequence[int]]) -> None:
-        """Makes the durable mappings of these ids those that this version wants (M9).
+    def map_shards(self, mapped: Iterable[tuple[GlobalId, int]]) -> None:
+        """A durable definition gave these shards to these objects. Raises SHARD_ALREADY_IN_USE."""
+        self._shards.map(mapped)
 
-        Shards that an id does not use any more are registered for finalization before they lose
-        their object, so that a crash at any point is repaired by the next start. Idempotent. Must
-        be shown every id that will be created. Raises SHARD_ALREADY_IN_USE.
-        """
-        mapped: dict[GlobalId, set[int]] = {}
-        for shard, owner in self._shards.durable_mappings.items():
-            mapped.setdefault(owner, set()).add(shard)
-        new = [(i, s) for i, shards in wanted.items() for s in shards if s not in mapped.get(i, ())]
-        retired = [s for i in wanted for s in sorted(mapped.get(i, set()) - set(wanted[i]))]
-        change = self._shards.prepare((), new, ())
-        if new:
-            self._effects.append(ChangeMappings(register=tuple(new)))
-            self._shards.changed(ChangeMappings(register=change.register), {})
-        self._effects += self._shards.retire(retired)
-
-    def prepare_state(
-        self,
-        create: Sequence[tuple[GlobalId, int]] = (),
-        register: Sequence[tuple[GlobalId, int]] = (),
-        drop: Iterable[GlobalId] = (),
-    ) -> ChangeMappings:
-        """The part of a definition that its metastore transaction must carry out (2.6).
-
-        `create`: objects that get so many fresh shards; `register`: shards given to objects;
-        `drop`: objects whose shards are registered for finalization in the same transaction. To be
-        followed by `state_prepared`. Raises METADATA_ALREADY_EXISTS, SHARD_ALREADY_IN_USE.
-        """
-        return self._shards.prepare(create, register, drop)
-
-    def state_prepared(
-        self, change: ChangeMappings, created: Mapping[GlobalId, Sequence[int]]
-    ) -> None:
-        """The transaction with `change` was committed and made the shards `created`."""
-        self._shards.changed(change, created)
+    def give_up_shards(self, ids: Iterable[GlobalId]) -> None:
+        """A durable definition dropped these objects: their shards are to be finalized."""
+        self._shards.give_up(ids)
 
     def create_collections(
         self,
@@ -203,18 +168,7 @@ class StorageController:
                     pass
         self._effects += self._placement.run_ingestions(runs)
 
-    def drop_sources(self, ids: Sequence[GlobalId]) -> None:
-        """Gives up collections (M16). Raises IDENTIFIER_MISSING, before any change.
-
-        A collection that was dropped and is still held counts as existing, so that a drop can be
-        repeated (I21).
-        """
-        missing = [each for each in ids if each not in self._capabilities.collections]
-        if missing:
-            raise StorageError(Variant.IDENTIFIER_MISSING, missing)
-        self.drop_sources_unvalidated(ids)
-
-    def drop_sources_unvalidated(self, ids: Iterable[GlobalId]) -> None:
+    def drop_sources(self, ids: Iterable[GlobalId]) -> None:
         """Gives up those of the collections that exist (M19).
 
         Holds keep a dropped collection readable; when the last one ends its since becomes empty,
@@ -240,8 +194,7 @@ class StorageController:
 
     def owners(self, shard_ids: Iterable[int]) -> dict[int, GlobalId]:
         """The objects that the shards belong to, durably. Shards of none are left out."""
-        mappings = self._shards.durable_mappings
-        return {each: mappings[each] for each in shard_ids if each in mappings}
+        return self._shards.owners_of(shard_ids)
 
     # Exports: M11 to M15, M17, M18
 
@@ -282,10 +235,7 @@ class StorageController:
             if not self._placement.has_instance(description.instance):
                 raise StorageError(Variant.EXPORT_INSTANCE_MISSING, [token.id])
         for token, description in exports:
-            known = token.id in self._exports.durable
             state = self._exports.create(token, description)
-            if not known:
-                self._effects.append(InsertExport(token.id, self._exports.durable[token.id]))
             run = RunSink(token.id, description, state.as_of)
             self._effects += self._placement.run(description.instance, run)
 
@@ -300,14 +250,7 @@ class StorageController:
         run = RunSink(global_id, description, state.as_of)
         self._effects += self._placement.run(description.instance, run)
 
-    def drop_sinks(self, ids: Sequence[GlobalId]) -> None:
-        """Gives up exports (M17). Raises IDENTIFIER_MISSING, before any change."""
-        missing = [each for each in ids if each not in self._exports.states]
-        if missing:
-            raise StorageError(Variant.IDENTIFIER_MISSING, missing)
-        self.drop_sinks_unvalidated(ids)
-
-    def drop_sinks_unvalidated(self, ids: Iterable[GlobalId]) -> None:
+    def drop_sinks(self, ids: Iterable[GlobalId]) -> None:
         """Gives up those of the exports that exist (M18).
 
         A later form, which can be repeated: the hold is released by identity, the state is removed,
@@ -318,7 +261,6 @@ class StorageController:
             if state is None:
                 continue
             self._exports.drop(state)
-            self._effects.append(DeleteExport(global_id))
             self._effects += self._placement.stop(global_id, state.description.instance)
             self._effects += self._statuses.report(global_id, "dropped")
 
@@ -373,7 +315,7 @@ class StorageController:
             if export is None:
                 continue
             if policy.frontier(export.write_frontier).is_empty:
-                self.drop_sinks_unvalidated([global_id])
+                self.drop_sinks([global_id])
             else:
                 export.policy = policy
                 self._exports.follow(export)
@@ -402,14 +344,6 @@ class StorageController:
     def tables_upper(self) -> Frontier:
         return self._capabilities.tables_upper
 
-    def update_read_capabilities(self, updates: Mapping[GlobalId, ChangeBatch]) -> None:
-        """Applies changes of capabilities and passes on what they move (M24, 2.2).
-
-        A FatalError for a count below zero, for a capability before the since, and for one on a
-        collection that does not exist. Pure releases there are ignored.
-        """
-        self._capabilities.apply(updates)
-
     # Read holds
 
     def acquire_read_hold(
@@ -421,20 +355,12 @@ class StorageController:
         """
         return self._capabilities.acquire(ids, holder, at)
 
-    def clone_read_hold(self, hold: ReadHold, holder: Holder | None = None) -> ReadHold:
-        """Another hold at the same time. Raises INVALID_USAGE when `hold` was released."""
-        return self._capabilities.clone(hold, holder)
-
     def downgrade_read_hold(self, hold: ReadHold, frontier: Frontier) -> ReadHold:
         """Moves the hold forward; the empty frontier releases it.
 
         Raises ValueError when that would be backward, INVALID_USAGE when it was released.
         """
         return self._capabilities.downgrade(hold, frontier)
-
-    def merge_read_holds(self, hold: ReadHold, other: ReadHold) -> ReadHold:
-        """One hold at the earlier time in place of two on the same collections."""
-        return self._capabilities.merge(hold, other)
 
     def release_read_hold(self, hold: ReadHold) -> bool:
         """Ends the hold. False, and no effect, when it had been released before."""
@@ -453,15 +379,6 @@ class StorageController:
     def respond(self, response: Response) -> None:
         """Takes what a replica or the shell has to say; `process` deals with it."""
         self._responses.append(response)
-
-    def ready(self) -> bool:
-        """Whether `process` has something to do (M25); it never blocks."""
-        return bool(
-            self._responses
-            or self._effects
-            or self._capabilities.closed
-            or self._snapshots.turn_is_due()
-        )
 
     def process(self) -> tuple[Effect, ...]:
         """Deals with all responses and hands over what is to be done, in order (M26).
@@ -492,19 +409,13 @@ class StorageController:
         """Makes the since of the collection durable with the next effects, out of turn."""
         self._effects += self._sinces.announce(self._capabilities.state(global_id))
 
-    def reconcile_state(self, catalog_ids: Iterable[GlobalId]) -> None:
+    def reconcile_state(self) -> None:
         """Cleans up after a crash, once all that the catalog has was created (M27).
 
-        Shards of unknown objects are registered for finalization, then lose their mapping;
-        registered shards that are in use are kept. Idempotent; finalization itself comes later.
+        Shards that nobody claims are registered for finalization. Idempotent; finalization itself
+        comes later. A FatalError for a shard that an object has although it was dropped.
         """
-        durable = self._shards.durable()
-        exports = dict(self._exports.durable)
-        known = DurableState(durable.mappings, durable.unfinalized, durable.unclaimed, exports)
-        effects, after = reconcile(known, catalog_ids)
-        self._exports.durable = dict(after.exports)
-        self._shards.reconciled(after)
-        self._effects += effects
+        self._effects += self._shards.reconcile()
 
     # Parts of the operations
 

@@ -92,8 +92,7 @@ class Creation:
             raise StorageError(Variant.IDENTIFIER_MISSING, missing, "no shard is mapped to it")
         for global_id in self.new:
             for shard in self.metadata[global_id].shards:
-                owner = shards.durable_mappings.get(shard)
-                if owner != global_id or shards.is_in_use(shard):
+                if shards.owner(shard) != global_id or shards.is_in_use(shard):
                     raise StorageError(Variant.SHARD_ALREADY_IN_USE, [global_id])
 
     def _check_resumption(self, global_id: GlobalId) -> None:

@@ -20,11 +20,6 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Introspection:
-    """Written by the controller about itself."""
-
-
-@dataclass(frozen=True, slots=True)
 class Other:
     """Written by somebody else: a materialized view, by its dataflow."""
 
@@ -50,7 +45,7 @@ class IngestionExport:
     name: str
 
 
-DataSource = Table | Progress | Introspection | Other | IngestionDescription | IngestionExport
+DataSource = Table | Progress | Other | IngestionDescription | IngestionExport
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +118,8 @@ class DurableState:
 
     `mappings`: which object a shard belongs to. `unfinalized`: shards that nobody may use any more
     and that are not gone yet. `unclaimed`: shards that are neither mapped, registered nor gone.
-    `exports`: where each sink began, written once.
     """
 
     mappings: Mapping[int, GlobalId] = field(default_factory=dict)
     unfinalized: frozenset[int] = frozenset()
     unclaimed: frozenset[int] = frozenset()
-    exports: Mapping[GlobalId, SinkAsOf] = field(default_factory=dict)

@@ -12,43 +12,13 @@ from slackwater.controller.holds import ReadHold
 from slackwater.controller.protocol import ReplicaKey
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.controller.descriptions import SinkAsOf
 from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.protocol import Command
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeMappings:
-    """To be done in the transaction of the definition, all or nothing.
-
-    `create`: each gets fresh shards, as many as stated. `drop`: these shards lose their object and
-    are registered for finalization. `register`: these existing shards become the object's.
-    `strike`: shards known to be gone, forgotten by the durable set of unfinalized ones.
-    """
-
-    create: tuple[tuple[GlobalId, int], ...] = ()
-    register: tuple[tuple[GlobalId, int], ...] = ()
-    drop: tuple[int, ...] = ()
-    strike: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class RegisterFinalization:
     """These shards must go: remembered durably, whatever happens next."""
-
-    shards: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UnregisterFinalization:
-    """These shards are in use, or gone: they leave the durable set."""
-
-    shards: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteMappings:
-    """These shards belong to no object any more."""
 
     shards: tuple[int, ...]
 
@@ -66,21 +36,6 @@ class DowngradeSince:
 
     shard_id: int
     since: Frontier
-
-
-@dataclass(frozen=True, slots=True)
-class InsertExport:
-    """Remembers where the sink begins, unless that is on record."""
-
-    id: GlobalId
-    as_of: SinkAsOf
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteExport:
-    """Forgets where the sink began."""
-
-    id: GlobalId
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +131,9 @@ class WriteStatus:
 
 
 Effect = (
-    ChangeMappings
-    | RegisterFinalization
-    | UnregisterFinalization
-    | DeleteMappings
+    RegisterFinalization
     | FinalizeShard
     | DowngradeSince
-    | InsertExport
-    | DeleteExport
     | SendToReplica
     | ConnectReplica
     | DisconnectReplica

@@ -22,7 +22,6 @@ class Variant(Enum):
     INGESTION_INSTANCE_MISSING = "its ingestion runs on an instance that does not exist"
     EXPORT_INSTANCE_MISSING = "it runs on an instance that does not exist"
     INVALID_USAGE = "the call does not fit its token"
-    METADATA_ALREADY_EXISTS = "it is mapped to a shard already"
     SHARD_ALREADY_IN_USE = "its shard belongs to another object"
 
 

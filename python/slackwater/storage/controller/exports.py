@@ -51,7 +51,6 @@ class Exports:
     """The exports, and those that are being prepared. Not thread-safe."""
 
     capabilities: Capabilities
-    durable: dict[GlobalId, SinkAsOf]
     states: dict[GlobalId, ExportState] = field(default_factory=dict)
     _prepared: dict[int, tuple[CreateExportToken, ReadHold]] = field(default_factory=dict)
     _next_token: int = 1
@@ -85,11 +84,10 @@ class Exports:
             raise StorageError(Variant.INVALID_USAGE, [token.id], "prepared for another input")
 
     def create(self, token: CreateExportToken, description: ExportDescription) -> ExportState:
-        """Takes over the token's hold. Where the sink began once is never overwritten."""
+        """Takes over the token's hold."""
         _, hold = self._prepared.pop(token.token_id)
         first = SinkAsOf(description.as_of, strict=not description.with_snapshot)
-        begun = self.durable.setdefault(token.id, first)
-        state = ExportState(token.id, description, begun.downgraded(token.acquired_since), hold)
+        state = ExportState(token.id, description, first.downgraded(token.acquired_since), hold)
         self.states[token.id] = state
         return state
 
@@ -124,4 +122,3 @@ class Exports:
     def drop(self, state: ExportState) -> None:
         self.capabilities.release(state.hold)
         del self.states[state.id]
-        self.durable.pop(state.id, None)

@@ -1,120 +1,86 @@
 """Which object a shard belongs to, and the way of a shard that belongs to none. Source: spec 2.6.
 
 A shard is mapped to an object, or registered for finalization, or finalized; never two of them.
+The record of both is elsewhere: the catalog has the shards of each object (decision 0006), and the
+shards themselves say that they were dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from slackwater.repr.errors import FatalError
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.descriptions import DurableState
-from slackwater.storage.controller.effects import (
-    ChangeMappings,
-    DeleteMappings,
-    Effect,
-    FinalizeShard,
-    RegisterFinalization,
-)
+from slackwater.storage.controller.effects import Effect, FinalizeShard, RegisterFinalization
 from slackwater.storage.controller.errors import StorageError, Variant
 
 
 class ShardMappings:
-    """What the controller knows of the durable mappings and of finalization.
+    """The shards of each object, and those that wait for finalization. Not thread-safe.
 
-    `waiting` are the shards that may be finalized as soon as there is time.
+    It does not guarantee that a shard exists, nor that its finalization succeeds: a shard is asked
+    for again until `is_gone` is called.
     """
 
     def __init__(self, durable: DurableState) -> None:
-        self.durable_mappings: dict[int, GlobalId] = dict(durable.mappings)
-        self.unfinalized: set[int] = set(durable.unfinalized)
-        self.finalized: set[int] = set()
+        self._owners: dict[int, GlobalId] = dict(durable.mappings)
+        self._unfinalized: set[int] = set(durable.unfinalized)
         self._unclaimed = durable.unclaimed
         self._in_use: set[int] = set()
         self._waiting: dict[int, None] = {}
 
-    def durable(self) -> DurableState:
-        """What the durable state is, if every effect so far was carried out."""
-        return DurableState(
-            dict(self.durable_mappings), frozenset(self.unfinalized), self._unclaimed
-        )
+    def owner(self, shard: int) -> GlobalId | None:
+        """The object that the shard belongs to."""
+        return self._owners.get(shard)
 
-    def prepare(
-        self,
-        create: Sequence[tuple[GlobalId, int]],
-        register: Sequence[tuple[GlobalId, int]],
-        drop: Iterable[GlobalId],
-    ) -> ChangeMappings:
-        """The durable part of a definition; nothing is changed yet.
+    def owners_of(self, shards: Iterable[int]) -> dict[int, GlobalId]:
+        """The objects that the shards belong to. Shards of none are left out."""
+        return {each: self._owners[each] for each in shards if each in self._owners}
 
-        Raises METADATA_ALREADY_EXISTS and SHARD_ALREADY_IN_USE.
-        """
-        owners = set(self.durable_mappings.values())
-        mapped = [each for each, _ in create if each in owners]
-        if mapped:
-            raise StorageError(Variant.METADATA_ALREADY_EXISTS, mapped)
+    def map(self, mapped: Iterable[tuple[GlobalId, int]]) -> None:
+        """Gives each shard to its object. Raises SHARD_ALREADY_IN_USE, before any change."""
+        new = {shard: owner for owner, shard in mapped}
         taken = [
-            each
-            for each, shard in register
-            if self.durable_mappings.get(shard, each) != each
-            or shard in self.unfinalized
-            or shard in self.finalized
+            owner
+            for shard, owner in new.items()
+            if self._owners.get(shard, owner) != owner or shard in self._unfinalized
         ]
         if taken:
             raise StorageError(Variant.SHARD_ALREADY_IN_USE, taken)
-        dropped = set(drop)
-        return ChangeMappings(
-            create=tuple(create),
-            register=tuple(register),
-            drop=tuple(
-                sorted(shard for shard, own in self.durable_mappings.items() if own in dropped)
-            ),
-            strike=tuple(sorted(self.finalized & self.unfinalized)),
-        )
+        self._owners |= new
+        self._unclaimed -= new.keys()
 
-    def changed(self, change: ChangeMappings, created: Mapping[GlobalId, Sequence[int]]) -> None:
-        """The transaction with `change` is durable; `created` are the shards that it made."""
-        for global_id, shards in created.items():
-            for shard in shards:
-                self.durable_mappings[shard] = global_id
-        for global_id, shard in change.register:
-            self.durable_mappings[shard] = global_id
-        self._unclaimed -= {shard for _, shard in change.register}
-        self.unmap(change.drop)
-        self.unfinalized.update(change.drop)
-        self.unfinalized.difference_update(change.strike)
-        self.finalized.difference_update(change.strike)
-        self._enqueue(change.drop)
-
-    def unmap(self, shards: Iterable[int]) -> None:
+    def give_up(self, ids: Iterable[GlobalId]) -> None:
+        """Registers the shards of these objects for finalization."""
+        dropped = set(ids)
+        shards = sorted(shard for shard, owner in self._owners.items() if owner in dropped)
         for shard in shards:
-            self.durable_mappings.pop(shard, None)
-
-    def retire(self, shards: Sequence[int]) -> list[Effect]:
-        """Takes shards from their objects: first the intent, then the mapping (trap 8)."""
-        if not shards:
-            return []
-        self.unfinalized.update(shards)
-        self.unmap(shards)
+            del self._owners[shard]
+        self._unfinalized.update(shards)
         self._enqueue(shards)
-        return [RegisterFinalization(tuple(shards)), DeleteMappings(tuple(shards))]
 
-    def reconciled(self, after: DurableState) -> None:
-        """The effects of `reconcile` are under way: this is where they lead."""
-        self.durable_mappings = dict(after.mappings)
-        self.unfinalized = set(after.unfinalized)
-        self._unclaimed = after.unclaimed
-        self._waiting = {s: None for s in self._waiting if s in self.unfinalized}
-        self._enqueue(sorted(self.unfinalized))
+    def reconcile(self) -> list[Effect]:
+        """Registers the shards that nobody claims. A second call has no effect.
+
+        A FatalError for a shard that is mapped and registered.
+        """
+        twice = sorted(self._unfinalized & self._owners.keys())
+        if twice:
+            owners = ", ".join(f"{shard} of {self._owners[shard]}" for shard in twice)
+            raise FatalError(f"these shards were dropped, but not their objects: {owners}")
+        lost = sorted(self._unclaimed - self._unfinalized - self._owners.keys())
+        self._unclaimed = frozenset()
+        self._unfinalized.update(lost)
+        self._enqueue(sorted(self._unfinalized))
+        return [RegisterFinalization(tuple(lost))] if lost else []
 
     def opened(self, shards: Iterable[int]) -> None:
         """A collection uses the shards from now on."""
         for shard in shards:
-            if shard in self._in_use or shard in self.finalized:
-                raise FatalError(f"shard {shard} was opened twice or is gone")
+            if shard in self._in_use:
+                raise FatalError(f"shard {shard} was opened twice")
             self._in_use.add(shard)
-            self._waiting.pop(shard, None)
 
     def closed(self, shards: Sequence[int]) -> None:
         """The collection that used the shards is gone, and so are all its readers."""
@@ -136,17 +102,11 @@ class ShardMappings:
         return [FinalizeShard(shard) for shard in chosen]
 
     def is_gone(self, shard: int) -> None:
-        """The shard was finalized; its record is struck with the next definition."""
+        """The shard was finalized."""
         self._waiting.pop(shard, None)
-        if shard in self.unfinalized:
-            self.finalized.add(shard)
+        self._unfinalized.discard(shard)
 
     def _enqueue(self, shards: Iterable[int]) -> None:
         for shard in shards:
-            if (
-                shard in self.unfinalized
-                and shard not in self.finalized
-                and shard not in self._in_use
-                and shard not in self.durable_mappings
-            ):
+            if shard in self._unfinalized and shard not in self._in_use:
                 self._waiting.setdefault(shard)

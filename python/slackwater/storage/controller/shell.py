@@ -104,7 +104,7 @@ class Storage:
 
         def create(core: StorageController) -> None:
             mapped = [(i, shard) for i, _, found in collections for shard in found.shards]
-            core.state_prepared(core.prepare_state(register=mapped), {})
+            core.map_shards(mapped)
             core.create_collections(
                 [(i, description) for i, description, _ in collections],
                 {i: found for i, _, found in collections},
@@ -139,9 +139,9 @@ class Storage:
         """Objects that a transaction, which is durable, took out of the catalog."""
 
         def drop(core: StorageController) -> None:
-            core.state_prepared(core.prepare_state(drop=[*collections, *exports]), {})
-            core.drop_sinks_unvalidated(exports)
-            core.drop_sources_unvalidated(collections)
+            core.give_up_shards([*collections, *exports])
+            core.drop_sinks(exports)
+            core.drop_sources(collections)
 
         self._do(drop)
 
@@ -160,7 +160,7 @@ class Storage:
 
         def create(core: StorageController) -> None:
             mapped = [(token.id, shard) for shard in shards]
-            core.state_prepared(core.prepare_state(register=mapped), {})
+            core.map_shards(mapped)
             core.create_exports([(token, description)])
 
         self._do(create)
@@ -169,9 +169,9 @@ class Storage:
         """See `StorageController.alter_export`."""
         self._do(lambda core: core.alter_export(global_id, description))
 
-    def reconcile(self, catalog_ids: Iterable[GlobalId]) -> None:
+    def reconcile(self) -> None:
         """See `StorageController.reconcile_state`."""
-        self._do(lambda core: core.reconcile_state(catalog_ids))
+        self._do(lambda core: core.reconcile_state())
 
     # Data
 
@@ -356,9 +356,6 @@ class Storage:
                     _log.info("status", object=global_id, status=status, error=error)
                 case ef.ConnectReplica() | ef.DisconnectReplica():
                     # The only replica is in this process.
-                    pass
-                case ef.InsertExport() | ef.DeleteExport():
-                    # The catalog's entry of the sink says where it began, and goes with it.
                     pass
                 case _:
                     raise FatalError(f"nobody asked for {type(effect).__name__}")
