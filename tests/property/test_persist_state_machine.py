@@ -143,7 +143,7 @@ class Holds:
     def advance_since(self, shard, to):
         if shard in self.dropped:
             return self.since(shard) or to
-        self.storage.set_policies([(f"u{shard}", ValidFrom(Frontier(to)))])
+        self.storage.do(lambda core: core.set_read_policy([(f"u{shard}", ValidFrom(Frontier(to)))]))
         return self.since(shard)
 
     def acquire(self, shard, as_of):

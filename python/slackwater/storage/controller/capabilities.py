@@ -78,12 +78,21 @@ class Capabilities:
     # Collections
 
     def state(self, global_id: GlobalId) -> CollectionState:
-        """The collection, settled. Raises IDENTIFIER_MISSING."""
+        """The collection as it is now (M3, M7), settled. Raises IDENTIFIER_MISSING.
+
+        Deviates from spec M3: a collection that was dropped and that nobody holds is gone.
+        """
         state = self.collections.get(global_id)
         if state is None:
             raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
         self.settle(state)
         return state
+
+    def settled(self) -> Iterator[CollectionState]:
+        """All collections as they are now (M8)."""
+        for state in list(self.collections.values()):
+            self.settle(state)
+            yield state
 
     def live(self, global_id: GlobalId) -> CollectionState:
         """The collection, settled, unless it was dropped. Raises IDENTIFIER_MISSING."""
@@ -131,6 +140,7 @@ class Capabilities:
 
     @property
     def tables_upper(self) -> Frontier:
+        """The upper that tables and sources share."""
         return self._tables_upper
 
     def upper(self, state: CollectionState) -> Frontier:

@@ -56,12 +56,18 @@ class Exports:
     _next_token: int = 1
 
     def get(self, global_id: GlobalId) -> ExportState:
+        """The export (M11, M12). Raises IDENTIFIER_MISSING."""
         state = self.states.get(global_id)
         if state is None:
             raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
         return state
 
     def prepare(self, global_id: GlobalId, from_id: GlobalId) -> CreateExportToken:
+        """Holds the input from its since on, while the as-of of the export is chosen (M14).
+
+        Deviates from spec M14: the hold is at the effective since, so that every time that anybody
+        can still read may be chosen. Raises SINK_ID_REUSED, IDENTIFIER_MISSING.
+        """
         if global_id in self.states:
             raise StorageError(Variant.SINK_ID_REUSED, [global_id])
         hold = self.capabilities.acquire([from_id], Holder(HoldKind.SINK, global_id))
@@ -71,11 +77,13 @@ class Exports:
         return token
 
     def cancel(self, token: CreateExportToken) -> None:
+        """Gives up what was prepared (M15). A token that was used has no effect."""
         prepared = self._prepared.pop(token.token_id, None)
         if prepared is not None:
             self.capabilities.release(prepared[1])
 
     def check(self, token: CreateExportToken, description: ExportDescription) -> None:
+        """Raises SINK_ID_REUSED, and INVALID_USAGE for a used token or another input."""
         if token.id in self.states:
             raise StorageError(Variant.SINK_ID_REUSED, [token.id])
         if token.token_id not in self._prepared:
@@ -120,5 +128,6 @@ class Exports:
         state.hold = self.capabilities.downgrade(state.hold, wanted)
 
     def drop(self, state: ExportState) -> None:
+        """Gives up the export and what it holds."""
         self.capabilities.release(state.hold)
         del self.states[state.id]
