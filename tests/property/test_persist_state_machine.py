@@ -474,6 +474,10 @@ class Shards(RuleBasedStateMachine):
     # What always holds
 
     @invariant()
+    def the_cache_is_consistent(self):
+        self.client.transactions.validate()
+
+    @invariant()
     def frontiers_are_those_of_the_model(self):
         assert self.client.reads.tables_upper() == self.tables_upper
         for shard, model in self.model.items():

@@ -489,6 +489,10 @@ class Controller(RuleBasedStateMachine):
             self.model.forget_closed()
 
     @invariant()
+    def parts_agree(self):
+        self.core.validate()
+
+    @invariant()
     def durable_sinces_are_never_ahead(self):
         # Looked at without bringing anything up to date, so that staleness stays possible.
         for state in self.core.capabilities.collections.values():

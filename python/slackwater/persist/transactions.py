@@ -177,6 +177,11 @@ class Transactions:
                 self.cache = loaded
             self.stale = False
 
+    def validate(self) -> None:
+        """Raises FatalError unless the cache is consistent."""
+        with self.cache_lock:
+            self.cache.validate()
+
     def _load(self) -> ShardCache:
         return transaction(
             self._engine, lambda conn: load(conn, self._epoch), retry_policy=self._retry_policy

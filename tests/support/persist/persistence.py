@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,13 +27,16 @@ class Environment:
     url: str
     engine: Engine
     location: str
+    clients: list[PersistClient] = field(default_factory=list)
+    """Those that have led, to be validated after the test."""
 
     def lead(self, expected_epoch: int | None = None, **options) -> PersistClient:
         epoch = acquire(
             self.engine, "http://a", "/token", "app", "/log", expected_epoch=expected_epoch
         )
         blobs = LocalBlobs(Path(self.location))
-        return PersistClient(self.engine, blobs, epoch, **options)
+        self.clients.append(PersistClient(self.engine, blobs, epoch, **options))
+        return self.clients[-1]
 
 
 def new_environment(url: str, location: Path) -> Environment:
@@ -67,6 +70,8 @@ def new_database(request, tmp_path):
 def env(new_database, tmp_path):
     environment = new_environment(new_database(), tmp_path / "environment")
     yield environment
+    for client in environment.clients:
+        client.transactions.validate()
     environment.engine.dispose()
 
 

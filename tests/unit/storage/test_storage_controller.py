@@ -53,7 +53,9 @@ def at(time):
 
 @pytest.fixture
 def room():
-    return Room()
+    made = Room()
+    yield made
+    made.core.validate()
 
 
 def refused(variant, action, *arguments):

@@ -90,7 +90,8 @@ def storage(outside):
         ],
         [(name, LagWriteFrontier(10)) for name in NAMES],
     )
-    return storage
+    yield storage
+    storage.validate()
 
 
 def test_a_since_stops_at_a_hold_and_a_hold_at_a_since(storage):

@@ -13,6 +13,7 @@ Source: spec controllers 1.5 to 1.8, 2.2.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -167,6 +168,25 @@ class Capabilities:
                 state.policy = policy
                 state.evaluated_at = None
                 self._evaluate(state)
+
+    def validate(self) -> None:
+        """Raises FatalError unless each count is exactly that of its owners (I9 to I11, I15, I16).
+
+        Each collection counts its own capability, the since of each dependent and each hold.
+        """
+        for state in self.collections.values():
+            owners = [state.implied, *(self.collections[i].since for i in state.dependents)]
+            owners += [Frontier(h.since) for h in self._holds.values() if state.id in h.ids]
+            expected = Counter(each.value for each in owners if not each.is_empty)
+            found = dict(state.capabilities.items())
+            if found != expected:
+                raise FatalError(f"{state.id} counts {found}, and its owners {dict(expected)}")
+            for each in state.dependencies:
+                source = self.collections.get(each)
+                if source is None or state.id not in source.dependents:
+                    raise FatalError(f"{each} does not know that {state.id} depends on it")
+                if source.since > state.since:
+                    raise FatalError(f"the since of {each} is after that of {state.id}")
 
     # The engine
 

@@ -302,6 +302,14 @@ class StorageController:
         """
         self._effects += self.shards.reconcile()
 
+    def validate(self) -> None:
+        """Raises FatalError unless the parts agree with themselves and with each other."""
+        self.capabilities.validate()
+        self.exports.validate()
+        self.placement.validate()
+        known = [*self.capabilities.collections.values(), *self.capabilities.closed]
+        self.shards.validate(shard for state in known for shard in state.metadata.shards)
+
     # Parts of the operations
 
     def _take(self, response: Response) -> None:

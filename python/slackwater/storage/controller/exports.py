@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK, ReadPolicy, advance_by_policy
@@ -126,6 +127,15 @@ class Exports:
         """Moves the sink's hold to where its policy says."""
         wanted = advance_by_policy(state.read_frontier, state.policy, state.write_frontier)
         state.hold = self.capabilities.downgrade(state.hold, wanted)
+
+    def validate(self) -> None:
+        """Raises FatalError unless each export, and each that is prepared, has its hold (I23)."""
+        held = {hold.hold_id: hold for hold in self.capabilities.holds()}
+        owned = {state.id: state.hold for state in self.states.values()}
+        owned |= {token.id: hold for token, hold in self._prepared.values()}
+        for global_id, hold in owned.items():
+            if held.get(hold.hold_id) != hold:
+                raise FatalError(f"the export {global_id} does not have the hold {hold}")
 
     def drop(self, state: ExportState) -> None:
         """Gives up the export and what it holds."""

@@ -166,6 +166,11 @@ class Placement:
         """Dropped objects, and the replicas that have not said yet that they gave them up."""
         return {key: frozenset(replicas) for key, replicas in self._working.items()}
 
+    def validate(self) -> None:
+        """Raises FatalError unless each instance is consistent."""
+        for instance in self._instances.values():
+            instance.validate()
+
     def _instance(self, instance_id: str) -> Instance:
         instance = self._instances.get(instance_id)
         if instance is None:

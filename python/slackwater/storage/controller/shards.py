@@ -106,6 +106,17 @@ class ShardMappings:
         self._waiting.pop(shard, None)
         self._unfinalized.discard(shard)
 
+    def validate(self, open_shards: Iterable[int]) -> None:
+        """Raises FatalError unless each shard is in one state and `open_shards` are in use."""
+        twice = self._unfinalized & self._owners.keys()
+        if twice:
+            raise FatalError(f"the shards {sorted(twice)} are mapped, and to be finalized")
+        if self._in_use != set(open_shards):
+            raise FatalError(f"the shards {sorted(self._in_use)} are not those in use")
+        early = self._waiting.keys() - (self._unfinalized - self._in_use)
+        if early:
+            raise FatalError(f"the shards {sorted(early)} are not to be finalized yet")
+
     def _enqueue(self, shards: Iterable[int]) -> None:
         for shard in shards:
             if shard in self._unfinalized and shard not in self._in_use:

@@ -299,6 +299,16 @@ class Storage:
         """What a replica, or whoever carried out an effect, has to say."""
         self.do(lambda core: core.respond(response))
 
+    def validate(self) -> None:
+        """Raises FatalError when the core is not consistent, or a hold is dated that is over."""
+        with self._lock:
+            self._core.validate()
+            over = self._opened_ms.keys() - {
+                each.hold_id for each in self._core.capabilities.holds()
+            }
+        if over:
+            raise FatalError(f"the holds {sorted(over)} are over")
+
     # Effects
 
     def do(self, action: Callable[[StorageController], T]) -> T:
