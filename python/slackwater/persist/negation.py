@@ -12,7 +12,7 @@ from slackwater.persist.blobs import INLINE_LIMIT_BYTES, Blobs, new_parts, unifo
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.parts import FileBody, NewPart, Part, Uniform
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, TIME_FIELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,7 @@ class Negation:
             stamped = replace(body, uniform=Uniform(time, uniform.diff))
             made.append(NewPart(stamped, rows, time, time, uniform.diff < 0))
         times = pa.repeat(pa.scalar(int(time), pa.int64()), self.rows.num_rows)
-        updates = self.rows.add_column(
-            self.rows.num_columns - 1, pa.field(TIME_COLUMN, pa.int64(), False), times
-        )
+        updates = self.rows.add_column(self.rows.num_columns - 1, TIME_FIELD, times)
         return (*made, *new_parts(self.blobs, updates, self.directory))
 
 

@@ -18,7 +18,7 @@ from slackwater.planner.parser.statements import (
     WebhookFormat,
     WebhookSource,
 )
-from slackwater.repr.relation import DIFF_COLUMN, Column, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, Column, RelationDesc
 
 BODY = "body"
 HEADERS = "headers"
@@ -243,9 +243,7 @@ def table(config: WebhookConfig, requests: Sequence[RequestRows]) -> pa.Table:
         columns.append(_repeated((_value(each, r.headers), r) for r in requests))
     arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
     diffs = pa.repeat(pa.scalar(1, pa.int64()), count)
-    return pa.Table.from_arrays(
-        [*arrays, diffs], schema=schema.append(pa.field(DIFF_COLUMN, pa.int64(), False))
-    )
+    return pa.Table.from_arrays([*arrays, diffs], schema=schema.append(DIFF_FIELD))
 
 
 def _value(wanted: HeaderColumn, headers: Mapping[str, str]) -> str | bytes | None:

@@ -38,7 +38,7 @@ from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Un
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +406,7 @@ def _decode(text: str, with_diff: bool) -> pa.Table:
 def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
     """The rows with the relation's own types and a diff. Raises SLACKWATER_NOT_NULL_VIOLATION."""
     schema = desc.arrow_schema()
-    target = pa.schema([*schema, pa.field(DIFF_COLUMN, pa.int64(), False)])
+    target = pa.schema([*schema, DIFF_FIELD])
     if not table.num_columns:
         return target.empty_table()
     columns = []
