@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slackwater.persist.ipc import to_stream
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
@@ -241,7 +242,7 @@ def inline_part(updates: pa.Table) -> NewPart:
 
     `updates` has at least one row and the relation's update schema. Raises ValueError if empty.
     """
-    return _described(updates, InlineBody(_ipc(updates)))
+    return _described(updates, InlineBody(to_stream(updates.combine_chunks())))
 
 
 def file_part(blobs: Blobs, updates: pa.Table, directory: str) -> NewPart:
@@ -277,18 +278,10 @@ def new_parts(blobs: Blobs, updates: pa.Table, directory: str) -> tuple[NewPart,
         return ()
     # The stream is never much smaller than the buffers, so a large table is not encoded in vain.
     if updates.nbytes <= INLINE_LIMIT_BYTES:
-        encoded = _ipc(updates)
+        encoded = to_stream(updates.combine_chunks())
         if len(encoded) <= INLINE_LIMIT_BYTES:
             return (_described(updates, InlineBody(encoded)),)
     return (file_part(blobs, updates, directory),)
-
-
-def _ipc(updates: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, updates.schema) as writer:
-        writer.write_table(updates.combine_chunks())
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
 
 
 def _described(updates: pa.Table, body: InlineBody | FileBody) -> NewPart:

@@ -35,6 +35,7 @@ from slackwater.compute.engine import (
 )
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import file_json, inline_text
+from slackwater.persist.ipc import from_stream, to_stream
 from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
@@ -263,8 +264,7 @@ class SparkBridge:
         names = self._names(view.output.stored_names)
         collect, plan_id = self._bridge().collectView, view.kept.plan_id
         payload = self._run(collect, plan_id, request, names, most_ms=most_ms)
-        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-            return reader.read_all()
+        return from_stream(payload)
 
     def write_view(
         self, view: ViewContents, directory: str, most_ms: int | None = None
@@ -327,8 +327,7 @@ class SparkBridge:
         payload = self._run(
             bridge.collect, sql, catalog or CATALOG, self._names(namespace or (DEFAULT_SCHEMA,))
         )
-        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-            return reader.read_all()
+        return from_stream(payload)
 
     def write(
         self,
@@ -372,10 +371,7 @@ class SparkCheck:
 
     def holds(self, rows: pa.Table) -> list[bool]:
         """As the seam says."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        answer = _call(self._bridge.check, self._check_id, sink.getvalue().to_pybytes())
+        answer = _call(self._bridge.check, self._check_id, to_stream(rows))
         return [byte == 1 for byte in answer]
 
     def close(self) -> None:
@@ -420,10 +416,8 @@ class SparkProgram:
             )
             for step in told["operators"]
         )
-        with pa.ipc.open_stream(pa.py_buffer(payload)[end:]) as reader:
-            updates = reader.read_all()
         return Ticked(
-            updates,
+            from_stream(memoryview(payload)[end:]),
             steps,
             Timestamp(told["next_change"]),
             told["load_micros"],

@@ -25,6 +25,7 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
 from slackwater.repr.frontier import Timestamp
@@ -176,10 +177,7 @@ def _updates(table: pa.Table, time: Timestamp) -> bytes:
     table = table.append_column(TIME_FIELD, pa.repeat(pa.scalar(int(time)), count)).append_column(
         DIFF_FIELD, pa.repeat(pa.scalar(1), count)
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+    return to_stream(table)
 
 
 def _shown(change: StatusChange) -> ObjectStatus:

@@ -34,6 +34,7 @@ from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist.blobs import inline_part, uniform_file
 from slackwater.persist.client import WriteResult
+from slackwater.persist.ipc import from_stream
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
@@ -395,8 +396,7 @@ def answer(result: WriteResult) -> dict[str, int]:
 
 
 def _decode(text: str, with_diff: bool) -> pa.Table:
-    with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
-        rows = reader.read_all()
+    rows = from_stream(base64.b64decode(text))
     if with_diff or DIFF_COLUMN not in rows.column_names:
         return rows
     # Only a write of diffs says how often a row is meant.
