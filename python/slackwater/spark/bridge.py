@@ -40,7 +40,7 @@ from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
-from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, first_line, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.spark import python_errors
@@ -521,7 +521,7 @@ def _call(method: Any, *arguments: Any) -> Any:
         raise _translate(error.java_exception) from None
     except Py4JError as error:
         raise user_error(
-            "SLACKWATER_STORAGE_UNAVAILABLE", what="through Spark", reason=_first_line(str(error))
+            "SLACKWATER_STORAGE_UNAVAILABLE", what="through Spark", reason=first_line(str(error))
         ) from None
 
 
@@ -570,7 +570,7 @@ def _translate(exception: Any) -> SlackwaterError:
     if found is None or found[1].getSqlState() is None:
         failed = next((cause for cause in reversed(causes) if _is_of_a_function(cause)), None)
         if failed is not None:
-            reason = _first_line(str(failed.toString())).removesuffix(".")
+            reason = first_line(str(failed.toString())).removesuffix(".")
             return user_error("SLACKWATER_FUNCTION_FAILED", reason=reason)
     if found is None:
         limited = _of_limited_results(causes)
@@ -579,7 +579,7 @@ def _translate(exception: Any) -> SlackwaterError:
         ended = "java.lang.InterruptedException" in _class_names(causes[-1])
         log = _log.info if ended else _log.error
         log("call into the driver failed", error=str(exception.toString()))
-        reason = _first_line(str(exception.getMessage())).removesuffix(".")
+        reason = first_line(str(exception.getMessage())).removesuffix(".")
         return user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
     condition, cause = found
     state = cause.getSqlState() or "XX000"
@@ -601,7 +601,7 @@ def _of_limited_results(causes: list[Any]) -> SlackwaterError | None:
     text = next((text for text in texts if MAX_RESULT_SIZE in text), None)
     if text is None:
         return None
-    reason = _first_line(text).rpartition("stage failure: ")[2]
+    reason = first_line(text).rpartition("stage failure: ")[2]
     return user_error("SLACKWATER_RESULT_TOO_LARGE", reason=reason.removesuffix("."))
 
 
@@ -650,10 +650,6 @@ def _condition(exception: Any) -> str | None:
     except Py4JError:
         return None
     return None if value is None else str(value)
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else "no message"
 
 
 def error_from_json(error: Mapping[str, Any]) -> SlackwaterError:
