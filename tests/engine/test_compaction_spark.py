@@ -53,7 +53,7 @@ def filled(tmp_path):
     """A shard with a file of executors, a negation, inline rows, and a column that came later."""
     env = new_environment(f"sqlite:///{tmp_path}/m.db", tmp_path / "e")
     client = env.lead()
-    shard = new_shard(client, BEFORE, 0, shares_tables_upper=False)
+    shard = new_shard(client, BEFORE, 0)
 
     def uniform(time, keys):
         rows = pa.table({"k": pa.array(keys, pa.int32()), "d": [float(k) for k in keys]})
@@ -190,7 +190,7 @@ def test_columns_with_names_of_ours_are_merged(bridge, tmp_path):
     )
     env = new_environment(f"sqlite:///{tmp_path}/m.db", tmp_path / "e")
     client = env.lead()
-    shard = new_shard(client, desc, 0, shares_tables_upper=False)
+    shard = new_shard(client, desc, 0)
     made = [[k, -k, f"v{k}", k % 3] for k in range(60)]
 
     def rows(numbers):

@@ -202,7 +202,7 @@ class Shards(RuleBasedStateMachine):
 
     def created(self, shares_tables_upper):
         upper = None if shares_tables_upper else 0
-        shard = new_shard(self.client, DESC, upper, shares_tables_upper=shares_tables_upper)
+        shard = new_shard(self.client, DESC, upper)
         assert shard not in self.model
         self.model[shard] = Model(
             shares_tables_upper, upper=self.tables_upper if shares_tables_upper else 0

@@ -89,19 +89,17 @@ def contents(client: PersistClient, shard: int, as_of: int) -> list[tuple]:
 
 
 def own_shard(client: PersistClient, upper: int = 0, desc: RelationDesc = DESC) -> int:
-    return new_shard(client, desc, Timestamp(upper), shares_tables_upper=False)
+    return new_shard(client, desc, Timestamp(upper))
 
 
 def table_shard(client: PersistClient, desc: RelationDesc = DESC) -> int:
-    return new_shard(client, desc, None, shares_tables_upper=True)
+    return new_shard(client, desc, None)
 
 
-def new_shard(client, desc, upper, *, shares_tables_upper) -> int:
+def new_shard(client, desc, upper) -> int:
     made: list[int] = []
     client.transactions.transact(
-        lambda conn: made.append(
-            client.definitions.create_shard(conn, desc, Timestamp(0), upper, shares_tables_upper)
-        )
+        lambda conn: made.append(client.definitions.create_shard(conn, desc, Timestamp(0), upper))
     )
     return made[-1]
 

@@ -48,8 +48,8 @@ class World:
     def __init__(self, env):
         self.outage = Outage(env.engine)
         self.client = env.lead(retry_policy=self.outage.retry_policy())
-        self.shard = new_shard(self.client, COUNTER, None, shares_tables_upper=True)
-        self.remap = new_shard(self.client, ONE_PARTITION, None, shares_tables_upper=True)
+        self.shard = new_shard(self.client, COUNTER, None)
+        self.remap = new_shard(self.client, ONE_PARTITION, None)
         clock = Ticks()
         oracle = TimestampOracle.recover(self.client.reads.tables_upper(), clock)
         self.committer = GroupCommitter(

@@ -148,7 +148,7 @@ class Changes:
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
         shard_id = persist.definitions.create_shard(
-            conn, desc, since=time, upper=None, shares_tables_upper=True, reserved=reserved
+            conn, desc, since=time, upper=None, reserved=reserved
         )
         persist.commits.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
         return replace(item, shard_id=shard_id)
@@ -161,9 +161,7 @@ class Changes:
             return item
 
         def shard(desc: RelationDesc) -> int:
-            return self._env.persist.definitions.create_shard(
-                conn, desc, since=since, upper=None, shares_tables_upper=True
-            )
+            return self._env.persist.definitions.create_shard(conn, desc, since=since, upper=None)
 
         made = replace(item, shard_id=shard(item.desc))
         if not propagates_errors(item):

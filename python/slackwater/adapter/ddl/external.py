@@ -134,7 +134,7 @@ class ExternalDefinitions:
                 def make(conn: Connection) -> Sequence[CatalogOp]:
                     as_of = Timestamp(int(item.details["as_of"]))
                     shard_id = self._env.persist.definitions.create_shard(
-                        conn, PROGRESS, since=as_of, upper=as_of, shares_tables_upper=False
+                        conn, PROGRESS, since=as_of, upper=as_of
                     )
                     details = {**item.details, "progress_shard": shard_id}
                     return [CreateItem(replace(item, details=details))]

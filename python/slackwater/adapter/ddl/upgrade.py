@@ -98,7 +98,7 @@ def _upgrade_view(persist: PersistClient, catalog: DurableCatalog, view: Catalog
         for shard_id in view.details.get("states") or ():
             persist.definitions.drop_shard(conn, int(shard_id))
         errors = persist.definitions.create_shard(
-            conn, ERRORS, since=found.since, upper=found.upper, shares_tables_upper=False
+            conn, ERRORS, since=found.since, upper=found.upper
         )
         return [AlterItem(view.id, details={**kept, "errors": errors})]
 
@@ -112,6 +112,4 @@ def _shard(
     if desc is None:
         raise AssertionError("a shard has columns")
     since = Timestamp(max(0, persist.reads.tables_upper() - 1)) if upper is None else upper
-    return persist.definitions.create_shard(
-        conn, desc, since=since, upper=upper, shares_tables_upper=upper is None
-    )
+    return persist.definitions.create_shard(conn, desc, since=since, upper=upper)
