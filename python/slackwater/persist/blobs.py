@@ -1,4 +1,4 @@
-"""Where the files of parts are, and how parts are written.
+"""The files of parts, local or in S3, and how parts are written.
 
 A file is whole before it has its name, and durable before a transaction names it: so a crash leaves
 a file that nobody names, never a name without its file. Names are unique and files never change.
@@ -30,7 +30,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
 PLAIN_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._=+-]{0,254}")
-"""What a file may be called that another process has written for us."""
+"""The names that files may have which another process has written for us."""
 
 INLINE_LIMIT_BYTES = 2 * 1024 * 1024
 """The most that one inline part may hold."""
@@ -84,7 +84,7 @@ class Blobs(Protocol):
         ...
 
     def outage(self, uri: str, error: OSError) -> SlackwaterError | None:
-        """What a user is told if a file could not be read because the store does not answer.
+        """The error that a user sees when a file cannot be read because the store does not answer.
 
         None when the error is about the file itself: it is missing or damaged.
         """

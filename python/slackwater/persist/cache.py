@@ -1,4 +1,4 @@
-"""What a leader keeps in memory of the metastore: all of it but the rows of parts nobody read."""
+"""The metastore in the leader's memory: all of it but the rows of parts that nobody has read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 
 @dataclass(slots=True)
 class ShardCache:
-    """What the metastore says, as of the last commit of this leader.
+    """The contents of the metastore, as of the last commit of this leader.
 
     `dropped` includes the tombstones; `unfinalized` are the dropped shards that are none yet.
     """

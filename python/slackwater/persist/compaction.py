@@ -94,12 +94,12 @@ class Merge:
 
     @property
     def bytes(self) -> int:
-        """How much is to be read."""
+        """The bytes that are to be read."""
         return sum(part_bytes(part) for part in self.read)
 
     @property
     def rows(self) -> int:
-        """How many updates are to be read."""
+        """The number of updates that are to be read."""
         return sum(part.rows for part in self.read)
 
     @property
@@ -284,7 +284,7 @@ def _level_of(size: int, settings: CompactionSettings) -> int:
 
 
 def _share(part: Part, settings: CompactionSettings) -> float:
-    """How much of its level's capacity the part takes."""
+    """The share of its level's capacity that the part takes."""
     if not isinstance(part.body, InlineBody):
         return 1 / settings.fan_in
     size = part_bytes(part)

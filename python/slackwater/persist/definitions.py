@@ -1,4 +1,4 @@
-"""Which shards there are and what columns they have: steps of a transaction."""
+"""Steps of a transaction that make, drop and change shards."""
 
 from __future__ import annotations
 

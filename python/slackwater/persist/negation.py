@@ -1,4 +1,4 @@
-"""What takes back the contents of a shard, found out before it is known at which time it will."""
+"""Negation: the updates that take back the contents of a shard, at a time that comes later."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Negation:
 def negation_of(
     parts: Sequence[Part], read: Callable[[Sequence[Part]], pa.Table], blobs: Blobs, directory: str
 ) -> Negation:
-    """What takes back all updates in `parts`.
+    """The negation of all updates in `parts`.
 
     Uniform files are negated over the same file, which is not read. The rest is, by `read`; if it
     is much, its negation is in new files when this returns. Raises what `uniform_file` raises.
