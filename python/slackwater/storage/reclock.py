@@ -53,7 +53,7 @@ class Binding:
 def remap_diff(
     before: SourceFrontier | None, after: SourceFrontier
 ) -> tuple[tuple[Position, int], ...]:
-    """What changes in the remap when `after` follows `before` (None: it is empty), with diffs.
+    """The changes of the remap, with diffs, when `after` follows `before` (None: it is empty).
 
     Raises FatalError when that would be a step back: what was read cannot become unread.
     """

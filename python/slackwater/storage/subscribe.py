@@ -35,7 +35,7 @@ class OrderColumn:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeSpec:
-    """What a SUBSCRIBE asks for. `as_of` is included, `up_to` is not.
+    """The request of a SUBSCRIBE. `as_of` is included, `up_to` is not.
 
     With an envelope, `key` is not empty and `order_by` is empty.
     """

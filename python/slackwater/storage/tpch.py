@@ -301,7 +301,7 @@ def _part(config: TpchConfig) -> pa.Table:
 
 
 def _supplies(config: TpchConfig) -> int:
-    """How many suppliers each part has."""
+    """The number of suppliers of each part."""
     return min(4, config.suppliers)
 
 

@@ -17,7 +17,7 @@ from slackwater.repr.relation import DIFF_COLUMN
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
-    """What happened to each key at each time, in the order of first occurrence.
+    """The changes of each key at each time, in the order of first occurrence.
 
     The arrays are positions in the table of updates. `old` and `new` are NULL where the key had,
     or has, no row; `any_row` is one of the key's rows. `violation` is true where the key has more

@@ -48,7 +48,7 @@ class TooManyRows(BadRequest):
 
 @dataclass(frozen=True, slots=True)
 class WebhookConfig:
-    """How requests become rows. Names of headers are in lower case."""
+    """The rules by which requests become rows. Names of headers are in lower case."""
 
     format: WebhookFormat
     columns: tuple[HeaderColumn, ...] = ()
@@ -218,7 +218,7 @@ def _elements(text: str, at: int) -> tuple[list[str], int]:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the value that begins at `at` ends."""
+    """The end of the value that begins at `at`."""
     if at >= len(text):
         raise ValueError("a value is missing")
     return int(_DECODER.raw_decode(text, at)[1])

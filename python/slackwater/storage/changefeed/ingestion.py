@@ -39,7 +39,7 @@ from slackwater.storage.source_time import SourceFrontier
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedConfig:
-    """What a source does. `landing` and `dead_letters` are the names of these exports."""
+    """The description of a source. `landing` and `dead_letters` name these exports."""
 
     name: str
     tables: Mapping[str, FeedTable]
@@ -52,7 +52,7 @@ class ChangefeedConfig:
 
 @dataclass(frozen=True, slots=True)
 class FeedCounters:
-    """What was bound, came late, was superfluous, and what is a dead letter now."""
+    """Counts of changes: bound, late, superfluous, and dead letters."""
 
     rows: int = 0
     late: int = 0
@@ -66,13 +66,13 @@ class FeedCounters:
 
 
 class Arrivals(Protocol):
-    """What has landed since the ingestion began."""
+    """The changes that have landed since the ingestion began."""
 
     def take(self) -> Sequence[ChangeRecord] | None:
-        """What has come since the last time; None: it is not certain, look at the landing."""
+        """The changes since the last call; None: they are not certain, look at the landing."""
 
     def replay_requests(self) -> int:
-        """How many wish that dead letters are tried again."""
+        """The number of requests to try dead letters again."""
 
     def replayed(self, replay_requests: int, tried: int, left: int) -> None:
         """So many requests are granted: so many dead letters were tried, and some of them left."""
@@ -80,7 +80,7 @@ class Arrivals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What was read of files: changes, the name of the last file, and how many bytes."""
+    """The changes that were read of files, the name of the last file, and the number of bytes."""
 
     rows: Sequence[ChangeRecord]
     last: str | None
@@ -89,12 +89,12 @@ class Files:
 
 class FileReader(Protocol):
     def read(self, last: str | None) -> Files:
-        """What is in the files behind `last`, up to the last that has resolved a time."""
+        """Reads the files behind `last`, up to the last that has resolved a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedProgress:
-    """How a source stands, for who looks at it. Offsets; `waiting` counts changes by feed."""
+    """The progress of a source, in offsets. `waiting` counts changes by feed."""
 
     lower: int = MINIMUM
     proposed: int = MINIMUM
@@ -299,7 +299,7 @@ class ChangefeedIngestion:
         )
 
     def _landing(self, poll: _Poll) -> list[tuple[ChangeRecord, bool, int]]:
-        """What changes in the landing. What came from a file is there only if it has to wait."""
+        """The updates of the landing. Changes of a file are there only if they have to wait."""
         bound = poll.bound
         new = {id(each) for each in poll.fresh}
         changes = [(each, False, -1) for each in bound.taken if id(each) not in new]

@@ -65,7 +65,7 @@ def dead_letter_rows(letters: Sequence[tuple[ChangeRecord, str, int]]) -> pa.Tab
 
 
 def contents(rows: pa.Table) -> tuple[list[ChangeRecord], list[ChangeRecord]]:
-    """What waits and what is bound, of the rows of the landing, each as often as it is there."""
+    """The rows of the landing that wait, and those that are bound, each as often as it is there."""
     waiting: list[ChangeRecord] = []
     images: list[ChangeRecord] = []
     for change, bound in zip(_changes(rows), rows.column(BOUND).to_pylist(), strict=True):

@@ -96,7 +96,7 @@ class Reader:
 
 
 def _cell(kind: pa.DataType) -> Callable[[Any], Any]:
-    """How a JSON value becomes one of the column; raises ValueError. Those that are common fast."""
+    """The function that makes a JSON value one of the column's; it raises ValueError."""
     if pa.types.is_int64(kind):
         return lambda value: (
             value if type(value) is int and _LEAST <= value <= _MOST else from_json(value, kind)

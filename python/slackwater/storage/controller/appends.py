@@ -49,7 +49,7 @@ class Appends:
     def append(
         self, commands: Sequence[CollectionAppend], tables_upper: Frontier | None, extras: object
     ) -> AppendRows:
-        """See `StorageController.append`."""
+        """Opens an append, or refuses it as `StorageController.append` says."""
         states = [self._capabilities.live(each.id) for each in commands]
         ids = [each.id for each in commands]
         foreign = [
@@ -157,7 +157,7 @@ class Snapshots:
     _next_ticket: int = 1
 
     def open(self, global_id: GlobalId, as_of: Timestamp) -> int:
-        """See `StorageController.snapshot`."""
+        """Holds the collection at `as_of` and returns the ticket of the snapshot."""
         holder = Holder(HoldKind.SNAPSHOT, str(self._next_ticket))
         hold = self.capabilities.acquire([global_id], holder, as_of)
         snapshot = _Snapshot(self._next_ticket, global_id, as_of, hold)
@@ -174,7 +174,7 @@ class Snapshots:
         )
 
     def turn(self) -> list[Effect]:
-        """What can be read now, and what never will be."""
+        """The effects for snapshots that can be read now, and for those that never can."""
         effects: list[Effect] = []
         for snapshot in list(self._waiting.values()):
             state = self.capabilities.collections[snapshot.id]

@@ -1,4 +1,4 @@
-"""Who may read what: read capabilities, their holders, and how they reach dependencies.
+"""Read capabilities: their holders, and the way in which they reach dependencies.
 
 Each collection counts capabilities in a multiset whose least time is its since. One entry is its
 own, the implied capability, which follows the upper by the read policy; each dependent has one,
@@ -29,7 +29,7 @@ from slackwater.storage.controller.errors import StorageError, Variant
 
 @dataclass(slots=True)
 class CollectionState:
-    """What the controller knows of one collection (spec 1.9).
+    """The controller's state of one collection (spec 1.9).
 
     `capabilities` counts the implied capability, one entry for each dependent, and one for each
     hold. `writer_hold` keeps what the writer reads to go on: its dependencies at the last complete
@@ -160,7 +160,7 @@ class Capabilities:
         self._tables_upper = max(self._tables_upper, upper)
 
     def set_policies(self, policies: Sequence[tuple[GlobalId, ReadPolicy]]) -> None:
-        """See `StorageController.set_read_policy`."""
+        """Sets the policies in order; ids that are not known are left out."""
         for global_id, policy in policies:
             state = self.collections.get(global_id)
             if state is not None:
@@ -314,7 +314,7 @@ class Capabilities:
         return True
 
     def holds(self) -> Iterator[ReadHold]:
-        """Who holds what, by age of the holds."""
+        """All holds, the oldest first."""
         return iter(list(self._holds.values()))
 
     def oldest_hold(self) -> Timestamp | None:
@@ -329,5 +329,5 @@ class Capabilities:
 
 
 def first_since(description: CollectionDescription, metadata: CollectionMetadata) -> Frontier:
-    """Where the history of a collection begins, seen on its own."""
+    """The beginning of a collection's history, without regard to its inputs."""
     return max(metadata.since, description.since or MINIMUM_FRONTIER)

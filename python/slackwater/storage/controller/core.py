@@ -90,12 +90,13 @@ class StorageController:
     ) -> None:
         """Installs collections whose shards are mapped (M10), inputs before what reads them.
 
-        A later form: the mappings are made by the definition's own transaction, before; and an
-        identical collection may be created again, with no effect. Each is readable from its since
-        on and stays so until a read policy is set. Ingestions are sent to their instances. Raises,
-        with no effect, COLLECTION_ID_REUSED, IDENTIFIER_MISSING (no mapping, or a remap collection
-        or ingestion that does not exist), INGESTION_INSTANCE_MISSING, SHARD_ALREADY_IN_USE,
-        READ_BEFORE_SINCE.
+        Each is readable from its since on and stays so until a read policy is set. Ingestions are
+        sent to their instances. Deviates from spec M10: the mappings are made by the definition's
+        own transaction, before; and an identical collection may be created again, with no effect.
+
+        Raises, with no effect, COLLECTION_ID_REUSED, IDENTIFIER_MISSING (no mapping, or a remap
+        collection or ingestion that does not exist), INGESTION_INSTANCE_MISSING,
+        SHARD_ALREADY_IN_USE, READ_BEFORE_SINCE.
         """
         new = unknown(collections, self.capabilities)
         creation = Creation(new, metadata, self.capabilities)
@@ -121,7 +122,8 @@ class StorageController:
 
         Holds keep a dropped collection readable; when the last one ends its since becomes empty,
         durably and at once, and its shards can be finalized. A dropped ingestion stops writing at
-        once. Idempotent. A later form: the ingestion of a dropped export goes on without it.
+        once. Idempotent. Deviates from spec M19: the ingestion of a dropped export goes on
+        without it.
         """
         changed: dict[GlobalId, None] = {}
         for global_id in ids:
@@ -175,8 +177,8 @@ class StorageController:
     def drop_sinks(self, ids: Iterable[GlobalId]) -> None:
         """Gives up those of the exports that exist (M18).
 
-        A later form, which can be repeated: the hold is released by identity, the state is removed,
-        and replicas are told that nothing of it is needed.
+        Deviates from spec M18, and can be repeated: the hold is released by identity, the state is
+        removed, and replicas are told that nothing of it is needed.
         """
         for global_id in ids:
             state = self.exports.states.get(global_id)
@@ -196,12 +198,13 @@ class StorageController:
     ) -> int:
         """Appends rows and moves uppers, all or nothing; answered by `AnswerAppend` (M20).
 
-        A later form: one commit over all collections, and an unknown id is refused. The upper that
-        tables and sources share moves to `tables_upper`, also without rows for any of them; `also`
-        goes with the commit. Returns the ticket of the answer. Raises, with nothing written,
-        UPDATE_BEYOND_UPPER, IDENTIFIER_MISSING, INVALID_UPPERS for an upper that is behind,
-        INVALID_USAGE when an id comes twice, collections that share an upper are to get different
-        ones, or rows are for a shard of another collection.
+        The upper that tables and sources share moves to `tables_upper`, also without rows for any
+        of them; `extras` goes with the commit. Returns the ticket of the answer. Deviates from spec
+        M20: it is one commit over all collections, and an unknown id is refused.
+
+        Raises, with nothing written, UPDATE_BEYOND_UPPER, IDENTIFIER_MISSING, INVALID_UPPERS for an
+        upper that is behind, INVALID_USAGE when an id comes twice, collections that share an upper
+        are to get different ones, or rows are for a shard of another collection.
         """
         effect = self._appends.append(commands, tables_upper, extras)
         self._effects.append(effect)
@@ -246,8 +249,8 @@ class StorageController:
         """Reports how far collections and exports are written (M23).
 
         A report that is behind is ignored. A collection that shares the tables upper reports for
-        all that do. A later form: ids that do not exist any more are ignored, because reports of
-        what was dropped arrive late.
+        all that do. Deviates from spec M23: ids that do not exist any more are ignored,
+        because reports of what was dropped arrive late.
         """
         for global_id, upper in updates:
             state = self.capabilities.collections.get(global_id)
@@ -281,9 +284,9 @@ class StorageController:
     def maintain(
         self, limit: int, finalized_at_once: int = FINALIZED_AT_ONCE
     ) -> tuple[Effect, ...]:
-        """What has time: durable sinces and compactions of at most `limit` collections, and the
+        """Moves the durable sinces of at most `limit` collections, and finalizes a few shards.
 
-        finalization of a few shards. Whatever the limits, each gets its turn.
+        Whatever the limits, each gets its turn.
         """
         self._sinces.turn(limit)
         if self.placement.parameters.get("finalize_shards") != "off":

@@ -1,4 +1,4 @@
-"""What runs where: the instances, their replicas, and the ingestions and sinks on them.
+"""Placement: the instances, their replicas, and the ingestions and sinks on them.
 
 Source: spec controllers 2.3 M1, M2, M4 to M6, 2.7.
 """

@@ -1,4 +1,4 @@
-"""Which object a shard belongs to, and the way of a shard that belongs to none. Source: spec 2.6.
+"""The objects that shards belong to, and the way of a shard that belongs to none. Source: spec 2.6.
 
 A shard is mapped to an object, or registered for finalization, or finalized; never two of them.
 The record of both is elsewhere: the catalog has the shards of each object (decision 0006), and the

@@ -55,7 +55,7 @@ _log = structlog.get_logger("storage")
 
 
 class ShardStore(Protocol):
-    """What effects need of durable shards."""
+    """The durable shards, as far as effects need them."""
 
     def set_since(self, sinces: Mapping[int, Timestamp]) -> None: ...
 
@@ -100,7 +100,7 @@ class Storage:
         collections: Sequence[tuple[GlobalId, CollectionDescription, CollectionMetadata]],
         policies: Sequence[tuple[GlobalId, ReadPolicy]],
     ) -> None:
-        """Collections whose shards were made by a transaction that is durable."""
+        """Installs collections whose shards were made by a transaction that is durable."""
 
         def create(core: StorageController) -> None:
             mapped = [(i, shard) for i, _, found in collections for shard in found.shards]
@@ -114,7 +114,7 @@ class Storage:
         self.do(create)
 
     def set_policy(self, global_id: GlobalId, policy: ReadPolicy) -> None:
-        """A new policy. The since that was reached stays, also after a restart."""
+        """Sets another policy. The since that was reached stays, also after a restart."""
 
         def change(core: StorageController) -> None:
             core.announce_since(global_id)
@@ -132,7 +132,7 @@ class Storage:
         self.do(connect)
 
     def drop(self, collections: Sequence[GlobalId], exports: Sequence[GlobalId]) -> None:
-        """Objects that a transaction, which is durable, took out of the catalog."""
+        """Gives up objects that a durable transaction took out of the catalog."""
 
         def drop(core: StorageController) -> None:
             core.shards.give_up([*collections, *exports])
@@ -144,7 +144,7 @@ class Storage:
     def create_export(
         self, token: CreateExportToken, description: ExportDescription, shards: Sequence[int]
     ) -> None:
-        """See `StorageController.create_exports`. `shards` belong to the export, durably."""
+        """Creates the export and runs it. `shards` belong to it, durably."""
 
         def create(core: StorageController) -> None:
             mapped = [(token.id, shard) for shard in shards]
@@ -206,7 +206,7 @@ class Storage:
         return self.frontiers(global_id)[0]
 
     def upper(self, global_id: GlobalId) -> Frontier:
-        """How far the collection is complete. Raises IDENTIFIER_MISSING."""
+        """The time before which the collection is complete. Raises IDENTIFIER_MISSING."""
         return self.frontiers(global_id)[1]
 
     def frontiers(self, global_id: GlobalId) -> tuple[Frontier, Frontier]:
@@ -216,7 +216,7 @@ class Storage:
             return state.since, state.upper
 
     def tables_upper(self) -> Frontier:
-        """How far tables and sources are complete."""
+        """The time before which tables and sources are complete."""
         with self._lock:
             return self._core.capabilities.tables_upper
 
@@ -252,7 +252,7 @@ class Storage:
         return self.do(lambda core: core.capabilities.release(hold))
 
     def holds(self) -> tuple[ReadHold, ...]:
-        """Who holds what, by age of the holds."""
+        """All holds, the oldest first."""
         with self._lock:
             return tuple(self._core.capabilities.holds())
 
@@ -296,7 +296,7 @@ class Storage:
         self.respond(ShardFinalized(shard_id))
 
     def respond(self, response: Response) -> None:
-        """What a replica, or whoever carried out an effect, has to say."""
+        """Takes a response of a replica, or of what carried out an effect."""
         self.do(lambda core: core.respond(response))
 
     def validate(self) -> None:
