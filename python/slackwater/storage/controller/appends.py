@@ -38,6 +38,8 @@ class Appends:
     """Appends that were handed out and not answered. Not thread-safe.
 
     One append expects the upper at which the one before it ends, so that several can be under way.
+    It does not guarantee that an append succeeds, nor that appends are carried out in order: one
+    that overtakes another is refused by the shards.
     """
 
     def __init__(self, capabilities: Capabilities) -> None:

@@ -63,7 +63,8 @@ class Capabilities:
     """The collections and everybody who reads them. Not thread-safe, does no I/O.
 
     What follows from its calls for the outside is left in `moved` and `closed`, for the caller to
-    take.
+    take. It does not guarantee that a since is durable, nor that all collections are settled: only
+    those that a call names, and what depends on them.
     """
 
     def __init__(self, tables_upper: Frontier) -> None:

@@ -49,7 +49,10 @@ class ExportState:
 
 @dataclass(slots=True)
 class Exports:
-    """The exports, and those that are being prepared. Not thread-safe."""
+    """The exports, and those that are being prepared. Not thread-safe.
+
+    It does not guarantee that a sink runs, nor that what it reports is on disk.
+    """
 
     capabilities: Capabilities
     states: dict[GlobalId, ExportState] = field(default_factory=dict)

@@ -134,7 +134,7 @@ def reconcile(old: ReplicaState, commands: Iterable[Command]) -> Reconciled:
 
 @dataclass(slots=True)
 class CommandHistory:
-    """The commands of one instance, never more than twice as many as after the last reduction.
+    """The commands of one instance, at most twice as many as after the last reduction, plus one.
 
     `reduced_length` is how many those were.
     """
