@@ -113,42 +113,63 @@ class _Poll:
     dead: frozenset[Slot]
 
 
-class ChangefeedIngestion:
-    """See the module. `checkpoints` gives the group's state, for a lookahead or without one.
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs that an ingestion asks in each poll.
 
-    `waiting` and `images` are what the landing has, `arrivals` brings what lands later;
-    `dead_letters` are those that there are now, with their reasons.
+    `checkpoints` gives the group's state, for a lookahead or without one; `arrivals` brings what
+    lands; `dead_letters` are those that there are now, with their reasons.
+    """
+
+    checkpoints: Callable[[int | None], GroupState]
+    arrivals: Arrivals
+    files: FileReader | None = None
+    dead_letters: Callable[[], Sequence[tuple[ChangeRecord, str]]] = tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """The durable state from which an ingestion goes on.
+
+    `waiting` and `images` are the rows of the landing that wait, and those that are bound.
+    """
+
+    waiting: Sequence[ChangeRecord] = ()
+    images: Sequence[ChangeRecord] = ()
+    frontier: SourceFrontier | None = None
+    state: str | None = None
+
+
+class ChangefeedIngestion:
+    """The ingestion of a changefeed: it binds what has landed when its feeds have resolved it.
+
+    It does not guarantee that a change is bound soon: it waits until all admitted feeds have
+    resolved its time. Nor does it commit anything: a step is derived, and is superseded when the
+    stored state is another one.
     """
 
     def __init__(
-        self,
-        source_id: GlobalId,
-        config: ChangefeedConfig,
-        checkpoints: Callable[[int | None], GroupState],
-        arrivals: Arrivals,
-        waiting: Sequence[ChangeRecord] = (),
-        images: Sequence[ChangeRecord] = (),
-        frontier: SourceFrontier | None = None,
-        state: str | None = None,
-        files: FileReader | None = None,
-        dead_letters: Callable[[], Sequence[tuple[ChangeRecord, str]]] = tuple,
+        self, source_id: GlobalId, config: ChangefeedConfig, inputs: Inputs, durable: Durable
     ) -> None:
         self._source_id = source_id
         self._config = config
-        self._checkpoints = checkpoints
-        self._arrivals = arrivals
-        self._files = files
-        self._dead_letters = dead_letters
+        self._checkpoints = inputs.checkpoints
+        self._arrivals = inputs.arrivals
+        self._files = inputs.files
+        self._dead_letters = inputs.dead_letters
         self._readers = {name: Reader(table) for name, table in config.tables.items()}
-        self._waiting = list(waiting)
-        self._waiting_of = Counter(each.feed for each in waiting)
-        self._images: dict[Slot, ChangeRecord] = {(each.topic, each.key): each for each in images}
+        self._waiting = list(durable.waiting)
+        self._waiting_of = Counter(each.feed for each in durable.waiting)
+        self._images: dict[Slot, ChangeRecord] = {
+            (each.topic, each.key): each for each in durable.images
+        }
+        frontier = durable.frontier
         self._lower = MINIMUM if frontier is None else frontier.positions[0].offset
-        self._state = state
-        found = {} if state is None else json.loads(state)
+        self._state = durable.state
+        found = {} if durable.state is None else json.loads(durable.state)
         self._feeds = {name: FeedCounters(*c) for name, c in found.get("feeds", {}).items()}
         self._read: str | None = found.get("read")
-        self._dead = self._slots(letter for letter, _ in dead_letters())
+        self._dead = self._slots(letter for letter, _ in inputs.dead_letters())
         self._last: _Poll | None = None
         self._look(self._lower)
 
