@@ -44,7 +44,7 @@ from slackwater.persist.client import (
     UpperMismatch,
     WriteResult,
 )
-from slackwater.persist.compaction import choose, compact
+from slackwater.persist.compaction import Compactor, choose
 from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import FileBody
@@ -402,7 +402,7 @@ class Shards(RuleBasedStateMachine):
             merge = choose(self.client.reads.parts(shard), since, EAGER)
             if merge is None:
                 return
-            done = compact(self.client, shard, merge, since, settings=EAGER)
+            done = Compactor(self.client, EAGER).compact(shard, merge, since)
             assert done == (not model.dropped)
             if done:
                 model.since = max(model.since, since)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import PersistClient
-from slackwater.persist.compaction import CompactionSettings, choose, compact
+from slackwater.persist.compaction import CompactionSettings, Compactor, choose
 from slackwater.persist.leadership import acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.repr.frontier import Timestamp
@@ -118,7 +118,7 @@ def compacted(
         merge = choose(client.reads.parts(shard), Timestamp(since), settings)
         if merge is None:
             return count
-        assert compact(client, shard, merge, Timestamp(since), settings=settings)
+        assert Compactor(client, settings).compact(shard, merge, Timestamp(since))
     raise AssertionError("compaction does not end")
 
 
