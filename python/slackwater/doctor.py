@@ -32,7 +32,7 @@ from slackwater.persist.locations import (
     parse_location,
     without_password,
 )
-from slackwater.repr.errors import LOG_FILE, SlackwaterError
+from slackwater.repr.errors import LOG_FILE, SlackwaterError, first_line
 from slackwater.spark import session as spark_session
 
 Outcome = Literal["ok", "warn", "FAIL", "skip"]
@@ -217,7 +217,7 @@ def _place(place: Location, conf: Mapping[str, str]) -> tuple[Sequence[Finding],
         blobs.open(tried.uri).close()
         blobs.delete(tried.uri)
     except SlackwaterError as error:
-        return [Finding("location", "FAIL", _first_line(error.message), S3_ADVICE)], False
+        return [Finding("location", "FAIL", first_line(error.message), S3_ADVICE)], False
     except OSError:
         text = f"{place.uri}: cannot read what was written"
         return [Finding("location", "FAIL", text, S3_ADVICE)], False
@@ -266,7 +266,7 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
         leader = _probe(installation.url, embedded)
     except (SlackwaterError, SQLAlchemyError, sqlite3.Error) as error:
         reason = error.message if isinstance(error, SlackwaterError) else type(error).__name__
-        yield Finding("metastore", "FAIL", f"{shown}: {_first_line(reason)}", advice)
+        yield Finding("metastore", "FAIL", f"{shown}: {first_line(reason)}", advice)
         return
     yield Finding("metastore", "ok", shown)
     if leader is not None:
@@ -321,7 +321,7 @@ def _session(installation: Installation) -> Iterator[Finding]:
     try:
         spark = builder.getOrCreate()
     except Exception as error:
-        yield Finding("session", "FAIL", _first_line(str(error)), "see Spark's output above")
+        yield Finding("session", "FAIL", first_line(str(error)), "see Spark's output above")
         return
     try:
         for name, check, advice in _SESSION_CHECKS:
@@ -330,7 +330,7 @@ def _session(installation: Installation) -> Iterator[Finding]:
             except _WrongError as wrong:
                 yield Finding(name, "FAIL", str(wrong), advice)
             except PySparkException as error:
-                yield Finding(name, "FAIL", _first_line(str(error)), advice)
+                yield Finding(name, "FAIL", first_line(str(error)), advice)
     finally:
         spark.stop()
 
@@ -396,7 +396,3 @@ def _line(finding: Finding) -> str:
     name = escape(f"{finding.name:<{NAME_WIDTH}}")
     text = escape(f"{finding.text:<{TEXT_WIDTH}}")
     return f"{name} {text} [{mark}]{finding.outcome:<4}[/{mark}]{escape(advice)}".rstrip()
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -249,19 +249,19 @@ def controller_core(folder):
     core.set_read_policy([(each, LagWriteFrontier(1_001)) for each in ids])
     began, count = time.perf_counter(), 0
     for each in ids:
-        core.update_write_frontiers([(each, Frontier(core.tables_upper.value + 1))])
-        hold = core.acquire_read_hold([each], HOLDER)
-        hold = core.downgrade_read_hold(hold, Frontier(hold.since + 5))
+        core.update_write_frontiers([(each, Frontier(core.capabilities.tables_upper.value + 1))])
+        hold = core.capabilities.acquire([each], HOLDER)
+        hold = core.capabilities.downgrade(hold, Frontier(hold.since + 5))
         core.set_read_policy([(each, LagWriteFrontier(1_000))])
         core.process()
-        core.release_read_hold(hold)
+        core.capabilities.release(hold)
         count += 6
     each_us = (time.perf_counter() - began) * 1e6 / count
     yield Figure("controller_core", "controller core, one command", "us", 50, each_us)
     ticks = []
     for _ in range(WARM_UP + ROUNDS):
         began = time.perf_counter()
-        core.advance_tables(Frontier(core.tables_upper.value + 1_000))
+        core.capabilities.advance_tables(Frontier(core.capabilities.tables_upper.value + 1_000))
         core.process()
         ticks.append((time.perf_counter() - began) * 1000)
     yield Figure("core_tick", f"tick of {COLLECTIONS} idle collections", "ms", 100, p50(ticks))

@@ -25,7 +25,7 @@ from slackwater.persist.client import (
     UpperMismatch,
     WriteResult,
 )
-from slackwater.persist.compaction import choose, compact
+from slackwater.persist.compaction import Compactor, choose
 from slackwater.persist.metastore import connect
 from slackwater.repr.errors import SlackwaterError
 
@@ -59,7 +59,7 @@ def main(url: str, location: str, epoch: str, seed: str) -> None:
             chosen = choose(client.reads.parts(shard), 0, EAGER)
             if chosen is not None:
                 with contextlib.suppress(SlackwaterError):
-                    compact(client, shard, chosen, 0, settings=EAGER)
+                    Compactor(client, EAGER).compact(shard, chosen, 0)
 
     def or_end(work, *arguments):
         try:

@@ -25,7 +25,7 @@ import os, sys, threading
 from slackwater.persist import garbage
 from slackwater.persist.blobs import LocalBlobs, file_part, inline_part
 from slackwater.persist.client import Append, PersistClient, UpperMismatch, WriteResult
-from slackwater.persist.compaction import choose, compact
+from slackwater.persist.compaction import Compactor, choose
 from slackwater.persist.metastore import connect
 from pathlib import Path
 from tests.support.persist.persistence import EAGER, updates
@@ -70,7 +70,7 @@ def maintain():
             since = max(0, client.reads.state(shard).upper - 3)
             merge = choose(client.reads.parts(shard), since, EAGER)
             if merge is not None:
-                compact(client, shard, merge, since, settings=EAGER)
+                Compactor(client, EAGER).compact(shard, merge, since)
             client.transactions.transact(
                 lambda conn: garbage.mark_for_deletion(conn, shard, 2**62, 5)
             )

@@ -16,7 +16,7 @@ from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.relations import relation_json
 from slackwater.persist.blobs import inline_part, local_path, uniform_file
 from slackwater.persist.client import Append
-from slackwater.persist.compaction import Merge, compact
+from slackwater.persist.compaction import Compactor, Merge
 from slackwater.persist.parts import FileBody, NewPart, Uniform
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.spark.bridge import SparkBridge
@@ -53,7 +53,7 @@ def filled(tmp_path):
     """A shard with a file of executors, a negation, inline rows, and a column that came later."""
     env = new_environment(f"sqlite:///{tmp_path}/m.db", tmp_path / "e")
     client = env.lead()
-    shard = new_shard(client, BEFORE, 0, shares_tables_upper=False)
+    shard = new_shard(client, BEFORE, 0)
 
     def uniform(time, keys):
         rows = pa.table({"k": pa.array(keys, pa.int32()), "d": [float(k) for k in keys]})
@@ -96,8 +96,8 @@ def test_a_large_merge_is_a_job(bridge, filled):
     parts = client.reads.parts(shard)
     settings = replace(EAGER, memory_rows=10, target_bytes=4_000)
     merge = Merge(parts, parts)
-    assert not compact(client, shard, merge, 5, settings=settings)
-    assert compact(client, shard, merge, 5, rewriter=EngineRewriter(bridge), settings=settings)
+    assert not Compactor(client, settings).compact(shard, merge, 5)
+    assert Compactor(client, settings, EngineRewriter(bridge)).compact(shard, merge, 5)
     assert {time: contents(client, shard, time) for time in (5, 6)} == before
     made = client.reads.parts(shard)
     assert len(made) > 1
@@ -190,7 +190,7 @@ def test_columns_with_names_of_ours_are_merged(bridge, tmp_path):
     )
     env = new_environment(f"sqlite:///{tmp_path}/m.db", tmp_path / "e")
     client = env.lead()
-    shard = new_shard(client, desc, 0, shares_tables_upper=False)
+    shard = new_shard(client, desc, 0)
     made = [[k, -k, f"v{k}", k % 3] for k in range(60)]
 
     def rows(numbers):
@@ -216,7 +216,7 @@ def test_columns_with_names_of_ours_are_merged(bridge, tmp_path):
         limit = 1_000 if rewriter is None else 10
         settings = replace(EAGER, memory_rows=limit, target_bytes=1_000)
         merge = Merge(parts, parts)
-        assert compact(client, shard, merge, 2, rewriter=rewriter, settings=settings)
+        assert Compactor(client, settings, rewriter).compact(shard, merge, 2)
         snapshot = client.reads.snapshot(shard, 2)
         assert snapshot.schema.names[: len(desc.names)] == list(desc.stored_names)
         found = [list(each.values())[: len(desc.names)] for each in snapshot.to_pylist()]

@@ -15,7 +15,7 @@ from tests.support.persist.persistence import EAGER
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Contents, ViewContents
 from slackwater.compute.relations import relation_json
-from slackwater.persist.compaction import Merge, compact
+from slackwater.persist.compaction import Compactor, Merge
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 
@@ -142,7 +142,7 @@ def compacted(bench, shard, rewriter):
     bench.client.maintenance.set_since({shard: Timestamp(2)})
     parts = bench.client.reads.parts(shard)
     merge = Merge(parts, parts)
-    assert compact(bench.client, shard, merge, Timestamp(2), rewriter=rewriter, settings=settings)
+    assert Compactor(bench.client, settings, rewriter).compact(shard, merge, Timestamp(2))
 
 
 def test_dml_changes_what_is_not_the_same(declared):

@@ -44,7 +44,7 @@ from slackwater.persist.client import (
     UpperMismatch,
     WriteResult,
 )
-from slackwater.persist.compaction import choose, compact
+from slackwater.persist.compaction import Compactor, choose
 from slackwater.persist.holds import SinceAdvanced
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import FileBody
@@ -143,7 +143,7 @@ class Holds:
     def advance_since(self, shard, to):
         if shard in self.dropped:
             return self.since(shard) or to
-        self.storage.set_policies([(f"u{shard}", ValidFrom(Frontier(to)))])
+        self.storage.do(lambda core: core.set_read_policy([(f"u{shard}", ValidFrom(Frontier(to)))]))
         return self.since(shard)
 
     def acquire(self, shard, as_of):
@@ -202,7 +202,7 @@ class Shards(RuleBasedStateMachine):
 
     def created(self, shares_tables_upper):
         upper = None if shares_tables_upper else 0
-        shard = new_shard(self.client, DESC, upper, shares_tables_upper=shares_tables_upper)
+        shard = new_shard(self.client, DESC, upper)
         assert shard not in self.model
         self.model[shard] = Model(
             shares_tables_upper, upper=self.tables_upper if shares_tables_upper else 0
@@ -402,7 +402,7 @@ class Shards(RuleBasedStateMachine):
             merge = choose(self.client.reads.parts(shard), since, EAGER)
             if merge is None:
                 return
-            done = compact(self.client, shard, merge, since, settings=EAGER)
+            done = Compactor(self.client, EAGER).compact(shard, merge, since)
             assert done == (not model.dropped)
             if done:
                 model.since = max(model.since, since)
@@ -472,6 +472,10 @@ class Shards(RuleBasedStateMachine):
                     attempt()
 
     # What always holds
+
+    @invariant()
+    def the_cache_is_consistent(self):
+        self.client.transactions.validate()
 
     @invariant()
     def frontiers_are_those_of_the_model(self):

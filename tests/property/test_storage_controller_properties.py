@@ -156,7 +156,7 @@ class Controller(RuleBasedStateMachine):
     def installed(self, global_id):
         description, policy = self.room.durable.catalog[global_id]
         shard = self.room.durable.shards[self.room.durable.metadata(global_id).shard_id]
-        inputs = self.core.collection(global_id).dependencies
+        inputs = self.core.capabilities.state(global_id).dependencies
         implied = max([shard.since, *(self.model.collections[i].implied for i in inputs)])
         shared = self.room.shares_tables_upper(description.data_source)
         upper = self.model.tables_upper if shared else shard.upper
@@ -218,7 +218,7 @@ class Controller(RuleBasedStateMachine):
         if global_id not in self.model.collections:
             return
         self.room.run()
-        again = [(global_id, self.core.collection(global_id).description)] * 2
+        again = [(global_id, self.core.capabilities.state(global_id).description)] * 2
         if self.known(global_id):
             self.core.create_collections(again, {global_id: self.room.durable.metadata(global_id)})
         else:
@@ -247,7 +247,7 @@ class Controller(RuleBasedStateMachine):
     @rule(step=steps)
     def tick(self, step):
         self.model.tables_upper = Frontier(self.model.tables_upper.value + step)
-        self.core.advance_tables(self.model.tables_upper)
+        self.core.capabilities.advance_tables(self.model.tables_upper)
         self.model.moved()
 
     @rule(chosen=st.lists(st.tuples(ids, policies), max_size=4))
@@ -269,7 +269,7 @@ class Controller(RuleBasedStateMachine):
             if found is not None:
                 found.policy, found.writer = DROPPED, None
         for each in sinks:
-            if each.removeprefix("sink ") not in dict(self.core.exports()):
+            if each.removeprefix("sink ") not in self.core.exports.states:
                 del self.model.tokens[each]
         self.model.moved()
         self.model.forget_closed()
@@ -289,9 +289,9 @@ class Controller(RuleBasedStateMachine):
         if latest.value:
             early = Timestamp(latest.value - 1)
             with pytest.raises(StorageError, match=Variant.READ_BEFORE_SINCE.value):
-                self.core.acquire_read_hold(chosen, HOLDER, early)
+                self.core.capabilities.acquire(chosen, HOLDER, early)
         at = None if later == 0 else Timestamp(latest.value + later)
-        hold = self.core.acquire_read_hold(chosen, HOLDER, at)
+        hold = self.core.capabilities.acquire(chosen, HOLDER, at)
         assert hold.since == latest.value + later
         self.model.tokens[hold.hold_id] = (set(chosen), hold.since)
         return hold
@@ -306,11 +306,11 @@ class Controller(RuleBasedStateMachine):
         ids, since = self.model.tokens[hold.hold_id]
         if step < 0 and since > 0:
             with pytest.raises(ValueError, match="is at"):
-                self.core.downgrade_read_hold(hold, Frontier(max(0, since + step)))
+                self.core.capabilities.downgrade(hold, Frontier(max(0, since + step)))
             return
         step = max(0, step)
         to = EMPTY_FRONTIER if close and step == 0 else Frontier(since + step)
-        self.core.downgrade_read_hold(hold, to)
+        self.core.capabilities.downgrade(hold, to)
         if to.is_empty:
             del self.model.tokens[hold.hold_id]
         else:
@@ -320,8 +320,8 @@ class Controller(RuleBasedStateMachine):
     @rule(hold=holds)
     def release(self, hold):
         held = self.model.tokens.pop(hold.hold_id, None) is not None
-        assert self.core.release_read_hold(hold) == held
-        assert not self.core.release_read_hold(hold)
+        assert self.core.capabilities.release(hold) == held
+        assert not self.core.capabilities.release(hold)
         self.model.forget_closed()
 
     @rule(global_id=ids, later=st.integers(-2, 6))
@@ -347,15 +347,15 @@ class Controller(RuleBasedStateMachine):
             return multiple()
         durable = self.room.durable
         sink, durable.next_id = f"u{durable.next_id}", durable.next_id + 1
-        token = self.core.prepare_export(sink, from_id)
+        token = self.core.exports.prepare(sink, from_id)
         assert token.acquired_since == self.model.since(from_id)
         self.model.tokens[f"token {token.token_id}"] = ({from_id}, token.acquired_since.value)
         return token
 
     @rule(token=tokens)
     def cancel_prepare_export(self, token: CreateExportToken):
-        self.core.cancel_prepare_export(token)
-        self.core.cancel_prepare_export(token)
+        self.core.exports.cancel(token)
+        self.core.exports.cancel(token)
         self.model.tokens.pop(f"token {token.token_id}", None)
         self.model.forget_closed()
 
@@ -386,7 +386,7 @@ class Controller(RuleBasedStateMachine):
         token = f"sink {sink}"
         if token not in self.model.tokens or not self.known(from_id):
             return
-        description = self.core.export(sink).description
+        description = self.core.exports.get(sink).description
         altered = type(description)(
             from_id, description.instance, description.connection, description.as_of
         )
@@ -431,7 +431,7 @@ class Controller(RuleBasedStateMachine):
 
     def look(self, global_id):
         expected = self.model.collections[global_id]
-        state = self.core.collection(global_id)
+        state = self.core.capabilities.state(global_id)
         assert state.upper == self.model.upper(expected)
         assert state.implied == expected.implied
         found = Counter(dict(state.capabilities.items()))
@@ -449,7 +449,7 @@ class Controller(RuleBasedStateMachine):
         # the since that the remap had when the export came was never written, nor will be.
         if self.room.shared_sources and not expected.implied.is_empty:
             for each in expected.inputs:
-                since = self.core.collection(each).since
+                since = self.core.capabilities.state(each).since
                 assert state.upper <= expected.begin or since < state.upper
         before = self.model.reached.get(global_id, (MINIMUM_FRONTIER, MINIMUM_FRONTIER))
         assert before[0] <= state.since
@@ -470,7 +470,7 @@ class Controller(RuleBasedStateMachine):
             assert self.model.upper(self.model.collections[global_id]).value <= as_of
         for global_id in self.model.collections:
             self.look(global_id)
-        assert {i for i, _ in self.core.collections()} == set(self.model.collections)
+        assert set(self.core.capabilities.collections) == set(self.model.collections)
 
     @invariant()
     def snapshots_are_whole(self):
@@ -489,9 +489,13 @@ class Controller(RuleBasedStateMachine):
             self.model.forget_closed()
 
     @invariant()
+    def parts_agree(self):
+        self.core.validate()
+
+    @invariant()
     def durable_sinces_are_never_ahead(self):
         # Looked at without bringing anything up to date, so that staleness stays possible.
-        for state in self.core._capabilities.collections.values():
+        for state in self.core.capabilities.collections.values():
             shard = self.room.durable.shards[state.metadata.shard_id]
             assert shard.since <= state.capabilities.frontier
 
@@ -526,7 +530,7 @@ class Crashes(RuleBasedStateMachine):
 
     def restarted(self):
         # The holds are gone with the process, but nothing goes before policies are set again.
-        allowed = {i: state.since for i, state in self.room.core.collections()}
+        allowed = {state.id: state.since for state in self.room.core.capabilities.settled()}
         durable = {
             i: self.room.durable.shards[self.room.durable.metadata(i).shard_id].since
             for i in self.room.durable.catalog
@@ -537,7 +541,7 @@ class Crashes(RuleBasedStateMachine):
         assert self.room.core.process() == ()
         recovered = self.room.recovered
         for global_id, since in recovered.items():
-            inputs = self.room.core.collection(global_id).dependencies
+            inputs = self.room.core.capabilities.state(global_id).dependencies
             assert since >= durable[global_id]
             limit = allowed.get(global_id, EMPTY_FRONTIER)
             assert since <= max([limit, *(recovered[each] for each in inputs)])
@@ -593,12 +597,12 @@ class Crashes(RuleBasedStateMachine):
     @rule(global_id=ids)
     def hold(self, global_id):
         if global_id in self.room.durable.catalog:
-            self.room.core.acquire_read_hold([global_id], HOLDER)
+            self.room.core.capabilities.acquire([global_id], HOLDER)
 
     @rule(global_id=ids, step=st.integers(1, 6), dies=deaths)
     def write(self, global_id, step, dies):
         if global_id in self.room.durable.catalog:
-            upper = self.room.core.collection(global_id).upper
+            upper = self.room.core.capabilities.state(global_id).upper
             self.attempt(lambda: self.room.write(global_id, Frontier(upper.value + step)), dies)
 
     @rule(limit=st.integers(1, 5), dies=deaths)
@@ -649,7 +653,7 @@ def test_i47_frontiers_never_regress_and_nothing_follows_the_empty_one(shared_so
     """Whoever reports, in whatever order, directly or as a response."""
     room = Room(shared_sources=shared_sources)
     ids = {"ingestion": room.ingestion(), "table": room.table(), "view": room.view()}
-    (ids["progress"],) = room.core.collection(ids["ingestion"]).dependencies
+    (ids["progress"],) = room.core.capabilities.state(ids["ingestion"]).dependencies
     ids |= {"export": room.export_of(ids["ingestion"]), "sink": room.sink(ids["view"])}
     written_together = {"table", "progress", "ingestion", "export"} if shared_sources else {"table"}
     reached = dict.fromkeys(ids, MINIMUM_FRONTIER)
@@ -664,13 +668,13 @@ def test_i47_frontiers_never_regress_and_nothing_follows_the_empty_one(shared_so
             reached[each] = max(reached[each], frontier)
         for each, global_id in ids.items():
             if each == "sink":
-                assert room.core.export(global_id).write_frontier == reached[each]
+                assert room.core.exports.get(global_id).write_frontier == reached[each]
             else:
-                assert room.core.collection(global_id).upper == reached[each]
+                assert room.core.capabilities.state(global_id).upper == reached[each]
 
 
 def test_the_model_knows_exports_of_ingestions():
     room = Room()
     export = room.export_of(room.ingestion())
     assert isinstance(room.durable.catalog[export][0].data_source, IngestionExport)
-    assert len(room.core.collection(export).dependencies) == 1
+    assert len(room.core.capabilities.state(export).dependencies) == 1

@@ -25,10 +25,10 @@ from slackwater.persist.blobs import Blob
 from slackwater.persist.client import UnknownShard
 from slackwater.persist.compaction import (
     CompactionSettings,
+    Compactor,
     Merge,
     Rewriter,
     choose,
-    compact,
     is_large,
 )
 from slackwater.persist.garbage import LEASE_MS, ORPHAN_AGE_MS, GarbageFile
@@ -284,14 +284,8 @@ class Maintenance:
 
     def _merge(self, shard_id: int, merge: Merge, since: Timestamp) -> bool:
         try:
-            return compact(
-                self._persist,
-                shard_id,
-                merge,
-                since,
-                rewriter=self._rewriter,
-                settings=self._settings.compaction,
-            )
+            compactor = Compactor(self._persist, self._settings.compaction, self._rewriter)
+            return compactor.compact(shard_id, merge, since)
         except UnknownShard:
             return False
 

@@ -1,4 +1,4 @@
-"""What a group's checkpoints say: up to where all is done, and up to where it may be done.
+"""The bounds of a group: before the first all is done, and before the second it may be done.
 
 Values in, values out. A checkpoint is *applied* when what came before it has been written to where
 the group writes. Of each partition only three times matter, which a store can look up without

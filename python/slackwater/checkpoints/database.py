@@ -53,13 +53,13 @@ class Notifications(Protocol):
 
     @property
     def listeners(self) -> Listeners:
-        """Who is woken by what it hears."""
+        """The listeners that are woken by what it hears."""
 
     def told(self, group: str) -> Step:
         """The step of a transaction that tells others, when it commits, that `group` changed."""
 
     def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
-        """See `Store.listen`."""
+        """Wakes `wake` when the group changes, as `Store.listen` says."""
 
 
 class DatabaseStore:
@@ -82,40 +82,32 @@ class DatabaseStore:
         self._listeners = notifications.listeners if notifications else Listeners()
 
     def advance(self, group: str, partition: str, time: Time) -> None:
-        """See `Store`."""
         now_ms = self._clock_ms()
         self._change(group, lambda conn: statements.advance(conn, group, partition, time, now_ms))
 
     def commit(self, group: str, done: Range) -> None:
-        """See `Store`."""
         now_ms = self._clock_ms()
         self._change(group, lambda conn: statements.commit(conn, group, done, now_ms))
 
     def ensure(self, group: str, partitions: Sequence[str]) -> None:
-        """See `Store`."""
         now_ms = self._clock_ms()
         self._change(group, lambda conn: statements.ensure(conn, group, partitions, now_ms))
 
     def raise_committed(self, group: str, committed: Time) -> None:
-        """See `Store`."""
         self._transactions.transact(lambda conn: statements.raise_committed(conn, group, committed))
 
     def state(self, group: str, lookahead: int | None) -> GroupState:
-        """See `Store`."""
         return self._transactions.query(lambda conn: statements.state(conn, group, lookahead))
 
     def pending(self) -> list[str]:
-        """See `Store`."""
         return self._transactions.query(statements.pending)
 
     def prune(self, group: str) -> int:
-        """See `Store`."""
         pruned: list[int] = []
         self._transactions.transact(lambda conn: pruned.append(statements.prune(conn, group)))
         return pruned[-1]
 
     def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
-        """See `Store`."""
         if self._notifications is not None:
             return self._notifications.listen(group, wake)
         return self._listeners.add(group, wake)

@@ -124,7 +124,7 @@ class Group:
         self._wakeups.call()
 
     def table_group(self) -> TableGroup:
-        """What the group was started with."""
+        """The tables that the group was started with."""
         return self._tables
 
     @property

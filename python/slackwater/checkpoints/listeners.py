@@ -1,4 +1,4 @@
-"""Who is to be woken when a group has changed."""
+"""The listeners that are woken when a group has changed."""
 
 from __future__ import annotations
 

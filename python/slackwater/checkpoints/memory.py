@@ -23,7 +23,7 @@ class _Kept:
 
 
 class MemoryStore:
-    """A `Store` for the groups of one process."""
+    """A `Store` for the groups of one process. Nothing of it outlives the process."""
 
     def __init__(self) -> None:
         self._groups: dict[str, _Kept] = {}
@@ -31,7 +31,6 @@ class MemoryStore:
         self._listeners = Listeners()
 
     def advance(self, group: str, partition: str, time: Time) -> None:
-        """See `Store`."""
         with self._lock:
             rows = self._kept(group).partitions.setdefault(partition, [])
             if rows and time < rows[-1].time:
@@ -41,7 +40,6 @@ class MemoryStore:
         self._listeners.tell(group)
 
     def commit(self, group: str, done: Range) -> None:
-        """See `Store`."""
         with self._lock:
             kept = self._kept(group)
             for rows in kept.partitions.values():
@@ -50,7 +48,6 @@ class MemoryStore:
         self._listeners.tell(group)
 
     def ensure(self, group: str, partitions: Sequence[str]) -> None:
-        """See `Store`."""
         with self._lock:
             kept = self._kept(group)
             for name in partitions:
@@ -59,19 +56,16 @@ class MemoryStore:
         self._listeners.tell(group)
 
     def raise_committed(self, group: str, committed: Time) -> None:
-        """See `Store`."""
         with self._lock:
             kept = self._kept(group)
             kept.committed = max(kept.committed, committed)
 
     def state(self, group: str, lookahead: int | None) -> GroupState:
-        """See `Store`."""
         with self._lock:
             kept = self._kept(group)
             return GroupState(kept.committed, kept.progress(lookahead))
 
     def pending(self) -> list[str]:
-        """See `Store`."""
         with self._lock:
             return sorted(
                 name
@@ -80,7 +74,6 @@ class MemoryStore:
             )
 
     def prune(self, group: str) -> int:
-        """See `Store`."""
         pruned = 0
         with self._lock:
             kept = self._kept(group)

@@ -20,7 +20,7 @@ from slackwater.checkpoints.store import Subscription
 
 CHANNEL = "slackwater_checkpoints"
 RETRY_MS = 5_000
-"""How long it waits, after its connection broke, before it makes another one."""
+"""The pause, after its connection broke, before it makes another one."""
 
 _log = structlog.get_logger("checkpoint")
 

@@ -1,4 +1,4 @@
-"""What a group may be started with. Source: spec checkpoint 2.2."""
+"""The options of a group. Source: spec checkpoint 2.2."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a group follows its store.
+    """The ways in which a group follows its store.
 
     It refreshes when it is woken and every `poll_ms`, and prunes every `prune_ms`. `lookahead`: see
     `limit_lookahead`. `is_streaming`: whether the store wakes it when others change the group.

@@ -38,7 +38,7 @@ _BEYOND = "~"
 
 
 def advance(conn: Connection, group: str, partition: str, time: Time, now_ms: int) -> None:
-    """See `Store.advance`."""
+    """Records a checkpoint that is not applied, as `Store.advance` promises."""
     _lock(conn, group)
     newest = conn.execute(
         select(func.max(checkpoints.c.source_hlc)).where(
@@ -52,7 +52,7 @@ def advance(conn: Connection, group: str, partition: str, time: Time, now_ms: in
 
 
 def commit(conn: Connection, group: str, done: Range, now_ms: int) -> None:
-    """See `Store.commit`."""
+    """Marks the checkpoints in `done` as applied, as `Store.commit` promises."""
     committed = _lock(conn, group)
     concerned = [
         each.partition
@@ -76,7 +76,7 @@ def commit(conn: Connection, group: str, done: Range, now_ms: int) -> None:
 
 
 def ensure(conn: Connection, group: str, partitions: Sequence[str], now_ms: int) -> None:
-    """See `Store.ensure`."""
+    """Gives each partition without a checkpoint an applied one, as `Store.ensure` promises."""
     _lock(conn, group)
     known = select(checkpoints.c.partition_name).where(
         checkpoints.c.group_name == group, checkpoints.c.partition_name.in_(partitions)
@@ -88,13 +88,13 @@ def ensure(conn: Connection, group: str, partitions: Sequence[str], now_ms: int)
 
 
 def raise_committed(conn: Connection, group: str, committed: Time) -> None:
-    """See `Store.raise_committed`."""
+    """Moves `committed` of the group forward, as `Store.raise_committed` promises."""
     if committed > _lock(conn, group):
         _set_committed(conn, group, committed)
 
 
 def prune(conn: Connection, group: str) -> int:
-    """See `Store.prune`."""
+    """Deletes the applied checkpoints that nothing depends on, as `Store.prune` promises."""
     _lock(conn, group)
     pruned = 0
     for each in _partitions(conn, group, None):
@@ -115,14 +115,14 @@ def forget(conn: Connection, group: str) -> None:
 
 
 def state(conn: Connection, group: str, lookahead: int | None) -> GroupState:
-    """See `Store.state`."""
+    """Reads the state of the group, as `Store.state` promises."""
     text = conn.execute(_committed(group)).scalar_one_or_none()
     committed = ZERO if text is None else time_of(text)
     return GroupState(committed, tuple(_partitions(conn, group, lookahead)))
 
 
 def pending(conn: Connection) -> list[str]:
-    """See `Store.pending`."""
+    """Reads the names of the groups that have work, as `Store.pending` promises."""
     name = checkpoint_groups.c.group_name
     waiting = exists().where(checkpoints.c.group_name == name, checkpoints.c.applied_ms.is_(None))
     return list(conn.execute(select(name).where(waiting).order_by(name)).scalars())

@@ -19,7 +19,7 @@ FIRST = Time(1, 1)
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """What a store knows of a group, at one moment."""
+    """The state of a group in a store, at one moment."""
 
     committed: Time = ZERO
     partitions: tuple[Progress, ...] = ()
@@ -76,7 +76,7 @@ class Store(Protocol):
         """Moves `committed` of the group forward; not back."""
 
     def state(self, group: str, lookahead: int | None) -> GroupState:
-        """What is known, with no more than `lookahead` checkpoints proposed (see `progress`)."""
+        """The state of the group, with no more than `lookahead` checkpoints proposed."""
 
     def pending(self) -> list[str]:
         """The names, in order, of the groups with a checkpoint that is not applied."""

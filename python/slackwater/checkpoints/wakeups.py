@@ -1,4 +1,4 @@
-"""What a thread waits for between its rounds."""
+"""The signal that a thread waits for between its rounds."""
 
 from __future__ import annotations
 

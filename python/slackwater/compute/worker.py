@@ -20,7 +20,7 @@ from slackwater.compute.tick import Limits, RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, first_line, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 
@@ -550,7 +550,7 @@ class Worker:
     def _back_off(self, flow: Dataflow, error: Exception) -> bool:
         """The dataflow is left alone for a while. False: it did not move."""
         if not isinstance(error, SlackwaterError):
-            reason = _first_line(error).removesuffix(".")
+            reason = first_line(str(error).strip() or type(error).__name__).removesuffix(".")
             error = user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
         with self._shared.changed:
             if self._shared.flows.get(flow.global_id) is not flow:
@@ -592,8 +592,3 @@ class Worker:
         with self._shared.changed:
             self._shared.changed.notify_all()
         self._on_progress(uppers)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -1,1 +1,1 @@
-"""What the storage and the compute controller share: read holds, and words of their protocols."""
+"""The floor of both controllers, of storage and of compute: read holds, words of the protocols."""

@@ -10,7 +10,7 @@ from slackwater.repr.ids import GlobalId
 
 
 class HoldKind(Enum):
-    """What a hold is good for."""
+    """The purpose of a hold."""
 
     STATEMENT = "statement"
     TRANSACTION = "transaction"
@@ -24,7 +24,7 @@ class HoldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Whose hold it is: the session, or the object, that `name` says."""
+    """The owner of a hold: the session, or the object, that `name` says."""
 
     kind: HoldKind
     name: str

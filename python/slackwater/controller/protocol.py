@@ -1,4 +1,4 @@
-"""What every controller and its replicas say to each other, whatever they run.
+"""The part of the protocol with replicas that every controller has, whatever replicas run.
 
 Source: spec controllers 2.3, 2.7.
 """
@@ -30,7 +30,7 @@ class UpdateConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class InitializationComplete:
-    """What was sent so far is everything there is: drop what is not in it."""
+    """Ends the first commands: the replica drops what was not among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class DroppedIds:
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdate:
-    """How an object is: "running", "stalled", ..."""
+    """The status of an object: "running", "stalled", ..."""
 
     id: GlobalId
     status: str

@@ -1,4 +1,4 @@
-"""What can be appended to shards, and why an append or a change of columns may be refused."""
+"""Appends to shards, and the reasons for which an append is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,18 @@ class DuplicateWrite(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Parts for one shard with its own upper, which moves from `lower` to `upper`."""
+    """Parts for one shard with its own upper, which moves from `lower` to `upper`.
+
+    For all times t, let ``contents(t)`` be the sum of all updates of the shard at or before t.
+    After the append
+
+    * ``contents(t)`` is the same as before for t < `lower`;
+    * ``contents(t)`` is that before plus the updates of `parts` at or before t for
+      `lower` <= t < `upper`;
+    * t >= `upper` is not complete.
+
+    It takes effect only if the shard's upper is `lower` (I4 to I6).
+    """
 
     shard_id: int
     lower: Timestamp
@@ -54,7 +65,11 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class TablesAppend:
-    """Parts for shards that share the tables upper, and the move of that upper."""
+    """Parts for shards that share the tables upper, and the move of that upper.
+
+    The equation of `Append` holds for each of these shards, also for those without parts: their
+    contents at all times of ``[lower, upper)`` are those just before `lower` (I29, I30).
+    """
 
     lower: Timestamp
     upper: Timestamp

@@ -1,4 +1,4 @@
-"""Where the files of parts are, and how parts are written.
+"""The files of parts, local or in S3, and how parts are written.
 
 A file is whole before it has its name, and durable before a transaction names it: so a crash leaves
 a file that nobody names, never a name without its file. Names are unique and files never change.
@@ -23,13 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from slackwater.persist.ipc import to_stream
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
 PLAIN_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._=+-]{0,254}")
-"""What a file may be called that another process has written for us."""
+"""The names that files may have which another process has written for us."""
 
 INLINE_LIMIT_BYTES = 2 * 1024 * 1024
 """The most that one inline part may hold."""
@@ -83,7 +84,7 @@ class Blobs(Protocol):
         ...
 
     def outage(self, uri: str, error: OSError) -> SlackwaterError | None:
-        """What a user is told if a file could not be read because the store does not answer.
+        """The error that a user sees when a file cannot be read because the store does not answer.
 
         None when the error is about the file itself: it is missing or damaged.
         """
@@ -241,7 +242,7 @@ def inline_part(updates: pa.Table) -> NewPart:
 
     `updates` has at least one row and the relation's update schema. Raises ValueError if empty.
     """
-    return _described(updates, InlineBody(_ipc(updates)))
+    return _described(updates, InlineBody(to_stream(updates.combine_chunks())))
 
 
 def file_part(blobs: Blobs, updates: pa.Table, directory: str) -> NewPart:
@@ -277,18 +278,10 @@ def new_parts(blobs: Blobs, updates: pa.Table, directory: str) -> tuple[NewPart,
         return ()
     # The stream is never much smaller than the buffers, so a large table is not encoded in vain.
     if updates.nbytes <= INLINE_LIMIT_BYTES:
-        encoded = _ipc(updates)
+        encoded = to_stream(updates.combine_chunks())
         if len(encoded) <= INLINE_LIMIT_BYTES:
             return (_described(updates, InlineBody(encoded)),)
     return (file_part(blobs, updates, directory),)
-
-
-def _ipc(updates: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, updates.schema) as writer:
-        writer.write_table(updates.combine_chunks())
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
 
 
 def _described(updates: pa.Table, body: InlineBody | FileBody) -> NewPart:

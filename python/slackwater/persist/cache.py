@@ -1,4 +1,4 @@
-"""What a leader keeps in memory of the metastore: all of it but the rows of parts nobody read."""
+"""The metastore in the leader's memory: all of it but the rows of parts that nobody has read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from slackwater.persist.leadership import Fenced
 from slackwater.persist.part_index import PartIndex
 from slackwater.persist.rows import ShardState, shard_from_row
 from slackwater.persist.tables import environment, shards
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 
 
 @dataclass(slots=True)
 class ShardCache:
-    """What the metastore says, as of the last commit of this leader.
+    """The contents of the metastore, as of the last commit of this leader.
 
     `dropped` includes the tombstones; `unfinalized` are the dropped shards that are none yet.
     """
@@ -28,6 +29,24 @@ class ShardCache:
     dropped: set[int]
     unfinalized: set[int]
     indexes: dict[int, PartIndex] = field(default_factory=dict)
+
+    def validate(self) -> None:
+        """Raises FatalError unless shards, their ids and their parts agree with each other."""
+        if not self.unfinalized <= self.dropped <= self.states.keys():
+            raise FatalError("a shard that is to be finalized was not dropped, or is not known")
+        if any(shard_id >= self.next_shard_id for shard_id in self.states):
+            raise FatalError("a shard has an id that is still to be given")
+        for shard_id in self.dropped - self.unfinalized:
+            state = self.states[shard_id]
+            if not state.since == state.upper == TIMESTAMP_MAX:
+                raise FatalError(f"the tombstone of shard {shard_id} can be read or written")
+        for shard_id, index in self.indexes.items():
+            index.validate()
+            found = index.parts()
+            if any(part.shard_id != shard_id for part in found):
+                raise FatalError(f"shard {shard_id} has a part of another one")
+            if any(part.part_id >= self.next_part_id for part in found):
+                raise FatalError("a part has an id that is still to be given")
 
 
 def load(conn: Connection, epoch: int) -> ShardCache:

@@ -124,7 +124,7 @@ class Commits:
                 )
 
     def written(self, write_id: str) -> WriteResult | None:
-        """What the write with this id did, if it was committed in the last day.
+        """The result of the write with this id, if it was committed in the last day.
 
         Definite also after a commit whose outcome was unknown: one that may still be under way is
         waited for.

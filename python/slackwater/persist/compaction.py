@@ -94,12 +94,12 @@ class Merge:
 
     @property
     def bytes(self) -> int:
-        """How much is to be read."""
+        """The bytes that are to be read."""
         return sum(part_bytes(part) for part in self.read)
 
     @property
     def rows(self) -> int:
-        """How many updates are to be read."""
+        """The number of updates that are to be read."""
         return sum(part.rows for part in self.read)
 
     @property
@@ -134,57 +134,56 @@ def choose(parts: Sequence[Part], since: Timestamp, settings: CompactionSettings
     return Merge(tuple(chosen), tuple(chosen)) if chosen else None
 
 
-def compact(
-    client: PersistClient,
-    shard_id: int,
-    merge: Merge,
-    since: Timestamp,
-    *,
-    rewriter: Rewriter | None = None,
-    settings: CompactionSettings,
-) -> bool:
-    """Carries the merge out; False when a part was replaced meanwhile, or it is too large.
+@dataclass(frozen=True, slots=True)
+class Compactor:
+    """Carries out merges in the shards of `client`. Without a `rewriter` it leaves large ones.
 
-    The shard's since moves to `since` with it, so nobody may hold the shard before. Raises
-    `UnknownShard`, and what reading, writing and `ShardMaintenance.replace_parts` raise.
+    It does not guarantee that a merge takes effect: a writer or another merge may be first.
     """
-    news = _rewritten(client, shard_id, merge, since, rewriter, settings)
-    if news is None:
-        return False
-    removed = frozenset(part.part_id for part in merge.removed)
-    replaced = client.maintenance.replace_parts(shard_id, removed, news, since=since)
-    if not replaced:
-        client.files.discard(news)
-    return replaced
+
+    client: PersistClient
+    settings: CompactionSettings
+    rewriter: Rewriter | None = None
+
+    def compact(self, shard_id: int, merge: Merge, since: Timestamp) -> bool:
+        """Carries the merge out; False when a part was replaced meanwhile, or it is too large.
+
+        The shard's since moves to `since` with it, so nobody may hold the shard before. Raises
+        `UnknownShard`, and what reading, writing and `ShardMaintenance.replace_parts` raise.
+        """
+        news = self._rewritten(shard_id, merge, since)
+        if news is None:
+            return False
+        removed = frozenset(part.part_id for part in merge.removed)
+        replaced = self.client.maintenance.replace_parts(shard_id, removed, news, since=since)
+        if not replaced:
+            self.client.files.discard(news)
+        return replaced
+
+    def _rewritten(
+        self, shard_id: int, merge: Merge, since: Timestamp
+    ) -> tuple[NewPart, ...] | None:
+        client, settings = self.client, self.settings
+        desc = client.reads.state(shard_id).desc
+        directory = client.files.shard_directory(shard_id)
+        if is_large(merge, settings):
+            if self.rewriter is None:
+                return None
+            files = -(-merge.bytes // settings.target_bytes)
+            news = self.rewriter.rewrite(merge.read, desc, since, directory, files)
+            client.blobs.settle(new.body.uri for new in news if isinstance(new.body, FileBody))
+            return news
+        updates = merged(client.reads.read(merge.read, desc), merge.read, since)
+        if not updates.num_rows:
+            return ()
+        if updates.nbytes <= settings.inline_bytes:
+            return (inline_part(updates),)
+        return (file_part(client.blobs, updates, directory),)
 
 
 def is_large(merge: Merge, settings: CompactionSettings) -> bool:
     """Whether the merge is left to a `Rewriter`."""
     return merge.bytes > settings.memory_bytes or merge.rows > settings.memory_rows
-
-
-def _rewritten(
-    client: PersistClient,
-    shard_id: int,
-    merge: Merge,
-    since: Timestamp,
-    rewriter: Rewriter | None,
-    settings: CompactionSettings,
-) -> tuple[NewPart, ...] | None:
-    desc, directory = client.reads.state(shard_id).desc, client.files.shard_directory(shard_id)
-    if is_large(merge, settings):
-        if rewriter is None:
-            return None
-        files = -(-merge.bytes // settings.target_bytes)
-        news = rewriter.rewrite(merge.read, desc, since, directory, files)
-        client.blobs.settle(new.body.uri for new in news if isinstance(new.body, FileBody))
-        return news
-    updates = merged(client.reads.read(merge.read, desc), merge.read, since)
-    if not updates.num_rows:
-        return ()
-    if updates.nbytes <= settings.inline_bytes:
-        return (inline_part(updates),)
-    return (file_part(client.blobs, updates, directory),)
 
 
 def merged(updates: pa.Table, parts: Sequence[Part], since: Timestamp) -> pa.Table:
@@ -284,7 +283,7 @@ def _level_of(size: int, settings: CompactionSettings) -> int:
 
 
 def _share(part: Part, settings: CompactionSettings) -> float:
-    """How much of its level's capacity the part takes."""
+    """The share of its level's capacity that the part takes."""
     if not isinstance(part.body, InlineBody):
         return 1 / settings.fan_in
     size = part_bytes(part)

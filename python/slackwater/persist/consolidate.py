@@ -24,9 +24,9 @@ def consolidate(updates: pa.Table) -> pa.Table:
     if updates.num_rows == 0:
         return updates
     position = updates.schema.get_field_index(DIFF_COLUMN)
-    keys = [_key(column) for index, column in enumerate(updates.columns) if index != position] or [
-        pa.chunked_array([pa.repeat(pa.scalar(0, pa.int64()), updates.num_rows)])
-    ]
+    keys = [
+        comparable(column) for index, column in enumerate(updates.columns) if index != position
+    ] or [pa.chunked_array([pa.repeat(pa.scalar(0, pa.int64()), updates.num_rows)])]
     names = [f"k{index}" for index in range(len(keys))]
     rows = pa.table(
         [*keys, updates.column(position), _counting(updates.num_rows)], names=[*names, "d", "i"]
@@ -37,11 +37,12 @@ def consolidate(updates: pa.Table) -> pa.Table:
     return kept.set_column(position, updates.schema.field(position), groups.column("d_sum"))
 
 
-def _key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values that Arrow groups as this module says, in the place of those of the column."""
     if pa.types.is_floating(column.type):
         return _normal(column)
     if pa.types.is_nested(column.type):
-        return pa.chunked_array([codes_of(column.combine_chunks())])
+        return pa.chunked_array([codes_of(column)])
     return column
 
 
@@ -53,10 +54,11 @@ def _normal(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pc.if_else(pc.is_nan(values), not_a_number, pc.add(values, zero))
 
 
-def codes_of(values: pa.Array) -> pa.Array:
-    """For each value a number >= 0, the same for equal values only."""
+def codes_of(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """For each value, NULL too, a number >= 0, the same for equal values only."""
     if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks)
+        chunks = values.chunks
+        values = pa.concat_arrays(chunks) if chunks else pa.nulls(0, values.type)
     if pa.types.is_struct(values.type):
         codes = _validity(values)
         for field in values.flatten():

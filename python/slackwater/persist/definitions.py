@@ -1,4 +1,4 @@
-"""Which shards there are and what columns they have: steps of a transaction."""
+"""Steps of a transaction that make, drop and change shards."""
 
 from __future__ import annotations
 
@@ -30,18 +30,13 @@ class ShardDefinitions:
         desc: RelationDesc,
         since: Timestamp,
         upper: Timestamp | None,
-        shares_tables_upper: bool,
+        *,
         reserved: int | None = None,
     ) -> int:
         """Makes a shard and returns its id, which was never used before, or was `reserved`.
 
-        `shares_tables_upper`: its upper is the tables upper, and `upper` is None; else `upper` is
-        needed.
+        `upper` None: its upper is the tables upper.
         """
-        if shares_tables_upper != (upper is None):
-            raise ValueError(
-                "a shard that shares the tables upper has none of its own, any other has one"
-            )
         current = self._transactions.current(conn)
         shard_id = self._next_id(conn) if reserved is None else reserved
         conn.execute(
@@ -53,7 +48,7 @@ class ShardDefinitions:
                 dropped=False,
             )
         )
-        state = ShardState(shard_id, desc, since, Timestamp(upper or 0), shares_tables_upper)
+        state = ShardState(shard_id, desc, since, Timestamp(upper or 0), upper is None)
 
         def apply() -> None:
             self._transactions.cache.states[shard_id] = state

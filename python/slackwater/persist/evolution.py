@@ -1,4 +1,4 @@
-"""How the columns of a shard may change while its parts stay as they are.
+"""Changes of a shard's columns that leave its parts as they are.
 
 Source: spec controllers 3.7 (schemas).
 """

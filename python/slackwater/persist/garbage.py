@@ -10,6 +10,9 @@ A crash between any two leaves what the next turn goes on with, and every step m
 Files that were never named, because a writer crashed, are found by listing, which is trusted for
 nothing else: when they are older than any write can last, they go onto the list as well.
 
+It does not guarantee that a file is deleted at a certain time, nor that every file of a location is
+known: files outside of the directories of shards are nobody's.
+
 Source: spec controllers 3.7, 3.9.
 """
 
@@ -39,7 +42,7 @@ STAMP_MARGIN_MS = 60_000
 """At most so long after its stamp a replacement is seen by readers; see `ShardMaintenance`."""
 
 STAGING_PREFIX = "write-"
-"""What the names of directories begin with that belong to one write."""
+"""The prefix of the names of directories that belong to one write."""
 
 _CHUNK = 500
 

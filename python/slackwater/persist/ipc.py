@@ -1,4 +1,4 @@
-"""Arrow IPC streams as bytes.
+"""Arrow IPC streams as bytes: written, read, and joined.
 
 A stream is a message with the schema, messages with batches, and an end mark. Streams of one
 schema begin with the same bytes, so many are made one without decoding a row.
@@ -9,9 +9,26 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 _CONTINUATION = b"\xff\xff\xff\xff"
 _END = _CONTINUATION + b"\x00\x00\x00\x00"
 _FRAME_BYTES = 8
+
+
+def to_stream(table: pa.Table) -> bytes:
+    """The table as a stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def from_stream(stream: bytes | memoryview) -> pa.Table:
+    """The table that a stream has, over the memory of the stream."""
+    with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
+        return reader.read_all()
 
 
 def joined(streams: Sequence[bytes]) -> list[bytes]:

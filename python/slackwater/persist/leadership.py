@@ -1,4 +1,4 @@
-"""Who leads an environment: the epoch that fences, the lease, and where the leader can be reached.
+"""Leadership of an environment: the epoch that fences, the lease, and the leader's address.
 
 The epoch is a positive number that grows with each takeover; 0 means that nobody has led yet. Every
 write of a leader checks its epoch in the same transaction, so a former leader that still runs
@@ -35,7 +35,7 @@ from slackwater.persist.migrations import HISTORY, History
 from slackwater.persist.tables import environment, leaders, leases
 
 LEASE_MS = 10_000
-"""How long a leader, or an application that it waits for, may be silent, if nobody says else."""
+"""The default time that a leader, or an application that it waits for, may be silent."""
 
 
 class Fenced(Exception):

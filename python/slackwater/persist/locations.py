@@ -1,4 +1,4 @@
-"""Where an environment lives: the one URI form, and what it means.
+"""The location of an environment: its one URI form, and what that means.
 
 The location is a directory (a path or a ``file:`` URI) or ``s3://bucket/prefix``. It holds the
 files of the collections. An S3 location has no place for an SQLite file, nor for what belongs to
@@ -113,7 +113,7 @@ def _own_password(url: URL) -> str | None:
 
 
 def parse_location(text: str, environment: Mapping[str, str]) -> Location:
-    """What `text` names. `environment` says where a user's state is kept on this machine.
+    """The location that `text` names. `environment` says where a user's state is on this machine.
 
     Raises SLACKWATER_INVALID_OPTION when an S3 URI is wrong, and SLACKWATER_UNSUPPORTED for
     another scheme.

@@ -73,7 +73,7 @@ _GONE_SQLITE = (
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long a statement waits for a metastore that is gone.
+    """The patience of a statement with a metastore that is gone.
 
     `monotonic` gives seconds, `sleep` takes seconds.
     """

@@ -1,4 +1,4 @@
-"""What takes back the contents of a shard, found out before it is known at which time it will."""
+"""Negation: the updates that take back the contents of a shard, at a time that comes later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slackwater.persist.blobs import INLINE_LIMIT_BYTES, Blobs, new_parts, unifo
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.parts import FileBody, NewPart, Part, Uniform
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, TIME_FIELD
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,14 @@ class Negation:
             stamped = replace(body, uniform=Uniform(time, uniform.diff))
             made.append(NewPart(stamped, rows, time, time, uniform.diff < 0))
         times = pa.repeat(pa.scalar(int(time), pa.int64()), self.rows.num_rows)
-        updates = self.rows.add_column(
-            self.rows.num_columns - 1, pa.field(TIME_COLUMN, pa.int64(), False), times
-        )
+        updates = self.rows.add_column(self.rows.num_columns - 1, TIME_FIELD, times)
         return (*made, *new_parts(self.blobs, updates, self.directory))
 
 
 def negation_of(
     parts: Sequence[Part], read: Callable[[Sequence[Part]], pa.Table], blobs: Blobs, directory: str
 ) -> Negation:
-    """What takes back all updates in `parts`.
+    """The negation of all updates in `parts`.
 
     Uniform files are negated over the same file, which is not read. The rest is, by `read`; if it
     is much, its negation is in new files when this returns. Raises what `uniform_file` raises.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from slackwater.persist.parts import FileBody, Part
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 
 
@@ -112,6 +113,19 @@ class PartIndex:
         """A new index without the parts whose ids are `removed` and with `added`."""
         kept = (part for part in self.parts() if part.part_id not in removed)
         return PartIndex.of([*kept, *added])
+
+    def validate(self) -> None:
+        """Raises FatalError unless runs ascend, and each part is present or taken back."""
+        for run in self._runs:
+            firsts, lasts = [p.min_time for p in run.parts], [p.max_time for p in run.parts]
+            if firsts != run.firsts or lasts != run.lasts:
+                raise FatalError("the bounds of a run are not those of its parts")
+            if firsts != sorted(firsts) or lasts != sorted(lasts):
+                raise FatalError("a run does not ascend")
+        if self._unpaired != sorted(self._unpaired, key=_first):
+            raise FatalError("the parts that are not taken back are not in the order of time")
+        if len(self.parts()) != len(self._unpaired) + 2 * len(self._pairs.parts):
+            raise FatalError("a part is neither present nor taken back")
 
     def _take_back(self, part: Part) -> bool:
         """Pairs a uniform part with the one that it negates."""

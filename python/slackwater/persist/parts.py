@@ -86,4 +86,4 @@ PartsAt = Callable[[Timestamp], tuple[NewPart, ...]]
 """Makes the parts of a write when its time is known, e.g. uniform parts over registered files."""
 
 RowsOrParts: TypeAlias = pa.Table | PartsAt
-"""What a write adds to one shard: a table whose last column is ``__diff``, or parts to come."""
+"""The rows that a write adds to one shard: a table whose last column is ``__diff``, or parts."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.persist.blobs import Blobs
+from slackwater.persist.ipc import from_stream
 from slackwater.persist.nested import as_type
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Part, Uniform
 from slackwater.repr.errors import FatalError
@@ -79,8 +80,7 @@ def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 def _read_part(part: Part | NewPart, schema: pa.Schema, blobs: Blobs) -> pa.Table:
     match part.body:
         case InlineBody(ipc):
-            with pa.ipc.open_stream(ipc) as reader:
-                return _conformed(reader.read_all(), schema)
+            return _conformed(from_stream(ipc), schema)
         case FileBody(uri, _, _, uniform):
             return _conformed(_read_file(uri, schema, uniform, blobs), schema)
 

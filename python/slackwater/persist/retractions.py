@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 1_000_000
 """About how many changes are in memory at once."""
 
 _SAMPLE = 100_000
-"""How many values decide where ranges begin."""
+"""The number of values that decide where ranges begin."""
 
 Wanted = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
@@ -37,7 +37,7 @@ def unmatched_retractions(
     *,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> int:
-    """How many retractions of `changes` take away rows that neither `stored` nor `changes` have.
+    """The number of retractions of `changes` whose rows neither `stored` nor `changes` have.
 
     `stored` are all parts of the shard that are needed for its contents now. Rows are equal as in
     `consolidate`. Reads nothing when there is no retraction. Raises what `read` does.
@@ -59,7 +59,7 @@ def unmatched_retractions(
 
 
 def _lacking(changed: pa.Table, found: pa.Table) -> int:
-    """How many rows are there less than zero times with the changes."""
+    """The number of rows that are there less than zero times with the changes."""
     rows = consolidate(pa.concat_tables([changed, found]).drop_columns([TIME_COLUMN]))
     return -int(pc.sum(pc.min_element_wise(rows.column(DIFF_COLUMN), 0)).as_py() or 0)
 

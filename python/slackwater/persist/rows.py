@@ -15,7 +15,7 @@ from slackwater.repr.relation import RelationDesc
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """What is known of a shard. `shares_tables_upper`: `upper` is that of all tables."""
+    """The state of a shard. `shares_tables_upper`: `upper` is that of all tables."""
 
     shard_id: int
     desc: RelationDesc
@@ -26,7 +26,7 @@ class ShardState:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What a write did: its timestamp, and how many rows it inserted and deleted."""
+    """The result of a write: its timestamp, and how many rows it inserted and deleted."""
 
     timestamp: Timestamp
     inserted: int

@@ -29,7 +29,7 @@ _REQUEST_TIMEOUT_S = 20
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How the store is reached. What is None is found as the AWS SDK finds it."""
+    """The access to the store. What is None is found as the AWS SDK finds it."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -39,7 +39,7 @@ class S3Settings:
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> S3Settings:
-        """What the standard variables of AWS say (``AWS_ACCESS_KEY_ID`` and so on)."""
+        """The access that the standard variables of AWS give (``AWS_ACCESS_KEY_ID`` and so on)."""
 
         def first(*names: str) -> str | None:
             return next((environment[name] for name in names if environment.get(name)), None)

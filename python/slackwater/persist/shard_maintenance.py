@@ -22,7 +22,7 @@ from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 
 
 class ShardMaintenance:
-    """What keeps shards small, beside what is written. Thread-safe."""
+    """Moves sinces, replaces parts and finalizes dropped shards. Thread-safe."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the leader reads of its shards: states, frontiers, which parts there are, and contents."""
+"""The leader's reads of its shards: states, frontiers, parts, and contents."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ShardReads:
         upper: Timestamp | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """The updates in the parts; see `slackwater.persist.reading.read`."""
+        """The updates in the parts, as `reading.read` gives them."""
         return reading.read(
             parts, desc, blobs=self._files.blobs, lower=lower, upper=upper, columns=columns
         )
@@ -126,7 +126,7 @@ class ShardReads:
         return rows
 
     def negation(self, shard_id: int, upper: Timestamp) -> Negation:
-        """What retracts all that is present just before `upper`, at a time that is chosen later.
+        """The updates that retract all rows present just before `upper`, at a time chosen later.
 
         Uniform file parts are negated over the same file, which is not read; the rest is read now.
         The caller makes sure that nothing else is written from this call until the commit, that
@@ -142,7 +142,7 @@ class ShardReads:
         )
 
     def unmatched_retractions(self, shard_id: int, changes: Sequence[NewPart]) -> int:
-        """How many retractions of `changes` take away rows that are not there.
+        """The number of retractions of `changes` that take away rows that are not there.
 
         The caller makes sure that nothing else is written from this call until the commit of the
         changes, and that the shard is held meanwhile. Raises `UnknownShard` and what `read` does.

@@ -1,4 +1,4 @@
-"""What the leader knows of the metastore, and the transactions that change both.
+"""The leader's cache of the metastore, and the transactions that change both.
 
 Each transaction first updates the environment's row under the condition that the epoch still
 leads. So what is cached is what is stored. Source: spec controllers 2.1, 3.9.
@@ -64,6 +64,10 @@ class Transactions:
     Who runs one holds `write_lock`, and has called `refresh` before it decided what to write. The
     cache changes under `cache_lock` only, which is taken last; it may be another one after
     `refresh`, so nobody keeps it.
+
+    It does not guarantee that this leader still leads when a query is answered: ask
+    `confirm_leadership`. Nor does it guarantee an outcome when the metastore goes away during a
+    commit: then the error says that it is unknown, and the cache is loaded again.
     """
 
     def __init__(self, engine: Engine, epoch: int, retry_policy: RetryPolicy) -> None:
@@ -176,6 +180,11 @@ class Transactions:
             with self.cache_lock:
                 self.cache = loaded
             self.stale = False
+
+    def validate(self) -> None:
+        """Raises FatalError unless the cache is consistent."""
+        with self.cache_lock:
+            self.cache.validate()
 
     def _load(self) -> ShardCache:
         return transaction(

@@ -1,4 +1,4 @@
-"""How much the shards take."""
+"""The space that shards take."""
 
 from __future__ import annotations
 

@@ -92,6 +92,11 @@ LOG_FILE = "log/coordinator.jsonl"
 """Where the coordinator writes what it does, below the environment's location."""
 
 
+def first_line(text: str) -> str:
+    """The first line of what another program says of a failure."""
+    return text.strip().splitlines()[0] if text.strip() else "no message"
+
+
 class FatalError(Exception):
     """A broken invariant. The coordinator stops; the shim starts it again."""
 

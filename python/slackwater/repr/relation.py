@@ -18,6 +18,8 @@ from slackwater.repr.errors import user_error
 
 TIME_COLUMN = "__time"
 DIFF_COLUMN = "__diff"
+TIME_FIELD = pa.field(TIME_COLUMN, pa.int64(), False)
+DIFF_FIELD = pa.field(DIFF_COLUMN, pa.int64(), False)
 
 # Spark finds a column whatever the case of its name is; I with and without a dot are one letter.
 _LIKE_OURS = re.compile(r"__(t[i\u0130\u0131]me|d[i\u0130\u0131]ff)'*", re.IGNORECASE)
@@ -304,7 +306,7 @@ class RelationDesc:
         return pa.schema(
             [
                 *self.arrow_schema(),
-                pa.field(TIME_COLUMN, pa.int64(), False),
-                pa.field(DIFF_COLUMN, pa.int64(), False),
+                TIME_FIELD,
+                DIFF_FIELD,
             ]
         )

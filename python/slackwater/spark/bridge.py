@@ -35,11 +35,12 @@ from slackwater.compute.engine import (
 )
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import file_json, inline_text
+from slackwater.persist.ipc import from_stream, to_stream
 from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
-from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, first_line, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.spark import python_errors
@@ -263,8 +264,7 @@ class SparkBridge:
         names = self._names(view.output.stored_names)
         collect, plan_id = self._bridge().collectView, view.kept.plan_id
         payload = self._run(collect, plan_id, request, names, most_ms=most_ms)
-        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-            return reader.read_all()
+        return from_stream(payload)
 
     def write_view(
         self, view: ViewContents, directory: str, most_ms: int | None = None
@@ -327,8 +327,7 @@ class SparkBridge:
         payload = self._run(
             bridge.collect, sql, catalog or CATALOG, self._names(namespace or (DEFAULT_SCHEMA,))
         )
-        with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
-            return reader.read_all()
+        return from_stream(payload)
 
     def write(
         self,
@@ -372,10 +371,7 @@ class SparkCheck:
 
     def holds(self, rows: pa.Table) -> list[bool]:
         """As the seam says."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as writer:
-            writer.write_table(rows)
-        answer = _call(self._bridge.check, self._check_id, sink.getvalue().to_pybytes())
+        answer = _call(self._bridge.check, self._check_id, to_stream(rows))
         return [byte == 1 for byte in answer]
 
     def close(self) -> None:
@@ -420,10 +416,8 @@ class SparkProgram:
             )
             for step in told["operators"]
         )
-        with pa.ipc.open_stream(pa.py_buffer(payload)[end:]) as reader:
-            updates = reader.read_all()
         return Ticked(
-            updates,
+            from_stream(memoryview(payload)[end:]),
             steps,
             Timestamp(told["next_change"]),
             told["load_micros"],
@@ -527,7 +521,7 @@ def _call(method: Any, *arguments: Any) -> Any:
         raise _translate(error.java_exception) from None
     except Py4JError as error:
         raise user_error(
-            "SLACKWATER_STORAGE_UNAVAILABLE", what="through Spark", reason=_first_line(str(error))
+            "SLACKWATER_STORAGE_UNAVAILABLE", what="through Spark", reason=first_line(str(error))
         ) from None
 
 
@@ -576,7 +570,7 @@ def _translate(exception: Any) -> SlackwaterError:
     if found is None or found[1].getSqlState() is None:
         failed = next((cause for cause in reversed(causes) if _is_of_a_function(cause)), None)
         if failed is not None:
-            reason = _first_line(str(failed.toString())).removesuffix(".")
+            reason = first_line(str(failed.toString())).removesuffix(".")
             return user_error("SLACKWATER_FUNCTION_FAILED", reason=reason)
     if found is None:
         limited = _of_limited_results(causes)
@@ -585,7 +579,7 @@ def _translate(exception: Any) -> SlackwaterError:
         ended = "java.lang.InterruptedException" in _class_names(causes[-1])
         log = _log.info if ended else _log.error
         log("call into the driver failed", error=str(exception.toString()))
-        reason = _first_line(str(exception.getMessage())).removesuffix(".")
+        reason = first_line(str(exception.getMessage())).removesuffix(".")
         return user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
     condition, cause = found
     state = cause.getSqlState() or "XX000"
@@ -607,7 +601,7 @@ def _of_limited_results(causes: list[Any]) -> SlackwaterError | None:
     text = next((text for text in texts if MAX_RESULT_SIZE in text), None)
     if text is None:
         return None
-    reason = _first_line(text).rpartition("stage failure: ")[2]
+    reason = first_line(text).rpartition("stage failure: ")[2]
     return user_error("SLACKWATER_RESULT_TOO_LARGE", reason=reason.removesuffix("."))
 
 
@@ -656,10 +650,6 @@ def _condition(exception: Any) -> str | None:
     except Py4JError:
         return None
     return None if value is None else str(value)
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else "no message"
 
 
 def error_from_json(error: Mapping[str, Any]) -> SlackwaterError:

@@ -1,4 +1,4 @@
-"""Which files a source's PATH names.
+"""Discovery: the files that a source's PATH names.
 
 A PATH is a file, a directory (its files, not those of its subdirectories), or a glob: ``*``, ``?``
 and ``[...]`` within a name, ``**`` for any number of directories. Below the fixed part of the

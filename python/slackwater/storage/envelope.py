@@ -42,7 +42,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What a key has. `value` None: it was deleted. `position` None: before all positions."""
+    """The present value of a key. `value` None: it was deleted. `position` None: before all."""
 
     value: Datum | None
     position: Position | None
@@ -59,7 +59,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Upserted:
-    """What messages change: updates in the order of time, and the slots of the keys they name."""
+    """The changes that messages make: updates in the order of time, and slots of their keys."""
 
     updates: tuple[Update, ...]
     slots: Mapping[bytes, Slot]

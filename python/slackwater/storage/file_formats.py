@@ -30,7 +30,7 @@ FileFormat = Literal["CSV", "JSON", "PARQUET"]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How the files of a source are written."""
+    """The format of a source's files."""
 
     kind: FileFormat
     header: bool = False
@@ -111,7 +111,7 @@ def columns_by_name(desc: RelationDesc, header: Sequence[str], null_text: str) -
 
 
 def _places(names: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Where each name is first, as it is written and in lower case."""
+    """The first position of each name, as it is written and in lower case."""
     exact = {name: position for position, name in reversed(list(enumerate(names)))}
     return exact, {name.strip().lower(): place for name, place in reversed(exact.items())}
 

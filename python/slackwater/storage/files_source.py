@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from slackwater.repr.dataflow_error import DataflowError, DecodeError, error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, RelationDesc
 from slackwater.storage.discovery import FoundFile, find_files, in_order
 from slackwater.storage.file_formats import BadRow, FileRows, Format, UnreadableFileError, read_rows
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
@@ -270,7 +270,7 @@ def read_bytes(file: FoundFile) -> bytes | None:
 def _inserts(tables: list[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
     diffs = pa.repeat(pa.scalar(1, pa.int64()), len(table))
-    return table.append_column(pa.field(DIFF_COLUMN, pa.int64(), False), diffs)
+    return table.append_column(DIFF_FIELD, diffs)
 
 
 def _decode(state: str | None) -> dict[str, ReadFile]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, RelationDesc
 from slackwater.storage import tpch
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
 from slackwater.storage.source_time import SourceFrontier
@@ -155,7 +155,7 @@ _TICKS: Mapping[str, Callable[[GeneratorConfig, int, int], dict[str, list[Update
 
 
 def _table(desc: RelationDesc, updates: Sequence[Update]) -> pa.Table:
-    schema = desc.arrow_schema().append(pa.field(DIFF_COLUMN, pa.int64(), False))
+    schema = desc.arrow_schema().append(DIFF_FIELD)
     columns = [*zip(*(row for row, _ in updates), strict=True), [diff for _, diff in updates]]
     arrays = [
         pa.array(list(values), type=field.type)

@@ -31,7 +31,7 @@ StatusName = Literal["starting", "running", "stalled", "paused", "ceased"]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """How a source is. `error` is a complete message, `details` are JSON values for humans."""
+    """The status of a source. `error` is a complete message, `details` are JSON for humans."""
 
     status: StatusName
     error: str | None = None
@@ -71,7 +71,7 @@ class SourceStatistics:
 
 @dataclass(frozen=True, slots=True)
 class IngestionStep:
-    """What one poll found.
+    """The result of one poll.
 
     `updates` maps an export's name to its rows plus ``__diff`` (BIGINT), and `errors` to what could
     not be made rows (see `slackwater.repr.dataflow_error`); exports without news are left out. Once
@@ -126,7 +126,7 @@ class StepSuperseded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What is durable of an ingestion after `steps` committed steps.
+    """The durable state of an ingestion after `steps` committed steps.
 
     `state` is None before the first one, and `frontier`, the last that the remap has, as well.
     """
@@ -142,7 +142,7 @@ class Reached:
         return news or (step.state, step.frontier) != (self.state, self.frontier)
 
     def after(self, step: IngestionStep) -> Reached:
-        """What is durable once `step` was committed."""
+        """The durable state once `step` was committed."""
         statistics = self.statistics.after(step.statistics)
         return Reached(self.steps + 1, step.state, step.frontier, statistics)
 
@@ -370,7 +370,7 @@ class IngestionRunner:
         return min(running.interval_ms, max(1, began_ms + running.interval_ms - self._clock()))
 
     def _committed(self, running: _RunningIngestion, step: IngestionStep) -> Reached:
-        """What is reached after `step`, which is made durable unless nothing of it has to be."""
+        """Makes `step` durable, unless nothing of it has to be, and returns what is reached."""
         reached = running.reached
         if reached.is_changed_by(step):
             self._commit(running.source_id, reached, step)

@@ -80,7 +80,7 @@ def _plain_type(kind: pa.DataType, texts: pa.DataType) -> pa.DataType:
 
 
 def _json_form(kind: pa.DataType) -> Callable[[Any], Any]:
-    """How a value that is not NULL, as `_plain` gives it, becomes a JSON value."""
+    """The function that makes a JSON value of one that is not NULL, as `_plain` gives it."""
     if pa.types.is_floating(kind):
         return _float
     if pa.types.is_decimal(kind):

@@ -23,7 +23,7 @@ from typing import Literal
 import pyarrow as pa
 
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, RelationDesc
 from slackwater.storage.envelope import Message, Row, Slot, Update, appended, row_key, upserted
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
 from slackwater.storage.source_time import Position, SourceFrontier
@@ -164,7 +164,7 @@ class KeyValueIngestion:
 
 
 def _table(updates: tuple[Update, ...]) -> pa.Table:
-    schema = DESC.arrow_schema().append(pa.field(DIFF_COLUMN, pa.int64(), False))
+    schema = DESC.arrow_schema().append(DIFF_FIELD)
     rows = [(*update.value, update.diff) for update in updates if isinstance(update.value, tuple)]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]

@@ -15,7 +15,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from slackwater.repr.frontier import Frontier, Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc
 from slackwater.storage.changefeed import encoding
 from slackwater.storage.reclock import BindingUpdate, Remap, remap_diff
 from slackwater.storage.source_time import Position, SourceFrontier
@@ -40,7 +40,7 @@ def binding_rows(
         "frontier": lambda: [encoding.decimal(position.offset) for position, _ in changes],
         DIFF_COLUMN: lambda: [diff for _, diff in changes],
     }
-    schema = desc.arrow_schema().append(pa.field(DIFF_COLUMN, pa.int64(), False))
+    schema = desc.arrow_schema().append(DIFF_FIELD)
     return pa.Table.from_arrays(
         [pa.array(columns[field.name](), field.type) for field in schema], schema=schema
     )

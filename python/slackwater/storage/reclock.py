@@ -6,6 +6,9 @@ that the remap at t does not allow any more; so a message belongs to the least t
 not allowed. The remap is durable and shared by all exports of an ingestion. Therefore a message
 gets the same time in every process and after every restart.
 
+The step of a source writes its messages and their binding in one transaction (decision 0011), so
+nobody has to ask for the time of a message: it is that of the transaction.
+
 Everything here is a value: what is to be written is returned, what was read is handed in.
 
 Source: spec controllers 5.1, 5.2; invariants I49 to I53.
@@ -47,19 +50,10 @@ class Binding:
     frontier: SourceFrontier
 
 
-@dataclass(frozen=True, slots=True)
-class Minted:
-    """An append to the remap collection, from `lower` to `upper`."""
-
-    lower: Frontier
-    upper: Frontier
-    updates: tuple[BindingUpdate, ...]
-
-
 def remap_diff(
     before: SourceFrontier | None, after: SourceFrontier
 ) -> tuple[tuple[Position, int], ...]:
-    """What changes in the remap when `after` follows `before` (None: it is empty), with diffs.
+    """The changes of the remap, with diffs, when `after` follows `before` (None: it is empty).
 
     Raises FatalError when that would be a step back: what was read cannot become unread.
     """
@@ -76,18 +70,16 @@ def remap_diff(
 class Remap:
     """The remap of a source, readable from `since`, complete before `upper`.
 
-    `minimum` is the frontier at which the source begins. `bindings` rise strictly, in time and in
-    frontier. Made by `empty` and `of_updates`.
+    For all t with ``since <= t < upper``: the contents of the source at t are the messages that
+    ``frontier(t)`` does not allow, where ``frontier(t)`` is that of the last binding at or before
+    t, and `minimum` before the first. `minimum` is where the source begins. `bindings` rise
+    strictly, in time and in frontier. Made by `of_updates`.
     """
 
     minimum: SourceFrontier
     since: Frontier
     upper: Frontier
     bindings: tuple[Binding, ...] = ()
-
-    @staticmethod
-    def empty(minimum: SourceFrontier, since: Frontier, upper: Frontier) -> Remap:
-        return Remap(minimum, since, upper)
 
     @staticmethod
     def of_updates(
@@ -120,68 +112,6 @@ class Remap:
                 bindings.append(Binding(time, frontier))
         return Remap(minimum, since, upper, tuple(bindings))
 
-    @property
-    def source_upper(self) -> SourceFrontier:
-        """How far the source has been bound. Raises `Uninitialized`."""
-        if not self.bindings:
-            raise Uninitialized
-        return self.bindings[-1].frontier
-
-    def updates(self) -> tuple[BindingUpdate, ...]:
-        """The contents of the collection; `of_updates` reads them."""
-        before: SourceFrontier | None = None
-        found: list[BindingUpdate] = []
-        for binding in self.bindings:
-            changes = remap_diff(before, binding.frontier)
-            found += [BindingUpdate(position, binding.time, diff) for position, diff in changes]
-            before = binding.frontier
-        return tuple(found)
-
-    def mint(self, frontier: SourceFrontier, time: Timestamp) -> Minted | None:
-        """The append that binds `frontier` at `time`; None when the source has been read as far.
-
-        An append that then finds another upper changes nothing: read the remap again, and ask
-        again. Raises ValueError for a time before the upper.
-        """
-        if not self.upper.allows(time):
-            raise ValueError(f"{time} is before the upper {self.upper.value}")
-        before = self.source_upper if self.bindings else None
-        if before is not None and not before.before(frontier):
-            return None
-        updates = tuple(BindingUpdate(p, time, diff) for p, diff in remap_diff(before, frontier))
-        return Minted(self.upper, Frontier(time + 1), updates)
-
-    def appended(self, minted: Minted) -> Remap:
-        """The remap after `minted` was written. Raises ValueError if it continues another one."""
-        if minted.lower != self.upper:
-            raise ValueError(f"an append at {minted.lower} does not continue {self.upper}")
-        updates = (*self.updates(), *minted.updates)
-        return Remap.of_updates(updates, self.minimum, self.since, minted.upper)
-
-    def reclock(self, position: Position) -> Timestamp:
-        """The time of the message at `position`; `since`, if it is before that.
-
-        Raises `Uninitialized`, and `BeyondUpper` for a message that is not bound yet.
-        """
-        if self.source_upper.allows(position):
-            raise BeyondUpper
-        return next(b.time for b in self.bindings if not b.frontier.allows(position))
-
-    def reclock_frontier(self, frontier: SourceFrontier) -> Frontier:
-        """The latest time such that all messages that `frontier` allows get it, or a later one.
-
-        Raises `Uninitialized`.
-        """
-        if not self.bindings:
-            raise Uninitialized
-        passed = (
-            binding.time
-            for position in frontier.positions
-            for binding in self.bindings
-            if not binding.frontier.allows(position)
-        )
-        return min((Frontier(time) for time in passed), default=self.upper).meet(self.upper)
-
     def source_upper_at_frontier(self, frontier: Frontier) -> SourceFrontier:
         """From where to read so that nothing is missed that belongs to `frontier` or later.
 
@@ -197,26 +127,6 @@ class Remap:
             raise BeyondUpper
         before = [binding for binding in self.bindings if binding.time < frontier.value]
         return before[-1].frontier if before else self.minimum
-
-    def compacted(self, since: Frontier) -> Remap:
-        """The same remap, readable only from `since` on; a since never moves back.
-
-        Raises ValueError for the empty frontier: a remap that nobody may read is dropped.
-        """
-        if since.is_empty:
-            raise ValueError("a remap is not compacted to the end of time")
-        to = self.since.join(since)
-        return replace(
-            self,
-            since=to,
-            bindings=_collapsed(self.bindings, Timestamp(to.value)),
-        )
-
-
-def _collapsed(bindings: Iterable[Binding], since: Timestamp) -> tuple[Binding, ...]:
-    """Of the bindings up to `since` only the last is left, at `since`."""
-    moved = [replace(each, time=Timestamp(max(each.time, since))) for each in bindings]
-    return tuple({each.time: each for each in moved}.values())
 
 
 def _time(update: BindingUpdate) -> Timestamp:

@@ -1,4 +1,4 @@
-"""Which files say what columns a FILES source has, when it is created without a declaration."""
+"""The sample of files from which Spark infers the columns of a FILES source."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from slackwater.repr.ids import GlobalId
 
 MANIFEST = "manifest.json"
 OWN = "_slackwater"
-"""What readers have no use for is below it. Spark and FILES sources leave such names out."""
+"""The folder of what readers have no use for. Spark and FILES sources leave such names out."""
 COMMITS = "commits"
 WRITING = "writing"
 
@@ -41,9 +41,9 @@ BUSY_BYTES_PER_MS = 1024
 IDLE_BYTES_PER_MS = 64
 """The same while there are no new files."""
 IDLE_MS = 1000
-"""How long after a range its relation's silence is told. Each time after, twice as long,"""
+"""The wait after a range until the silence of its relation is told; it doubles each time."""
 IDLE_MOST_MS = 15_000
-"""but not longer than this."""
+"""The longest such wait."""
 
 
 class FileSystem(Protocol):
@@ -151,7 +151,7 @@ class LocalFileSystem:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants to write a sink's files. `epoch` is that of its leader.
+    """The claim of a leader to write a sink's files. `epoch` is that of the leader.
 
     `confirm` raises `Fenced` when another application leads, and what keeps it from finding out.
     """
@@ -172,7 +172,7 @@ class DataFile:
 
 @dataclass(slots=True)
 class _Known:
-    """What is committed. `key`: where the last range with files ended, 0 before the first one.
+    """The committed files. `key`: where the last range with files ended, 0 before the first one.
 
     `entries` are the encoded entries of all files, `told` those and the frontier that
     ``manifest.json`` had when it was last seen.
@@ -378,7 +378,7 @@ class SinkFolder:
 
 @contextmanager
 def _guarded(path: str, claim: Claim, is_suspicious: Callable[[], bool]) -> Iterator[None]:
-    """Who may have been kept out asks whether it still leads, before it complains."""
+    """Asks whether this leader still leads before it reports that it was kept out."""
     try:
         yield
     except OSError as error:
@@ -389,7 +389,7 @@ def _guarded(path: str, claim: Claim, is_suspicious: Callable[[], bool]) -> Iter
 
 
 def read_manifest(path: str, sink_id: GlobalId, files: FileSystem) -> dict[str, Any] | None:
-    """What ``manifest.json`` says; None if there is none.
+    """The contents of ``manifest.json``; None if there is none.
 
     Raises OSError, SLACKWATER_SINK_LOCATION_IN_USE when it is another sink's, and
     SLACKWATER_SINK_LOCATION_UNWRITABLE when it is no sink's.

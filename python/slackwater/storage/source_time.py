@@ -1,4 +1,4 @@
-"""Where in a source something is: positions, and frontiers of positions.
+"""Positions in a source, and frontiers of positions.
 
 A source is a fixed number of partitions, most have one; in each partition messages are numbered.
 Positions of different partitions cannot be compared, so a frontier has one position for each

@@ -17,11 +17,11 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.persist.consolidate import consolidate
+from slackwater.persist.consolidate import codes_of, consolidate
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, Column, RelationDesc, stored_column
-from slackwater.storage.updates import KeyChanges, changes_by_key, codes
+from slackwater.storage.updates import KeyChanges, changes_by_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class OrderColumn:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeSpec:
-    """What a SUBSCRIBE asks for. `as_of` is included, `up_to` is not.
+    """The request of a SUBSCRIBE. `as_of` is included, `up_to` is not.
 
     With an envelope, `key` is not empty and `order_by` is empty.
     """
@@ -225,7 +225,7 @@ def _within_time_order(
 def _ranks(column: pa.ChunkedArray, order: OrderColumn) -> pa.Array:
     """Numbers that sort as `order` asks."""
     if pa.types.is_nested(column.type):
-        return codes(column)
+        return codes_of(column)
     values = column.combine_chunks()
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.int8())

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, RelationDesc
 
 MONEY = "decimal(15,2)"
 
@@ -166,7 +166,7 @@ def _snapshot(config: TpchConfig) -> dict[str, pa.Table]:
 
 def _with_diff(table: pa.Table, diff: int) -> pa.Table:
     diffs = pa.repeat(pa.scalar(diff, pa.int64()), table.num_rows)
-    return table.append_column(pa.field(DIFF_COLUMN, pa.int64(), False), diffs)
+    return table.append_column(DIFF_FIELD, diffs)
 
 
 # Draws: numbers that depend on the seed, the column and the row alone
@@ -301,7 +301,7 @@ def _part(config: TpchConfig) -> pa.Table:
 
 
 def _supplies(config: TpchConfig) -> int:
-    """How many suppliers each part has."""
+    """The number of suppliers of each part."""
     return min(4, config.suppliers)
 
 

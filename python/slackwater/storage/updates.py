@@ -1,7 +1,6 @@
 """Arithmetic on tables of updates: grouping by key for the envelopes.
 
-Rows are compared through codes: equal values of a column have equal codes, NULL included, so
-columns of any type (nested ones too) can be grouped.
+Columns of any type (nested ones too) can be grouped, as `persist.consolidate` says what is equal.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.persist.consolidate import codes_of
+from slackwater.persist.consolidate import comparable
 from slackwater.repr.relation import DIFF_COLUMN
 
 
 @dataclass(frozen=True, slots=True)
 class KeyChanges:
-    """What happened to each key at each time, in the order of first occurrence.
+    """The changes of each key at each time, in the order of first occurrence.
 
     The arrays are positions in the table of updates. `old` and `new` are NULL where the key had,
     or has, no row; `any_row` is one of the key's rows. `violation` is true where the key has more
@@ -66,23 +65,10 @@ def _grouped(
 ) -> pa.Table:
     """`rows` grouped by `names`, with ``position_min`` and ``<measure>_<aggregate>``."""
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        f"key{i}": codes(rows.column(name)) for i, name in enumerate(names)
+        f"key{i}": comparable(rows.column(name)) for i, name in enumerate(names)
     }
     keys = list(columns)
     columns["position"] = pa.array(range(len(rows)), pa.int64())
     columns |= {name: values for name, (values, _) in measures.items()}
     aggregates = [("position", "min"), *((name, how) for name, (_, how) in measures.items())]
     return pa.table(columns).group_by(keys, use_threads=False).aggregate(aggregates)
-
-
-def codes(column: pa.ChunkedArray) -> pa.Array:
-    """Numbers that are equal exactly where the values are equal; NULL has one too.
-
-    Values are equal as they are to a collection.
-    """
-    values = column.combine_chunks()
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, column.type)
-    if pa.types.is_integer(values.type) and values.null_count == 0:
-        return values
-    return codes_of(values)

@@ -18,7 +18,7 @@ from slackwater.planner.parser.statements import (
     WebhookFormat,
     WebhookSource,
 )
-from slackwater.repr.relation import DIFF_COLUMN, Column, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, Column, RelationDesc
 
 BODY = "body"
 HEADERS = "headers"
@@ -48,7 +48,7 @@ class TooManyRows(BadRequest):
 
 @dataclass(frozen=True, slots=True)
 class WebhookConfig:
-    """How requests become rows. Names of headers are in lower case."""
+    """The rules by which requests become rows. Names of headers are in lower case."""
 
     format: WebhookFormat
     columns: tuple[HeaderColumn, ...] = ()
@@ -218,7 +218,7 @@ def _elements(text: str, at: int) -> tuple[list[str], int]:
 
 
 def _end(text: str, at: int) -> int:
-    """Where the value that begins at `at` ends."""
+    """The end of the value that begins at `at`."""
     if at >= len(text):
         raise ValueError("a value is missing")
     return int(_DECODER.raw_decode(text, at)[1])
@@ -243,9 +243,7 @@ def table(config: WebhookConfig, requests: Sequence[RequestRows]) -> pa.Table:
         columns.append(_repeated((_value(each, r.headers), r) for r in requests))
     arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
     diffs = pa.repeat(pa.scalar(1, pa.int64()), count)
-    return pa.Table.from_arrays(
-        [*arrays, diffs], schema=schema.append(pa.field(DIFF_COLUMN, pa.int64(), False))
-    )
+    return pa.Table.from_arrays([*arrays, diffs], schema=schema.append(DIFF_FIELD))
 
 
 def _value(wanted: HeaderColumn, headers: Mapping[str, str]) -> str | bytes | None:

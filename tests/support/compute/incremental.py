@@ -84,28 +84,25 @@ class Bench:
         self.environment.engine.dispose()
 
     def table(self, name: str, desc: RelationDesc) -> None:
-        self._create(name, desc, None, True)
+        self._create(name, desc, None)
 
     def _create(
         self,
         name: str,
         desc: RelationDesc,
         upper: int | None,
-        shares_tables_upper: bool,
         is_read: bool = True,
     ) -> int:
-        made = self._shard(desc, upper, shares_tables_upper)
+        made = self._shard(desc, upper)
         global_id = self.declared.id_of(name, desc) if is_read else GlobalId(f"unread-{name}")
         self.relations[name] = (global_id, made, desc)
         return made
 
-    def _shard(self, desc: RelationDesc, upper: int | None, shares_tables_upper: bool) -> int:
+    def _shard(self, desc: RelationDesc, upper: int | None) -> int:
         made: list[int] = []
         self.client.transactions.transact(
             lambda conn: made.append(
-                self.client.definitions.create_shard(
-                    conn, desc, Timestamp(0), upper, shares_tables_upper
-                )
+                self.client.definitions.create_shard(conn, desc, Timestamp(0), upper)
             )
         )
         return made[0]
@@ -158,7 +155,7 @@ class Bench:
             below = self.flows.get(each)
             errors = None if below is None else below.errors_shard
             by_id[global_id] = Input(shard, columns, errors, each)
-        shard = self._create(name, desc, as_of, False, is_read)
+        shard = self._create(name, desc, as_of, is_read)
         flow = Dataflow(
             global_id=self.relations[name][0],
             name=name,
@@ -166,7 +163,7 @@ class Bench:
             output=desc,
             inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
             output_shard=shard,
-            errors_shard=self._shard(ERRORS, as_of, False),
+            errors_shard=self._shard(ERRORS, as_of),
             as_of=Timestamp(as_of),
             settings=settings,
         )

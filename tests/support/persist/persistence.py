@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import PersistClient
-from slackwater.persist.compaction import CompactionSettings, choose, compact
+from slackwater.persist.compaction import CompactionSettings, Compactor, choose
 from slackwater.persist.leadership import acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.repr.frontier import Timestamp
@@ -27,13 +27,16 @@ class Environment:
     url: str
     engine: Engine
     location: str
+    clients: list[PersistClient] = field(default_factory=list)
+    """Those that have led, to be validated after the test."""
 
     def lead(self, expected_epoch: int | None = None, **options) -> PersistClient:
         epoch = acquire(
             self.engine, "http://a", "/token", "app", "/log", expected_epoch=expected_epoch
         )
         blobs = LocalBlobs(Path(self.location))
-        return PersistClient(self.engine, blobs, epoch, **options)
+        self.clients.append(PersistClient(self.engine, blobs, epoch, **options))
+        return self.clients[-1]
 
 
 def new_environment(url: str, location: Path) -> Environment:
@@ -67,6 +70,8 @@ def new_database(request, tmp_path):
 def env(new_database, tmp_path):
     environment = new_environment(new_database(), tmp_path / "environment")
     yield environment
+    for client in environment.clients:
+        client.transactions.validate()
     environment.engine.dispose()
 
 
@@ -84,19 +89,17 @@ def contents(client: PersistClient, shard: int, as_of: int) -> list[tuple]:
 
 
 def own_shard(client: PersistClient, upper: int = 0, desc: RelationDesc = DESC) -> int:
-    return new_shard(client, desc, Timestamp(upper), shares_tables_upper=False)
+    return new_shard(client, desc, Timestamp(upper))
 
 
 def table_shard(client: PersistClient, desc: RelationDesc = DESC) -> int:
-    return new_shard(client, desc, None, shares_tables_upper=True)
+    return new_shard(client, desc, None)
 
 
-def new_shard(client, desc, upper, *, shares_tables_upper) -> int:
+def new_shard(client, desc, upper) -> int:
     made: list[int] = []
     client.transactions.transact(
-        lambda conn: made.append(
-            client.definitions.create_shard(conn, desc, Timestamp(0), upper, shares_tables_upper)
-        )
+        lambda conn: made.append(client.definitions.create_shard(conn, desc, Timestamp(0), upper))
     )
     return made[-1]
 
@@ -115,7 +118,7 @@ def compacted(
         merge = choose(client.reads.parts(shard), Timestamp(since), settings)
         if merge is None:
             return count
-        assert compact(client, shard, merge, Timestamp(since), settings=settings)
+        assert Compactor(client, settings).compact(shard, merge, Timestamp(since))
     raise AssertionError("compaction does not end")
 
 

@@ -8,7 +8,12 @@ from slackwater.checkpoints import MemoryStore
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.changefeed.encoding import place_of
 from slackwater.storage.changefeed.files import FolderReader
-from slackwater.storage.changefeed.ingestion import ChangefeedConfig, ChangefeedIngestion
+from slackwater.storage.changefeed.ingestion import (
+    ChangefeedConfig,
+    ChangefeedIngestion,
+    Durable,
+    Inputs,
+)
 from slackwater.storage.changefeed.messages import ChangeRecord, Resolved, Target, message_of
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.ingestion import Reached
@@ -70,14 +75,13 @@ class World:
         self.ingestion = ChangefeedIngestion(
             "u1",
             self.config,
-            lambda lookahead: self.store.state("u1", lookahead),
-            self,
-            found[False],
-            found[True],
-            self.reached.frontier,
-            self.reached.state,
-            None if self.folder is None else self.reader(),
-            dead_letters=lambda: list(self.dead_letters.elements()),
+            Inputs(
+                lambda lookahead: self.store.state("u1", lookahead),
+                self,
+                None if self.folder is None else self.reader(),
+                lambda: list(self.dead_letters.elements()),
+            ),
+            Durable(found[False], found[True], self.reached.frontier, self.reached.state),
         )
 
     @property

@@ -149,9 +149,7 @@ class Leader:
         def make(conn: sa.Connection) -> list[CreateItem]:
             def shard(desc=DESC) -> int:
                 upper = None if shares_tables_upper else since
-                return self.client.definitions.create_shard(
-                    conn, desc, since, upper, shares_tables_upper
-                )
+                return self.client.definitions.create_shard(conn, desc, since, upper)
 
             errors = shard(ERRORS) if has_errors else None
             return [CreateItem(replace(draft, shard_id=shard(), details=details(errors)))]

@@ -110,19 +110,19 @@ class Room:
         """Starts the process: everything that the catalog has, then reconciliation."""
         durable = self.durable
         self.core = StorageController(durable.state(), durable.tables_upper)
-        self.core.create_instance(INSTANCE)
-        self.core.connect_replica(INSTANCE, "r1", "here")
+        self.core.placement.create_instance(INSTANCE)
+        self.core.placement.connect_replica(INSTANCE, "r1", "here")
         self.sent, self.answers, self.snapshots = [], {}, {}
         self.core.create_collections(
             [(i, description) for i, (description, _) in durable.catalog.items()],
             {each: durable.metadata(each) for each in durable.catalog},
         )
-        self.recovered = {i: state.since for i, state in self.core.collections()}
+        self.recovered = {state.id: state.since for state in self.core.capabilities.settled()}
         for global_id, description in durable.sinks.items():
-            token = self.core.prepare_export(global_id, description.from_id)
+            token = self.core.exports.prepare(global_id, description.from_id)
             self.core.create_exports([(token, description)])
         self.core.set_read_policy([(i, policy) for i, (_, policy) in durable.catalog.items()])
-        self.core.initialization_complete()
+        self.core.placement.initialization_complete()
         self.core.reconcile_state()
         self.run()
 
@@ -176,12 +176,12 @@ class Room:
 
     def check_unread(self, shard):
         """Nobody who is alive may still read it (I26)."""
-        for _, state in self.core.collections():
+        for state in self.core.capabilities.settled():
             assert shard != state.metadata.shard_id
 
     def check_allowed(self, shard, since):
         """A durable since is never ahead of the one that the controller keeps (I17)."""
-        for _, state in self.core.collections():
+        for state in self.core.capabilities.settled():
             if state.metadata.shard_id == shard:
                 assert since <= state.since
 
@@ -202,7 +202,7 @@ class Room:
         durable.mappings.update(dict.fromkeys(made, global_id))
         durable.catalog[global_id] = (CollectionDescription(source), policy)
         self.step()
-        self.core.map_shards((global_id, shard) for shard in made)
+        self.core.shards.map((global_id, shard) for shard in made)
         self.core.create_collections(
             [(global_id, durable.catalog[global_id][0])], {global_id: durable.metadata(global_id)}
         )
@@ -249,7 +249,7 @@ class Room:
         for each in sinks:
             del durable.sinks[each]
         self.step()
-        self.core.give_up_shards(gone)
+        self.core.shards.give_up(gone)
         self.core.drop_sinks(sinks)
         self.core.drop_sources(gone)
         self.run()
@@ -259,7 +259,7 @@ class Room:
         """A new sink, as one definition."""
         durable = self.durable
         global_id, durable.next_id = user_id(durable.next_id), durable.next_id + 1
-        token = self.core.prepare_export(global_id, from_id)
+        token = self.core.exports.prepare(global_id, from_id)
         begin = token.acquired_since if as_of is None else as_of
         description = ExportDescription(from_id, INSTANCE, "files", begin)
         self.step()

@@ -78,7 +78,7 @@ def test_a_table_and_its_first_rows(env):
     (table_id,) = catalog.allocate_ids()
 
     def create(conn):
-        shard = client.definitions.create_shard(conn, DESC, client.reads.tables_upper(), None, True)
+        shard = client.definitions.create_shard(conn, DESC, client.reads.tables_upper(), None)
         return [
             CreateItem(CatalogItem(table_id, ItemKind.TABLE, "default", "t", "CREATE", DESC, shard))
         ]

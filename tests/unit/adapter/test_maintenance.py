@@ -275,7 +275,7 @@ def test_a_sink_that_is_behind_holds_its_input(leader):
     for key in range(4):
         leader.insert(table, key)
     leader.pass_time(HOUR_MS)
-    sink = leader.env.storage.prepare_export("u99", table.id)
+    sink = leader.env.storage.do(lambda core: core.exports.prepare("u99", table.id))
     before = sink.acquired_since.value
     leader.pass_time(HOUR_MS)
     maintenance.turn()

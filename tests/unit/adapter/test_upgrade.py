@@ -93,7 +93,7 @@ def test_views_of_the_first_version_lose_their_state_shards_and_get_one_for_erro
     made = []
     persist.transactions.transact(
         lambda conn: made.append(
-            persist.definitions.create_shard(conn, view.desc, Timestamp(0), Timestamp(1), False)
+            persist.definitions.create_shard(conn, view.desc, Timestamp(0), Timestamp(1))
         )
     )
     place.close()

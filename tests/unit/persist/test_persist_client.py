@@ -103,7 +103,7 @@ def test_steps_and_appends_are_one_transaction(env):
     made = []
 
     def create(conn):
-        made.append(client.definitions.create_shard(conn, DESC, 0, 3, False))
+        made.append(client.definitions.create_shard(conn, DESC, 0, 3))
 
     def fail(conn):
         raise RuntimeError("no")

@@ -26,8 +26,8 @@ from slackwater.persist.client import Append, TablesAppend
 from slackwater.persist.compaction import (
     UNIT_LIMIT,
     CompactionSettings,
+    Compactor,
     choose,
-    compact,
     is_large,
     merged,
     part_bytes,
@@ -140,7 +140,7 @@ def test_a_uniform_part_and_its_negation_go_unread_and_their_file_becomes_garbag
     assert choose([first, second], 4, SETTINGS) is None
     merge = choose([first, second], 5, SETTINGS)
     assert (merge.removed, merge.read) == ((first, second), ())
-    assert compact(client, shard, merge, 5, settings=SETTINGS)
+    assert Compactor(client, SETTINGS).compact(shard, merge, 5)
     assert client.reads.parts(shard) == ()
     assert contents(client, shard, 5) == []
     assert listed(env) == {first.body.uri}
@@ -169,10 +169,10 @@ def test_a_merge_whose_parts_are_gone_is_thrown_away(env):
     for time in range(5):
         append(client, shard, time, time + 1, *((k, "x" * 99, time, 1) for k in range(9)))
     merge = choose(client.reads.parts(shard), 5, EAGER)
-    assert compact(client, shard, merge, 5, settings=EAGER)
+    assert Compactor(client, EAGER).compact(shard, merge, 5)
     folder = blobs.local_path(client.files.shard_directory(shard))
     files = set(folder.iterdir())
-    assert not compact(client, shard, merge, 9, settings=EAGER)
+    assert not Compactor(client, EAGER).compact(shard, merge, 9)
     assert set(folder.iterdir()) == files
     assert client.reads.state(shard).since == 5
     assert len(contents(client, shard, 5)) == 45
@@ -186,7 +186,7 @@ def test_a_fenced_leader_replaces_nothing(env):
     merge = choose(client.reads.parts(shard), 5, EAGER)
     later = reopened(env, client)
     with pytest.raises(Fenced):
-        compact(client, shard, merge, 5, settings=EAGER)
+        Compactor(client, EAGER).compact(shard, merge, 5)
     assert len(later.reads.parts(shard)) == 5
     assert later.reads.state(shard).since == 0
 
@@ -198,7 +198,7 @@ def test_a_dropped_shard_is_not_merged(env):
         append(client, shard, time, time + 1, (time, "x", time, 1))
     merge = choose(client.reads.parts(shard), 5, EAGER)
     client.transactions.transact(lambda conn: client.definitions.drop_shard(conn, shard))
-    assert not compact(client, shard, merge, 5, settings=EAGER)
+    assert not Compactor(client, EAGER).compact(shard, merge, 5)
 
 
 def test_merging_while_others_append(env):
@@ -211,7 +211,7 @@ def test_merging_while_others_append(env):
         for _ in range(200):
             appended.acquire()
             chosen = choose(client.reads.parts(shard), 0, EAGER)
-            done += bool(chosen) and compact(client, shard, chosen, 0, settings=EAGER)
+            done += bool(chosen) and Compactor(client, EAGER).compact(shard, chosen, 0)
         return done
 
     with ThreadPoolExecutor(1) as pool:

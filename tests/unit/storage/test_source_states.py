@@ -13,7 +13,7 @@ from slackwater.adapter.sources.source_states import SourceStates, create_state
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.writing.group_commit import CommitSettings, GroupCommitter
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import (
@@ -48,8 +48,8 @@ class World:
     def __init__(self, env):
         self.outage = Outage(env.engine)
         self.client = env.lead(retry_policy=self.outage.retry_policy())
-        self.shard = new_shard(self.client, COUNTER, None, shares_tables_upper=True)
-        self.remap = new_shard(self.client, ONE_PARTITION, None, shares_tables_upper=True)
+        self.shard = new_shard(self.client, COUNTER, None)
+        self.remap = new_shard(self.client, ONE_PARTITION, None)
         clock = Ticks()
         oracle = TimestampOracle.recover(self.client.reads.tables_upper(), clock)
         self.committer = GroupCommitter(
@@ -87,7 +87,7 @@ class World:
         upper = self.client.reads.tables_upper()
         rows = self.client.reads.snapshot(self.remap, Timestamp(upper - 1))
         remap = remap_at(rows, upper, SourceFrontier.minimum())
-        frontier = remap.source_upper if remap.bindings else None
+        frontier = remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None
         reached = replace(self.states.reached(SOURCE), frontier=frontier)
         config = GeneratorConfig("COUNTER")
         return Resumed(GeneratorIngestion(config, frontier, reached.state), reached)

@@ -53,7 +53,9 @@ def at(time):
 
 @pytest.fixture
 def room():
-    return Room()
+    made = Room()
+    yield made
+    made.core.validate()
 
 
 def refused(variant, action, *arguments):
@@ -82,22 +84,22 @@ def sent(effects, to=None):
 
 def test_a_collection_is_readable_from_its_since_and_follows_its_policy(room):
     view = written(room, policy=LagWriteFrontier(4, 2))
-    state = room.core.collection(view)
+    state = room.core.capabilities.state(view)
     assert (state.since, state.implied, state.upper) == (at(6), at(6), at(10))
     room.write(view, at(11))
-    assert room.core.collection(view).since == at(6)
+    assert room.core.capabilities.state(view).since == at(6)
     room.write(view, EMPTY_FRONTIER)
-    assert room.core.collection(view).since == at(6)
-    assert refused(Variant.IDENTIFIER_MISSING, room.core.collection, "u77") == ("u77",)
+    assert room.core.capabilities.state(view).since == at(6)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.capabilities.state, "u77") == ("u77",)
 
 
 def test_tables_share_their_upper_and_a_tick_touches_no_collection(room):
     tables = [room.table() for _ in range(5)]
-    room.core.advance_tables(at(100))
+    room.core.capabilities.advance_tables(at(100))
     assert room.core.process() == ()
-    assert [state.upper for _, state in room.core.collections()] == [at(100)] * 5
+    assert [state.upper for state in room.core.capabilities.settled()] == [at(100)] * 5
     room.core.update_write_frontiers([(tables[0], at(200)), (tables[1], at(150))])
-    assert {state.since for _, state in room.core.collections()} == {at(198)}
+    assert {state.since for state in room.core.capabilities.settled()} == {at(198)}
 
 
 def test_what_create_collections_refuses(room):
@@ -117,23 +119,23 @@ def test_what_create_collections_refuses(room):
     assert refused(Variant.IDENTIFIER_MISSING, create, [("u8", lost)], {"u8": stored}) == ("u9",)
     lost = CollectionDescription(IngestionExport(table, "c"))
     assert refused(Variant.IDENTIFIER_INVALID, create, [("u8", lost)], {"u8": stored}) == (table,)
-    assert [i for i, _ in room.core.collections()] == [table]
+    assert list(room.core.capabilities.collections) == [table]
 
 
 def test_a_shard_belongs_to_one_object(room):
     table, view = room.table(), room.view()
     shard = room.durable.metadata(table).shard_id
-    hold = room.core.acquire_read_hold([table], HOLDER)
-    room.core.map_shards([(table, shard)])
-    assert refused(Variant.SHARD_ALREADY_IN_USE, room.core.map_shards, [(view, shard)]) == (view,)
+    hold = room.core.capabilities.acquire([table], HOLDER)
+    room.core.shards.map([(table, shard)])
+    assert refused(Variant.SHARD_ALREADY_IN_USE, room.core.shards.map, [(view, shard)]) == (view,)
     room.drop(table)
-    refused(Variant.SHARD_ALREADY_IN_USE, room.core.map_shards, [(view, shard)])
-    assert room.core.release_read_hold(hold)
+    refused(Variant.SHARD_ALREADY_IN_USE, room.core.shards.map, [(view, shard)])
+    assert room.core.capabilities.release(hold)
 
 
 def test_a_dependency_that_is_compacted_beyond_the_writer_is_refused():
     controller = StorageController(DurableState({1: "u1", 2: "u2"}), at(0))
-    controller.create_instance(INSTANCE)
+    controller.placement.create_instance(INSTANCE)
     descriptions = [
         ("u2", CollectionDescription(IngestionDescription(INSTANCE, "c", "u1"))),
         ("u1", CollectionDescription(Other())),
@@ -144,10 +146,10 @@ def test_a_dependency_that_is_compacted_beyond_the_writer_is_refused():
     }
     create = controller.create_collections
     assert refused(Variant.READ_BEFORE_SINCE, create, descriptions, stored) == ("u1",)
-    assert list(controller.collections()) == []
+    assert list(controller.capabilities.collections) == []
     stored["u2"] = CollectionMetadata(2, at(0), at(6))
     create(descriptions, stored)
-    assert controller.collection("u2").since == at(5)
+    assert controller.capabilities.state("u2").since == at(5)
 
 
 def test_an_ingestion_runs_with_its_exports_and_goes_on_without_a_dropped_one(room):
@@ -160,25 +162,27 @@ def test_an_ingestion_runs_with_its_exports_and_goes_on_without_a_dropped_one(ro
     assert room.sent[-1].exports == (exports[1],)
     room.drop(ingestion)
     assert room.sent[-1] == AllowCompaction(ingestion, EMPTY_FRONTIER)
-    assert room.core.working_on_dropped() == {ingestion: {R1}}
+    assert room.core.placement.working_on_dropped() == {ingestion: {R1}}
     room.core.respond(DroppedIds(R1, (ingestion,)))
     room.run()
-    assert room.core.working_on_dropped() == {}
+    assert room.core.placement.working_on_dropped() == {}
 
 
 def test_i52_exports_keep_the_remap_of_an_ingestion_that_is_its_own(room):
     ingestion = room.own_remap()
     export = room.export_of(ingestion)
-    assert room.core.collection(ingestion).dependencies == ()
-    assert room.core.collection(export).dependencies == (ingestion,)
+    assert room.core.capabilities.state(ingestion).dependencies == ()
+    assert room.core.capabilities.state(export).dependencies == (ingestion,)
     room.core.set_read_policy([(ingestion, ValidFrom(at(100))), (export, LagWriteFrontier(50, 1))])
     room.write(export, at(60))
-    assert room.core.collection(ingestion).since == at(10)
+    assert room.core.capabilities.state(ingestion).since == at(10)
     room.core.set_read_policy([(export, ValidFrom(at(100)))])
-    assert room.core.collection(ingestion).since == at(59)
-    assert room.core.collection(ingestion).since < room.core.collection(export).upper
+    assert room.core.capabilities.state(ingestion).since == at(59)
+    assert (
+        room.core.capabilities.state(ingestion).since < room.core.capabilities.state(export).upper
+    )
     room.drop(ingestion)
-    assert list(room.core.collections()) == []
+    assert list(room.core.capabilities.collections) == []
 
 
 def test_compaction_reaches_the_writer_of_an_export(room):
@@ -195,17 +199,17 @@ def test_compaction_reaches_the_writer_of_an_export(room):
 def test_i14_a_multiple_policy_keeps_what_any_member_keeps(room):
     members = (LagWriteFrontier(3, 1), LagWriteFrontier(5, 1), ValidFrom(at(7)))
     view = written(room, upper=20, policy=Multiple(members))
-    assert room.core.collection(view).since == at(7)
+    assert room.core.capabilities.state(view).since == at(7)
 
 
 def test_policies_of_one_call_accumulate_and_unknown_ids_stop_all(room):
     view = written(room, policy=ValidFrom(at(0)))
     with pytest.raises(FatalError):
         room.core.set_read_policy([(view, ValidFrom(at(5))), ("u77", STEP_BACK)])
-    assert room.core.collection(view).since == at(0)
+    assert room.core.capabilities.state(view).since == at(0)
     room.core.set_read_policy([(view, ValidFrom(at(8))), (view, ValidFrom(at(3)))])
-    assert room.core.collection(view).since == at(8)
-    assert room.core.collection(view).policy == ValidFrom(at(3))
+    assert room.core.capabilities.state(view).since == at(8)
+    assert room.core.capabilities.state(view).policy == ValidFrom(at(3))
 
 
 # Drops
@@ -213,14 +217,14 @@ def test_policies_of_one_call_accumulate_and_unknown_ids_stop_all(room):
 
 def test_i21_dropping_twice_is_dropping_once(room):
     view = written(room)
-    hold = room.core.acquire_read_hold([view], HOLDER)
+    hold = room.core.capabilities.acquire([view], HOLDER)
     room.drop(view)
-    before = dict(room.core.collection(view).capabilities.items())
+    before = dict(room.core.capabilities.state(view).capabilities.items())
     room.core.drop_sources([view])
-    assert dict(room.core.collection(view).capabilities.items()) == before
-    room.core.release_read_hold(hold)
+    assert dict(room.core.capabilities.state(view).capabilities.items()) == before
+    room.core.capabilities.release(hold)
     room.run()
-    assert list(room.core.collections()) == []
+    assert list(room.core.capabilities.collections) == []
     room.core.drop_sources([view])
     assert room.core.process() == ()
 
@@ -228,14 +232,14 @@ def test_i21_dropping_twice_is_dropping_once(room):
 def test_i24_a_hold_keeps_a_dropped_collection_readable(room):
     view = written(room)
     shard = room.durable.metadata(view).shard_id
-    hold = room.core.acquire_read_hold([view], HOLDER)
+    hold = room.core.capabilities.acquire([view], HOLDER)
     room.drop(view)
     for _ in range(3):
         room.run(room.core.maintain(10))
-    assert room.core.collection(view).since == at(hold.since)
+    assert room.core.capabilities.state(view).since == at(hold.since)
     assert not room.durable.shards[shard].finalized
-    refused(Variant.IDENTIFIER_MISSING, room.core.acquire_read_hold, [view], HOLDER)
-    room.core.release_read_hold(hold)
+    refused(Variant.IDENTIFIER_MISSING, room.core.capabilities.acquire, [view], HOLDER)
+    room.core.capabilities.release(hold)
     effects = room.core.process()
     assert ef.DowngradeSince(shard, EMPTY_FRONTIER) in effects
     room.run(effects)
@@ -244,12 +248,12 @@ def test_i24_a_hold_keeps_a_dropped_collection_readable(room):
 
 
 def test_i28_finalizing_again_changes_nothing_and_can_be_switched_off(room):
-    room.core.update_configuration({"finalize_shards": "off"})
+    room.core.placement.update_configuration({"finalize_shards": "off"})
     view = room.view(shards=2)
     shards = sorted(room.durable.mappings)
     room.drop(view)
     assert room.core.maintain(10) == ()
-    room.core.update_configuration({"finalize_shards": "on"})
+    room.core.placement.update_configuration({"finalize_shards": "on"})
     effects = [e for e in room.core.maintain(10) if isinstance(e, ef.FinalizeShard)]
     assert effects == [ef.FinalizeShard(shard) for shard in shards]
     # The shell failed: it is asked again. Then both are done, twice.
@@ -266,16 +270,16 @@ def test_i28_finalizing_again_changes_nothing_and_can_be_switched_off(room):
 
 def test_holds_say_who_holds_what(room):
     tables = [written(room, "table", upper=5 + n) for n in range(2)]
-    hold = room.core.acquire_read_hold(tables, HOLDER, Timestamp(5))
-    view = room.core.acquire_read_hold([tables[0]], Holder(HoldKind.VIEW, "u9"))
-    rows = [(each.ids, each.since, str(each.holder)) for each in room.core.read_holds()]
+    hold = room.core.capabilities.acquire(tables, HOLDER, Timestamp(5))
+    view = room.core.capabilities.acquire([tables[0]], Holder(HoldKind.VIEW, "u9"))
+    rows = [(each.ids, each.since, str(each.holder)) for each in room.core.capabilities.holds()]
     assert rows == [({*tables}, 5, "statement app/1"), ({tables[0]}, 4, "view u9")]
-    assert room.core.oldest_read_hold() == 4
-    room.core.release_read_hold(view)
-    assert list(room.core.read_holds()) == [hold]
-    room.core.release_read_hold(hold)
-    assert room.core.oldest_read_hold() is None
-    refused(Variant.INVALID_USAGE, room.core.downgrade_read_hold, hold, at(9))
+    assert room.core.capabilities.oldest_hold() == 4
+    room.core.capabilities.release(view)
+    assert list(room.core.capabilities.holds()) == [hold]
+    room.core.capabilities.release(hold)
+    assert room.core.capabilities.oldest_hold() is None
+    refused(Variant.INVALID_USAGE, room.core.capabilities.downgrade, hold, at(9))
 
 
 # Exports
@@ -283,40 +287,40 @@ def test_holds_say_who_holds_what(room):
 
 def test_i22_preparing_and_cancelling_restores_the_multiset(room):
     view = written(room)
-    before = dict(room.core.collection(view).capabilities.items())
-    token = room.core.prepare_export("u50", view)
-    other = room.core.prepare_export("u51", view)
+    before = dict(room.core.capabilities.state(view).capabilities.items())
+    token = room.core.exports.prepare("u50", view)
+    other = room.core.exports.prepare("u51", view)
     assert token.acquired_since == at(8)
-    room.core.cancel_prepare_export(token)
-    room.core.cancel_prepare_export(token)
-    assert dict(room.core.collection(view).capabilities.items()) != before
-    room.core.cancel_prepare_export(other)
-    assert dict(room.core.collection(view).capabilities.items()) == before
+    room.core.exports.cancel(token)
+    room.core.exports.cancel(token)
+    assert dict(room.core.capabilities.state(view).capabilities.items()) != before
+    room.core.exports.cancel(other)
+    assert dict(room.core.capabilities.state(view).capabilities.items()) == before
 
 
 def test_i23_a_created_export_holds_its_input_once_where_it_was_prepared(room):
     view = written(room)
     sink = room.sink(view)
-    assert dict(room.core.collection(view).capabilities.items()) == {8: 2}
+    assert dict(room.core.capabilities.state(view).capabilities.items()) == {8: 2}
     room.write(view, at(90))
-    assert room.core.collection(view).since == at(8)
+    assert room.core.capabilities.state(view).since == at(8)
     room.core.update_write_frontiers([(sink, at(31)), (sink, at(20))])
-    assert room.core.export(sink).write_frontier == at(31)
-    assert room.core.collection(view).since == at(30)
+    assert room.core.exports.get(sink).write_frontier == at(31)
+    assert room.core.capabilities.state(view).since == at(30)
     room.core.set_read_policy([(sink, LagWriteFrontier(9, 1))])
-    assert room.core.export(sink).read_frontier == at(30)
+    assert room.core.exports.get(sink).read_frontier == at(30)
     room.core.set_read_policy([(sink, DROPPED)])
-    assert room.core.collection(view).since == at(88)
-    assert list(room.core.exports()) == []
+    assert room.core.capabilities.state(view).since == at(88)
+    assert list(room.core.exports.states) == []
 
 
 def test_what_exports_refuse(room):
     view, table = written(room), room.table()
     sink = room.sink(view)
-    assert refused(Variant.SINK_ID_REUSED, room.core.prepare_export, sink, view) == (sink,)
-    assert refused(Variant.IDENTIFIER_MISSING, room.core.prepare_export, "u50", "u9") == ("u9",)
-    assert refused(Variant.IDENTIFIER_MISSING, room.core.export, "u50") == ("u50",)
-    token = room.core.prepare_export("u50", view)
+    assert refused(Variant.SINK_ID_REUSED, room.core.exports.prepare, sink, view) == (sink,)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.exports.prepare, "u50", "u9") == ("u9",)
+    assert refused(Variant.IDENTIFIER_MISSING, room.core.exports.get, "u50") == ("u50",)
+    token = room.core.exports.prepare("u50", view)
     fine = ExportDescription(view, INSTANCE, "files", at(9))
     create = room.core.create_exports
     wrong = ExportDescription(table, INSTANCE, "files", at(9))
@@ -337,13 +341,13 @@ def test_a_new_sink_keeps_its_snapshot_and_a_late_one_begins_after_the_since(roo
     assert as_of.downgraded(at(9)) == SinkAsOf(at(9), strict=True)
     view = written(room)
     sink = room.sink(view, as_of=at(9))
-    assert room.core.export(sink).as_of == SinkAsOf(at(9))
+    assert room.core.exports.get(sink).as_of == SinkAsOf(at(9))
     assert room.sent[-1] == RunSink(sink, room.durable.sinks[sink], SinkAsOf(at(9)))
     room.restart()
-    assert room.core.export(sink).as_of == SinkAsOf(at(9))
+    assert room.core.exports.get(sink).as_of == SinkAsOf(at(9))
     room.durable.shards[room.durable.metadata(view).shard_id].since = at(20)
     room.restart()
-    assert room.core.export(sink).as_of == SinkAsOf(at(20), strict=True)
+    assert room.core.exports.get(sink).as_of == SinkAsOf(at(20), strict=True)
 
 
 def test_an_altered_sink_goes_on_where_it_is(room):
@@ -355,8 +359,8 @@ def test_an_altered_sink_goes_on_where_it_is(room):
     room.core.alter_export(sink, altered)
     room.run()
     assert room.sent[-1] == RunSink(sink, altered, SinkAsOf(at(19), strict=True))
-    assert dict(room.core.collection(other).capabilities.items()) == {15: 1, 19: 1}
-    assert dict(room.core.collection(view).capabilities.items()) == {18: 1}
+    assert dict(room.core.capabilities.state(other).capabilities.items()) == {15: 1, 19: 1}
+    assert dict(room.core.capabilities.state(view).capabilities.items()) == {18: 1}
 
 
 # Data
@@ -384,8 +388,8 @@ def test_an_append_is_one_commit_and_later_ones_expect_its_end(room):
     ]
     room.run(effects)
     assert room.answers == {first: None, second: None}
-    assert room.core.collection(view).upper == at(8)
-    assert room.core.collection(other).upper == at(5)
+    assert room.core.capabilities.state(view).upper == at(8)
+    assert room.core.capabilities.state(other).upper == at(5)
 
 
 def own(room, global_id):
@@ -401,11 +405,11 @@ def test_the_shared_upper_moves_without_rows_and_comes_back_from_a_refusal(room)
     room.core.respond(AppendDone(ticket))
     room.core.respond(AppendDone(ticket))
     assert room.core.process() == (ef.AnswerAppend(ticket),)
-    assert room.core.collection(table).upper == at(6)
+    assert room.core.capabilities.state(table).upper == at(6)
     room.core.respond(AppendRefused(behind, (), at(8)))
     (answer,) = room.core.process()
     assert answer.error.variant is Variant.INVALID_UPPERS
-    assert room.core.collection(table).upper == at(8)
+    assert room.core.capabilities.state(table).upper == at(8)
     assert refused(Variant.INVALID_UPPERS, room.core.append, [], at(7)) == ()
 
 
@@ -459,13 +463,13 @@ def test_i34_a_snapshot_waits_until_it_is_complete_and_holds_its_collection(room
     assert room.core.process() == ()
     room.core.update_write_frontiers([(view, at(50))])
     shard = room.durable.metadata(view).shard_id
-    (hold,) = room.core.read_holds()
+    (hold,) = room.core.capabilities.holds()
     assert room.core.process() == (ef.ReadSnapshot(ticket, view, shard, Timestamp(10), hold),)
-    assert room.core.collection(view).since == at(10)
+    assert room.core.capabilities.state(view).since == at(10)
     room.core.respond(SnapshotRead(ticket))
     room.core.respond(SnapshotRead(ticket))
     room.core.process()
-    assert room.core.collection(view).since == at(48)
+    assert room.core.capabilities.state(view).since == at(48)
 
 
 def test_a_snapshot_that_never_comes_is_answered(room):
@@ -473,19 +477,19 @@ def test_a_snapshot_that_never_comes_is_answered(room):
     ticket = room.core.snapshot(view, Timestamp(100))
     room.drop(view)
     assert room.answers[ticket].variant is Variant.IDENTIFIER_MISSING
-    assert list(room.core.collections()) == []
+    assert list(room.core.capabilities.collections) == []
 
 
 # Instances and replicas
 
 
 def test_a_replica_is_told_everything_in_order(room):
-    room.core.update_configuration({"a": "1"})
-    room.core.update_configuration({"b": "2", "a": "3"})
+    room.core.placement.update_configuration({"a": "1"})
+    room.core.placement.update_configuration({"b": "2", "a": "3"})
     ingestion = room.ingestion()
     sink = room.sink(written(room))
     room.core.process()
-    room.core.connect_replica(INSTANCE, "r1", "elsewhere")
+    room.core.placement.connect_replica(INSTANCE, "r1", "elsewhere")
     effects = room.core.process()
     assert effects[:2] == (ef.DisconnectReplica(R1), ef.ConnectReplica(R1, "elsewhere"))
     told = sent(effects)
@@ -502,41 +506,44 @@ def test_a_replica_is_told_everything_in_order(room):
 
 def test_sinks_run_on_the_lowest_replica_and_move_only_when_it_goes(room):
     sink = room.sink(written(room))
-    room.core.connect_replica(INSTANCE, "r2", "there")
+    room.core.placement.connect_replica(INSTANCE, "r2", "there")
     effects = room.core.process()
     assert [type(each) for each in sent(effects, R2)] == [Hello, InitializationComplete]
-    room.core.connect_replica(INSTANCE, "r0", "there")
+    room.core.placement.connect_replica(INSTANCE, "r0", "there")
     room.core.process()
-    room.core.drop_replica(INSTANCE, "r1")
+    room.core.placement.drop_replica(INSTANCE, "r1")
     assert [e.id for e in sent(room.core.process()) if isinstance(e, RunSink)] == [sink]
-    room.core.drop_replica(INSTANCE, "r2")
+    room.core.placement.drop_replica(INSTANCE, "r2")
     assert sent(room.core.process()) == []
-    room.core.drop_replica(INSTANCE, "r0")
+    room.core.placement.drop_replica(INSTANCE, "r0")
     assert statuses(room.core.process()) == [(sink, "paused")]
     with pytest.raises(FatalError):
-        room.core.drop_replica(INSTANCE, "r0")
+        room.core.placement.drop_replica(INSTANCE, "r0")
 
 
 def test_a_replica_that_goes_need_not_give_up_what_was_dropped(room):
     sink = room.sink(written(room))
     room.drop_sink(sink)
-    assert room.core.working_on_dropped() == {sink: {R1}}
-    room.core.drop_replica(INSTANCE, "r1")
-    assert room.core.working_on_dropped() == {}
+    assert room.core.placement.working_on_dropped() == {sink: {R1}}
+    room.core.placement.drop_replica(INSTANCE, "r1")
+    assert room.core.placement.working_on_dropped() == {}
 
 
 def test_instances(room):
     with pytest.raises(FatalError):
-        room.core.create_instance(INSTANCE)
-    room.core.update_configuration({"a": "1"})
-    room.core.create_instance("other")
+        room.core.placement.create_instance(INSTANCE)
+    room.core.placement.update_configuration({"a": "1"})
+    room.core.placement.create_instance("other")
     room.core.process()
-    room.core.connect_replica("other", "r1", "there")
+    room.core.placement.connect_replica("other", "r1", "there")
     told = [type(each) for each in sent(room.core.process())]
     assert told == [Hello, UpdateConfiguration, InitializationComplete]
-    room.core.drop_instance("other")
+    room.core.placement.drop_instance("other")
     assert room.core.process() == (ef.DisconnectReplica(ReplicaKey("other", "r1")),)
-    for action in (room.core.drop_instance, lambda i: room.core.connect_replica(i, "r", "l")):
+    for action in (
+        room.core.placement.drop_instance,
+        lambda i: room.core.placement.connect_replica(i, "r", "l"),
+    ):
         with pytest.raises(FatalError):
             action("other")
 
@@ -559,7 +566,7 @@ def test_late_reports_of_dropped_objects_are_ignored(room):
     sink = room.sink(view)
     room.drop(view)
     room.core.update_write_frontiers([(view, at(99)), (sink, at(99)), (user_id(77), at(1))])
-    assert list(room.core.collections()) == []
+    assert list(room.core.capabilities.collections) == []
 
 
 def test_reconciliation_registers_what_nobody_claims(room):

@@ -7,9 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 
+from slackwater.persist.consolidate import codes_of
 from slackwater.repr.relation import EMPTY, arrow_type, stored_names
 from slackwater.storage.json_lines import json_lines
-from slackwater.storage.updates import codes
 
 DAY_US = 86_400_000_000
 BEFORE, AFTER = -735_525, 2_932_897
@@ -113,9 +113,9 @@ def test_nested_values_are_the_same_or_not():
     kind = pa.list_(pa.date32())
     days = pa.array([BEFORE, AFTER, BEFORE], pa.int32()).view(pa.date32())
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), days)
-    first, second, third = codes(pa.chunked_array([lists], kind)).to_pylist()
+    first, second, third = codes_of(pa.chunked_array([lists], kind)).to_pylist()
     assert first == third != second
     maps = pa.array(
         [[("a", 0.0), ("b", 1.0)], [("b", 1.0), ("a", -0.0)]], pa.map_("string", "double")
     )
-    assert len(set(codes(pa.chunked_array([maps])).to_pylist())) == 1
+    assert len(set(codes_of(pa.chunked_array([maps])).to_pylist())) == 1

@@ -69,7 +69,7 @@ class World:
             ],
             [(name, LagWriteFrontier(5)) for name in mappings.values()],
         )
-        self.storage.reconcile()
+        self.storage.do(lambda core: core.reconcile_state())
 
     def append(self, name, shard, key, time, upper):
         parts = self.client.files.new_parts(shard, updates((key, "v", time, 1)))

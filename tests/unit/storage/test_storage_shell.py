@@ -72,7 +72,7 @@ def outside():
 
 def opened(outside, durable=None):
     core = StorageController(durable or DurableState(), Frontier(0))
-    core.create_instance("i")
+    core.placement.create_instance("i")
     return Storage(core, outside, lambda: outside.now_ms, outside.commands.append)
 
 
@@ -90,7 +90,8 @@ def storage(outside):
         ],
         [(name, LagWriteFrontier(10)) for name in NAMES],
     )
-    return storage
+    yield storage
+    storage.validate()
 
 
 def test_a_since_stops_at_a_hold_and_a_hold_at_a_since(storage):
@@ -144,9 +145,9 @@ def test_another_policy_keeps_durably_what_was_reached(storage, outside):
 
 
 def test_sinks_run_where_they_are_told_to(storage, outside):
-    token = storage.prepare_export("u8", "u1")
-    given_up = storage.prepare_export("u9", "u1")
-    storage.cancel_prepare_export(given_up)
+    token = storage.do(lambda core: core.exports.prepare("u8", "u1"))
+    given_up = storage.do(lambda core: core.exports.prepare("u9", "u1"))
+    storage.do(lambda core: core.exports.cancel(given_up))
     description = ExportDescription("u1", "i", "files", Frontier(12))
     storage.create_export(token, description, [77])
     assert outside.commands == []
@@ -246,8 +247,8 @@ def test_a_snapshot_ends_with_its_collection(storage):
 
 def test_shards_that_nobody_claims_are_dropped(outside):
     storage = opened(outside, DurableState(unclaimed=frozenset({7}), unfinalized=frozenset({8})))
-    storage.reconcile()
-    storage.reconcile()
+    storage.do(lambda core: core.reconcile_state())
+    storage.do(lambda core: core.reconcile_state())
     assert outside.dropped == [7]
     assert set(storage.finalizable(10)) == {7, 8}
 

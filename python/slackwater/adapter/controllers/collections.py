@@ -49,7 +49,7 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
         ),
         Frontier(persist.reads.tables_upper()),
     )
-    controller.create_instance(INSTANCE)
+    controller.placement.create_instance(INSTANCE)
     return controller
 
 
@@ -96,8 +96,10 @@ class Collections:
         for item in items:
             if item.kind is ItemKind.SINK:
                 self.create_export(item)
-        self.storage.set_policies([(item.id, retention(item)) for item in stored])
-        self.storage.reconcile()
+        self.storage.do(
+            lambda core: core.set_read_policy([(item.id, retention(item)) for item in stored])
+        )
+        self.storage.do(lambda core: core.reconcile_state())
 
     def create(self, items: Iterable[CatalogItem], after: CatalogState) -> None:
         """Collections of items that were created durably; `after` is the catalog with them."""
@@ -130,26 +132,29 @@ class Collections:
 
     def prepare_export(self, global_id: GlobalId, from_id: GlobalId) -> None:
         """Holds the input of a sink to come, so that its as-of can be chosen."""
-        self._prepared[global_id] = self.storage.prepare_export(global_id, from_id)
+        self._prepared[global_id] = self._prepare(global_id, from_id)
 
     def cancel_export(self, global_id: GlobalId) -> None:
         """The sink does not come. After its creation this has no effect."""
         token = self._prepared.pop(global_id, None)
         if token is not None:
-            self.storage.cancel_prepare_export(token)
+            self.storage.do(lambda core: core.exports.cancel(token))
 
     def create_export(self, item: CatalogItem) -> None:
         """Runs a sink that is in the catalog."""
         token = self._prepared.pop(item.id, None)
         if token is None:
-            token = self.storage.prepare_export(item.id, item.depends_on[0])
+            token = self._prepare(item.id, item.depends_on[0])
         self.storage.create_export(token, export_description(item), shards_of(item))
         self._report_progress(item)
 
     def alter_export(self, item: CatalogItem) -> None:
         """A sink goes on with another input, which is held where the sink needs it."""
         self._report_progress(item)
-        self.storage.alter_export(item.id, export_description(item))
+        self.storage.do(lambda core: core.alter_export(item.id, export_description(item)))
+
+    def _prepare(self, global_id: GlobalId, from_id: GlobalId) -> CreateExportToken:
+        return self.storage.do(lambda core: core.exports.prepare(global_id, from_id))
 
     def _report_progress(self, item: CatalogItem) -> None:
         """What the sink still needs: its as-of before it has begun, then what follows its files.

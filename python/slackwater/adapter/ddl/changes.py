@@ -200,7 +200,7 @@ class Changes:
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
         shard_id = persist.definitions.create_shard(
-            conn, desc, since=time, upper=None, shares_tables_upper=True, reserved=reserved
+            conn, desc, since=time, upper=None, reserved=reserved
         )
         persist.commits.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
         return replace(item, shard_id=shard_id)
@@ -213,9 +213,7 @@ class Changes:
             return item
 
         def shard(desc: RelationDesc) -> int:
-            return self._persist.definitions.create_shard(
-                conn, desc, since=since, upper=None, shares_tables_upper=True
-            )
+            return self._persist.definitions.create_shard(conn, desc, since=since, upper=None)
 
         made = replace(item, shard_id=shard(item.desc))
         if not _propagates_errors(item):

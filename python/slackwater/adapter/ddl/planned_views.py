@@ -167,8 +167,7 @@ class Views:
             raise AssertionError("a view has columns")
         as_of, create = planned.as_of, self._relations.persist.definitions.create_shard
         rows, errors = (
-            create(conn, desc, since=as_of, upper=as_of, shares_tables_upper=False)
-            for desc in (planned.item.desc, ERRORS)
+            create(conn, desc, since=as_of, upper=as_of) for desc in (planned.item.desc, ERRORS)
         )
         details = replace(_details(planned.item), as_of=as_of, errors=errors)
         return replace(planned.item, shard_id=rows, details=details)

@@ -73,7 +73,7 @@ class SinkDefinitions:
                     details = item.of(SinkDetails)
                     as_of = details.as_of
                     shard_id = self._collections.persist.definitions.create_shard(
-                        conn, PROGRESS, since=as_of, upper=as_of, shares_tables_upper=False
+                        conn, PROGRESS, since=as_of, upper=as_of
                     )
                     made = replace(item, details=replace(details, progress_shard=shard_id))
                     return [CreateItem(made)]

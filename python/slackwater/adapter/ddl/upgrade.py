@@ -117,7 +117,7 @@ def _upgrade_view(
         for shard_id in details.states or ():
             persist.definitions.drop_shard(conn, shard_id)
         errors = persist.definitions.create_shard(
-            conn, ERRORS, since=found.since, upper=found.upper, shares_tables_upper=False
+            conn, ERRORS, since=found.since, upper=found.upper
         )
         return [AlterItem(view.id, details=replace(details, errors=errors, states=None))]
 
@@ -131,6 +131,4 @@ def _shard(
     if desc is None:
         raise AssertionError("a shard has columns")
     since = Timestamp(max(0, persist.reads.tables_upper() - 1)) if upper is None else upper
-    return persist.definitions.create_shard(
-        conn, desc, since=since, upper=upper, shares_tables_upper=upper is None
-    )
+    return persist.definitions.create_shard(conn, desc, since=since, upper=upper)

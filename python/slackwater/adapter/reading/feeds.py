@@ -15,7 +15,7 @@ from slackwater.persist.consolidate import consolidate
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_COLUMN, TIME_FIELD, RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class QueryFeed:
             width = len(self._desc.columns)
             negated = _stamped(before.select(range(width)), time, 0).set_column(
                 width + 1,
-                pa.field(DIFF_COLUMN, pa.int64(), False),
+                DIFF_FIELD,
                 pc.negate(before[DIFF_COLUMN]),
             )
             found.append(consolidate(pa.concat_tables([negated, after])))
@@ -110,7 +110,5 @@ class QueryFeed:
 def _stamped(rows: pa.Table, time: Timestamp, diff: int) -> pa.Table:
     count = rows.num_rows
     return rows.append_column(
-        pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time), pa.int64()), count)
-    ).append_column(
-        pa.field(DIFF_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(diff, pa.int64()), count)
-    )
+        TIME_FIELD, pa.repeat(pa.scalar(int(time), pa.int64()), count)
+    ).append_column(DIFF_FIELD, pa.repeat(pa.scalar(diff, pa.int64()), count))

@@ -30,7 +30,9 @@ from slackwater.storage.changefeed.files import FolderReader
 from slackwater.storage.changefeed.ingestion import (
     ChangefeedConfig,
     ChangefeedIngestion,
+    Durable,
     FeedCounters,
+    Inputs,
 )
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
@@ -79,14 +81,8 @@ class ChangefeedSources:
         ingestion = ChangefeedIngestion(
             item.id,
             self._config(item),
-            state,
-            inbox,
-            waiting,
-            images,
-            reached.frontier,
-            reached.state,
-            reader,
-            lambda: letters(self._rows(item, "dead_letters")[0]),
+            Inputs(state, inbox, reader, lambda: letters(self._rows(item, "dead_letters")[0])),
+            Durable(waiting, images, reached.frontier, reached.state),
         )
         inbox.progress = lambda: ingestion.progress
         return ingestion

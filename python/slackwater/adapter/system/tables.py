@@ -30,11 +30,12 @@ from slackwater.adapter.system.snapshot import (
     SystemSnapshot,
 )
 from slackwater.adapter.time.timeline import Timeline
+from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.repr.relation import DIFF_FIELD, TIME_FIELD
 from slackwater.storage.ingestion import StatusChange
 
 CLUSTER = ClusterEntry(
@@ -185,13 +186,10 @@ class SystemTables:
 def _updates(table: pa.Table, time: Timestamp) -> bytes:
     """The rows as an Arrow IPC stream of updates at `time`."""
     count = table.num_rows
-    table = table.append_column(
-        pa.field(TIME_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(int(time)), count)
-    ).append_column(pa.field(DIFF_COLUMN, pa.int64(), False), pa.repeat(pa.scalar(1), count))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+    table = table.append_column(TIME_FIELD, pa.repeat(pa.scalar(int(time)), count)).append_column(
+        DIFF_FIELD, pa.repeat(pa.scalar(1), count)
+    )
+    return to_stream(table)
 
 
 def _shown(change: StatusChange) -> ObjectStatus:

@@ -30,7 +30,7 @@ from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_FIELD
 
 StepAt = Callable[[Timestamp], Step]
 """Makes a step of a write's transaction; what it prepares is prepared outside of that."""
@@ -104,8 +104,8 @@ def at_time(rows: pa.Table, timestamp: Timestamp) -> pa.Table:
     times = pa.chunked_array([pa.repeat(pa.scalar(int(timestamp), pa.int64()), rows.num_rows)])
     return (
         rows.drop_columns([DIFF_COLUMN])
-        .append_column(pa.field(TIME_COLUMN, pa.int64(), False), times)
-        .append_column(pa.field(DIFF_COLUMN, pa.int64(), False), diffs)
+        .append_column(TIME_FIELD, times)
+        .append_column(DIFF_FIELD, diffs)
     )
 
 

@@ -36,11 +36,12 @@ from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist.blobs import inline_part, uniform_file
 from slackwater.persist.client import WriteResult
+from slackwater.persist.ipc import from_stream
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +392,7 @@ def _only_appends(asked: Sequence[_Asked]) -> bool:
 
 
 def _decode(text: str, with_diff: bool) -> pa.Table:
-    with pa.ipc.open_stream(pa.py_buffer(base64.b64decode(text))) as reader:
-        rows = reader.read_all()
+    rows = from_stream(base64.b64decode(text))
     if with_diff or DIFF_COLUMN not in rows.column_names:
         return rows
     # Only a write of diffs says how often a row is meant.
@@ -402,7 +402,7 @@ def _decode(text: str, with_diff: bool) -> pa.Table:
 def _with_diff(table: pa.Table, desc: RelationDesc, name: str) -> pa.Table:
     """The rows with the relation's own types and a diff. Raises SLACKWATER_NOT_NULL_VIOLATION."""
     schema = desc.arrow_schema()
-    target = pa.schema([*schema, pa.field(DIFF_COLUMN, pa.int64(), False)])
+    target = pa.schema([*schema, DIFF_FIELD])
     if not table.num_columns:
         return target.empty_table()
     columns = []

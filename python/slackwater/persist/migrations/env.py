@@ -1,4 +1,4 @@
-"""What Alembic runs for each command: it works in the transaction that its caller has begun."""
+"""The script that Alembic runs for each command, in the transaction that its caller has begun."""
 
 from __future__ import annotations
 

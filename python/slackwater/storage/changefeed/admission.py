@@ -1,4 +1,4 @@
-"""Which partitions of a source count, and up to where they allow it to be bound.
+"""Admission: the partitions of a source that count, and the time up to which it can be bound.
 
 A partition is one feed. The source can be bound up to what all admitted partitions have resolved.
 One that begins when the source already stands somewhere would hold it where that one is: it is
@@ -19,7 +19,7 @@ from slackwater.repr.hlc import Time
 from slackwater.storage.changefeed.encoding import offset
 
 MINIMUM = 0
-"""Where a source begins: nothing is bound."""
+"""The offset at which a source begins: nothing is bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def admission(
     declared: Sequence[str],
     lower: int,
 ) -> Admission:
-    """Who counts, and up to where, when the source is bound up to `lower`.
+    """The partitions that count, and how far, when the source is bound up to `lower`.
 
     `whole` has the checkpoints without a lookahead, `window` those that one binding may take.
     """

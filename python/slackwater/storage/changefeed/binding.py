@@ -1,4 +1,4 @@
-"""What is bound at one time, and what that makes of the tables. A value of its input alone.
+"""Binding: the changes that one time takes, and the updates of tables that they make.
 
 A binding moves the frontier of the source from `lower` to `upper`. All changes between these, of
 all tables, get the one time of the binding: a transaction of the upstream has one time of its own,
@@ -33,7 +33,7 @@ class LateChange(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BindingWindow:
-    """What a binding takes: changes before `upper` of the feeds that are in.
+    """The changes that a binding takes: those before `upper` of the feeds that are in.
 
     All of an `admitted` feed before `lower` is bound, so what still comes there is late. A feed
     that is `joining` is complete up to `lower` only now: all of it before `upper` is taken.
@@ -56,7 +56,7 @@ class BindingWindow:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a binding changes.
+    """The changes that a binding makes.
 
     `changes` are rows with diffs by topic. `images` are what the keys have now, and `replaced` what
     they had; `taken` are all changes that leave the landing, `left` those that stay. `dead` are
@@ -85,7 +85,7 @@ def bind(
     is_strict: bool = False,
     is_dead: Callable[[ChangeRecord], bool] = lambda _: False,
 ) -> Bound:
-    """What of `waiting` is bound in `window`, after bindings that left `images`.
+    """Binds what of `waiting` is in `window`, after bindings that left `images`.
 
     `again` are dead letters, which are taken whatever their times, where nothing newer is. With
     `is_strict` it raises `LateChange` for a late change that is newer than what its key has, unless

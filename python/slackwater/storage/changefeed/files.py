@@ -60,7 +60,7 @@ class FolderReader:
         self._lookahead = lookahead
 
     def read(self, last: str | None) -> Files:
-        """What is behind the file `last`, which was read before, up to a RESOLVED.
+        """Reads what is behind the file `last`, which was read before, up to a RESOLVED.
 
         Raises SLACKWATER_SOURCE_FILE_UNREADABLE.
         """

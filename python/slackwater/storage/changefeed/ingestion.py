@@ -39,7 +39,7 @@ from slackwater.storage.source_time import SourceFrontier
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedConfig:
-    """What a source does. `landing` and `dead_letters` are the names of these exports."""
+    """The description of a source. `landing` and `dead_letters` name these exports."""
 
     name: str
     tables: Mapping[str, FeedTable]
@@ -52,7 +52,7 @@ class ChangefeedConfig:
 
 @dataclass(frozen=True, slots=True)
 class FeedCounters:
-    """What was bound, came late, was superfluous, and what is a dead letter now."""
+    """Counts of changes: bound, late, superfluous, and dead letters."""
 
     rows: int = 0
     late: int = 0
@@ -66,13 +66,13 @@ class FeedCounters:
 
 
 class Arrivals(Protocol):
-    """What has landed since the ingestion began."""
+    """The changes that have landed since the ingestion began."""
 
     def take(self) -> Sequence[ChangeRecord] | None:
-        """What has come since the last time; None: it is not certain, look at the landing."""
+        """The changes since the last call; None: they are not certain, look at the landing."""
 
     def replay_requests(self) -> int:
-        """How many wish that dead letters are tried again."""
+        """The number of requests to try dead letters again."""
 
     def replayed(self, replay_requests: int, tried: int, left: int) -> None:
         """So many requests are granted: so many dead letters were tried, and some of them left."""
@@ -80,7 +80,7 @@ class Arrivals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What was read of files: changes, the name of the last file, and how many bytes."""
+    """The changes that were read of files, the name of the last file, and the number of bytes."""
 
     rows: Sequence[ChangeRecord]
     last: str | None
@@ -89,12 +89,12 @@ class Files:
 
 class FileReader(Protocol):
     def read(self, last: str | None) -> Files:
-        """What is in the files behind `last`, up to the last that has resolved a time."""
+        """Reads the files behind `last`, up to the last that has resolved a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedProgress:
-    """How a source stands, for who looks at it. Offsets; `waiting` counts changes by feed."""
+    """The progress of a source, in offsets. `waiting` counts changes by feed."""
 
     lower: int = MINIMUM
     proposed: int = MINIMUM
@@ -113,42 +113,63 @@ class _Poll:
     dead: frozenset[Slot]
 
 
-class ChangefeedIngestion:
-    """See the module. `checkpoints` gives the group's state, for a lookahead or without one.
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs that an ingestion asks in each poll.
 
-    `waiting` and `images` are what the landing has, `arrivals` brings what lands later;
-    `dead_letters` are those that there are now, with their reasons.
+    `checkpoints` gives the group's state, for a lookahead or without one; `arrivals` brings what
+    lands; `dead_letters` are those that there are now, with their reasons.
+    """
+
+    checkpoints: Callable[[int | None], GroupState]
+    arrivals: Arrivals
+    files: FileReader | None = None
+    dead_letters: Callable[[], Sequence[tuple[ChangeRecord, str]]] = tuple
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """The durable state from which an ingestion goes on.
+
+    `waiting` and `images` are the rows of the landing that wait, and those that are bound.
+    """
+
+    waiting: Sequence[ChangeRecord] = ()
+    images: Sequence[ChangeRecord] = ()
+    frontier: SourceFrontier | None = None
+    state: str | None = None
+
+
+class ChangefeedIngestion:
+    """The ingestion of a changefeed: it binds what has landed when its feeds have resolved it.
+
+    It does not guarantee that a change is bound soon: it waits until all admitted feeds have
+    resolved its time. Nor does it commit anything: a step is derived, and is superseded when the
+    stored state is another one.
     """
 
     def __init__(
-        self,
-        source_id: GlobalId,
-        config: ChangefeedConfig,
-        checkpoints: Callable[[int | None], GroupState],
-        arrivals: Arrivals,
-        waiting: Sequence[ChangeRecord] = (),
-        images: Sequence[ChangeRecord] = (),
-        frontier: SourceFrontier | None = None,
-        state: str | None = None,
-        files: FileReader | None = None,
-        dead_letters: Callable[[], Sequence[tuple[ChangeRecord, str]]] = tuple,
+        self, source_id: GlobalId, config: ChangefeedConfig, inputs: Inputs, durable: Durable
     ) -> None:
         self._source_id = source_id
         self._config = config
-        self._checkpoints = checkpoints
-        self._arrivals = arrivals
-        self._files = files
-        self._dead_letters = dead_letters
+        self._checkpoints = inputs.checkpoints
+        self._arrivals = inputs.arrivals
+        self._files = inputs.files
+        self._dead_letters = inputs.dead_letters
         self._readers = {name: Reader(table) for name, table in config.tables.items()}
-        self._waiting = list(waiting)
-        self._waiting_of = Counter(each.feed for each in waiting)
-        self._images: dict[Slot, ChangeRecord] = {(each.topic, each.key): each for each in images}
+        self._waiting = list(durable.waiting)
+        self._waiting_of = Counter(each.feed for each in durable.waiting)
+        self._images: dict[Slot, ChangeRecord] = {
+            (each.topic, each.key): each for each in durable.images
+        }
+        frontier = durable.frontier
         self._lower = MINIMUM if frontier is None else frontier.positions[0].offset
-        self._state = state
-        found = {} if state is None else json.loads(state)
+        self._state = durable.state
+        found = {} if durable.state is None else json.loads(durable.state)
         self._feeds = {name: FeedCounters(*c) for name, c in found.get("feeds", {}).items()}
         self._read: str | None = found.get("read")
-        self._dead = self._slots(letter for letter, _ in dead_letters())
+        self._dead = self._slots(letter for letter, _ in inputs.dead_letters())
         self._last: _Poll | None = None
         self._look(self._lower)
 
@@ -299,7 +320,7 @@ class ChangefeedIngestion:
         )
 
     def _landing(self, poll: _Poll) -> list[tuple[ChangeRecord, bool, int]]:
-        """What changes in the landing. What came from a file is there only if it has to wait."""
+        """The updates of the landing. Changes of a file are there only if they have to wait."""
         bound = poll.bound
         new = {id(each) for each in poll.fresh}
         changes = [(each, False, -1) for each in bound.taken if id(each) not in new]

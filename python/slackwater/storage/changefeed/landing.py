@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from slackwater.repr.relation import DIFF_COLUMN, Column, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, Column, RelationDesc
 from slackwater.storage.changefeed.encoding import DECIMAL, decimal, place_of
 from slackwater.storage.changefeed.messages import ChangeRecord
 
@@ -36,9 +36,8 @@ _CHANGE = (
 LANDING = RelationDesc((*_CHANGE, _column(BOUND, "boolean")))
 DEAD_LETTERS = RelationDesc((*_CHANGE, _column("reason", "string")))
 
-_DIFF = pa.field(DIFF_COLUMN, pa.int64(), False)
-_LANDING = LANDING.arrow_schema().append(_DIFF)
-_DEAD_LETTERS = DEAD_LETTERS.arrow_schema().append(_DIFF)
+_LANDING = LANDING.arrow_schema().append(DIFF_FIELD)
+_DEAD_LETTERS = DEAD_LETTERS.arrow_schema().append(DIFF_FIELD)
 
 
 def landing_rows(changes: Sequence[tuple[ChangeRecord, bool, int]]) -> pa.Table:
@@ -66,7 +65,7 @@ def dead_letter_rows(letters: Sequence[tuple[ChangeRecord, str, int]]) -> pa.Tab
 
 
 def contents(rows: pa.Table) -> tuple[list[ChangeRecord], list[ChangeRecord]]:
-    """What waits and what is bound, of the rows of the landing, each as often as it is there."""
+    """The rows of the landing that wait, and those that are bound, each as often as it is there."""
     waiting: list[ChangeRecord] = []
     images: list[ChangeRecord] = []
     for change, bound in zip(_changes(rows), rows.column(BOUND).to_pylist(), strict=True):

@@ -1,4 +1,4 @@
-"""What CockroachDB's changefeeds send, over HTTP or in files.
+"""Messages of CockroachDB's changefeeds, over HTTP or in files.
 
 Numbers keep their digits, and a key has one text, whatever its blanks. Nothing here looks at the
 types of columns: a payload that no table can take is durable all the same (see `binding`).
@@ -76,7 +76,7 @@ Message = Payloads | Resolved
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the end of a path says: a table, or a file with rows or a resolved time."""
+    """The end of a path: it names a table, or a file with rows or a resolved time."""
 
     table: str | None = None
     topic: str | None = None
@@ -85,7 +85,7 @@ class Target:
 
 
 def target_of(parts: Sequence[str]) -> Target | None:
-    """What the path behind the source's name means; None: nothing.
+    """The meaning of the path behind the source's name; None: it has none.
 
     Nothing, a table, or, for feeds into files, ``[table/]2026-01-31/<name>``. Raises `BadMessage`
     for a file with a time that is none.

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, RelationDesc
 from slackwater.storage.changefeed.messages import ChangeRecord, exact_text
 from slackwater.storage.text_values import from_json, shown
 
@@ -78,9 +78,7 @@ class Reader:
         rows = list(zip(*(row for row, _ in updates), strict=True)) or [()] * len(self._schema)
         arrays = [pa.array(c, field.type) for c, field in zip(rows, self._schema, strict=True)]
         arrays.append(pa.array([diff for _, diff in updates], pa.int64()))
-        return pa.Table.from_arrays(
-            arrays, schema=self._schema.append(pa.field(DIFF_COLUMN, pa.int64(), False))
-        )
+        return pa.Table.from_arrays(arrays, schema=self._schema.append(DIFF_FIELD))
 
     @staticmethod
     def _value(
@@ -98,7 +96,7 @@ class Reader:
 
 
 def _cell(kind: pa.DataType) -> Callable[[Any], Any]:
-    """How a JSON value becomes one of the column; raises ValueError. Those that are common fast."""
+    """The function that makes a JSON value one of the column's; it raises ValueError."""
     if pa.types.is_int64(kind):
         return lambda value: (
             value if type(value) is int and _LEAST <= value <= _MOST else from_json(value, kind)

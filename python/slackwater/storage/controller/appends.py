@@ -38,6 +38,8 @@ class Appends:
     """Appends that were handed out and not answered. Not thread-safe.
 
     One append expects the upper at which the one before it ends, so that several can be under way.
+    It does not guarantee that an append succeeds, nor that appends are carried out in order: one
+    that overtakes another is refused by the shards.
     """
 
     def __init__(self, capabilities: Capabilities) -> None:
@@ -49,7 +51,7 @@ class Appends:
     def append(
         self, commands: Sequence[CollectionAppend], tables_upper: Frontier | None, extras: object
     ) -> AppendRows:
-        """See `StorageController.append`."""
+        """Opens an append, or refuses it as `StorageController.append` says."""
         states = [self._capabilities.live(each.id) for each in commands]
         ids = [each.id for each in commands]
         foreign = [
@@ -157,7 +159,7 @@ class Snapshots:
     _next_ticket: int = 1
 
     def open(self, global_id: GlobalId, as_of: Timestamp) -> int:
-        """See `StorageController.snapshot`."""
+        """Holds the collection at `as_of` and returns the ticket of the snapshot."""
         holder = Holder(HoldKind.SNAPSHOT, str(self._next_ticket))
         hold = self.capabilities.acquire([global_id], holder, as_of)
         snapshot = _Snapshot(self._next_ticket, global_id, as_of, hold)
@@ -174,7 +176,7 @@ class Snapshots:
         )
 
     def turn(self) -> list[Effect]:
-        """What can be read now, and what never will be."""
+        """The effects for snapshots that can be read now, and for those that never can."""
         effects: list[Effect] = []
         for snapshot in list(self._waiting.values()):
             state = self.capabilities.collections[snapshot.id]

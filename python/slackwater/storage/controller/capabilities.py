@@ -1,4 +1,4 @@
-"""Who may read what: read capabilities, their holders, and how they reach dependencies.
+"""Read capabilities: their holders, and the way in which they reach dependencies.
 
 Each collection counts capabilities in a multiset whose least time is its since. One entry is its
 own, the implied capability, which follows the upper by the read policy; each dependent has one,
@@ -13,6 +13,7 @@ Source: spec controllers 1.5 to 1.8, 2.2.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +29,7 @@ from slackwater.storage.controller.errors import StorageError, Variant
 
 @dataclass(slots=True)
 class CollectionState:
-    """What the controller knows of one collection (spec 1.9).
+    """The controller's state of one collection (spec 1.9).
 
     `capabilities` counts the implied capability, one entry for each dependent, and one for each
     hold. `writer_hold` keeps what the writer reads to go on: its dependencies at the last complete
@@ -62,7 +63,8 @@ class Capabilities:
     """The collections and everybody who reads them. Not thread-safe, does no I/O.
 
     What follows from its calls for the outside is left in `moved` and `closed`, for the caller to
-    take.
+    take. It does not guarantee that a since is durable, nor that all collections are settled: only
+    those that a call names, and what depends on them.
     """
 
     def __init__(self, tables_upper: Frontier) -> None:
@@ -78,12 +80,21 @@ class Capabilities:
     # Collections
 
     def state(self, global_id: GlobalId) -> CollectionState:
-        """The collection, settled. Raises IDENTIFIER_MISSING."""
+        """The collection as it is now (M3, M7), settled. Raises IDENTIFIER_MISSING.
+
+        Deviates from spec M3: a collection that was dropped and that nobody holds is gone.
+        """
         state = self.collections.get(global_id)
         if state is None:
             raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
         self.settle(state)
         return state
+
+    def settled(self) -> Iterator[CollectionState]:
+        """All collections as they are now (M8)."""
+        for state in list(self.collections.values()):
+            self.settle(state)
+            yield state
 
     def live(self, global_id: GlobalId) -> CollectionState:
         """The collection, settled, unless it was dropped. Raises IDENTIFIER_MISSING."""
@@ -131,6 +142,7 @@ class Capabilities:
 
     @property
     def tables_upper(self) -> Frontier:
+        """The upper that tables and sources share."""
         return self._tables_upper
 
     def upper(self, state: CollectionState) -> Frontier:
@@ -149,7 +161,7 @@ class Capabilities:
         self._tables_upper = max(self._tables_upper, upper)
 
     def set_policies(self, policies: Sequence[tuple[GlobalId, ReadPolicy]]) -> None:
-        """See `StorageController.set_read_policy`."""
+        """Sets the policies in order; ids that are not known are left out."""
         for global_id, policy in policies:
             state = self.collections.get(global_id)
             if state is not None:
@@ -157,6 +169,25 @@ class Capabilities:
                 state.policy = policy
                 state.evaluated_at = None
                 self._evaluate(state)
+
+    def validate(self) -> None:
+        """Raises FatalError unless each count is exactly that of its owners (I9 to I11, I15, I16).
+
+        Each collection counts its own capability, the since of each dependent and each hold.
+        """
+        for state in self.collections.values():
+            owners = [state.implied, *(self.collections[i].since for i in state.dependents)]
+            owners += [Frontier(h.since) for h in self._holds.values() if state.id in h.ids]
+            expected = Counter(each.value for each in owners if not each.is_empty)
+            found = dict(state.capabilities.items())
+            if found != expected:
+                raise FatalError(f"{state.id} counts {found}, and its owners {dict(expected)}")
+            for each in state.dependencies:
+                source = self.collections.get(each)
+                if source is None or state.id not in source.dependents:
+                    raise FatalError(f"{each} does not know that {state.id} depends on it")
+                if source.since > state.since:
+                    raise FatalError(f"the since of {each} is after that of {state.id}")
 
     # The engine
 
@@ -284,7 +315,7 @@ class Capabilities:
         return True
 
     def holds(self) -> Iterator[ReadHold]:
-        """Who holds what, by age of the holds."""
+        """All holds, the oldest first."""
         return iter(list(self._holds.values()))
 
     def oldest_hold(self) -> Timestamp | None:
@@ -299,5 +330,5 @@ class Capabilities:
 
 
 def first_since(description: CollectionDescription, metadata: CollectionMetadata) -> Frontier:
-    """Where the history of a collection begins, seen on its own."""
+    """The beginning of a collection's history, without regard to its inputs."""
     return max(metadata.since, description.since or MINIMUM_FRONTIER)

@@ -1,4 +1,4 @@
-"""What collections and exports are made of. Source: spec controllers 2.5, 2.8."""
+"""Descriptions of collections and exports. Source: spec controllers 2.5, 2.8."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DataSource = Table | Progress | Other | IngestionDescription | IngestionExport
 
 @dataclass(frozen=True, slots=True)
 class CollectionDescription:
-    """What a collection is. Two descriptions of one id must be equal.
+    """The description of a collection. Two descriptions of one id must be equal.
 
     `since`, if given, is where its history begins at the earliest: the time of its creation.
     """
@@ -61,7 +61,7 @@ class CollectionDescription:
 
 @dataclass(frozen=True, slots=True)
 class CollectionMetadata:
-    """Where a collection is stored, as its durable state says.
+    """The shards of a collection, as its durable state says.
 
     `shares_tables_upper`: its upper is the one that all tables and sources share, and `upper` is
     ignored. The shards `error_shards` live and die with it, and are read at the same times.
@@ -81,16 +81,16 @@ class CollectionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SinkAsOf:
-    """Where a sink begins: not `strict`, with the snapshot at `frontier`, then the changes; else
+    """The beginning of a sink: the snapshot at `frontier`, then the changes.
 
-    with the changes after it only.
+    `strict`: only the changes after it.
     """
 
     frontier: Frontier
     strict: bool = False
 
     def downgraded(self, since: Frontier) -> SinkAsOf:
-        """Where it goes on when history before `since` is gone.
+        """The as-of at which the sink goes on when history before `since` is gone.
 
         A since that only equals the frontier leaves a new sink its snapshot (spec 2.5, the `lt`
         form). Skipping is safe: the sink's hold lags what it has written out.
@@ -100,7 +100,7 @@ class SinkAsOf:
 
 @dataclass(frozen=True, slots=True)
 class ExportDescription:
-    """What a sink writes and where: `connection` is opaque here.
+    """The input and the target of a sink; `connection` is opaque here.
 
     `as_of` is where it begins when it is created; `with_snapshot` False leaves the snapshot out.
     """
@@ -114,7 +114,7 @@ class ExportDescription:
 
 @dataclass(frozen=True, slots=True)
 class DurableState:
-    """What is on record about shards.
+    """The durable records of shards.
 
     `mappings`: which object a shard belongs to. `unfinalized`: shards that nobody may use any more
     and that are not gone yet. `unclaimed`: shards that are neither mapped, registered nor gone.

@@ -1,4 +1,4 @@
-"""What the controller wants done. A shell does it in this order, one after the other.
+"""The effects of the controller. A shell carries them out in this order, one after the other.
 
 Between any two of them the process may die: the durable ones are such that every prefix leaves a
 state from which the next start goes on (spec controllers 2.3, trap 8).

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK, ReadPolicy, advance_by_policy
@@ -48,7 +49,10 @@ class ExportState:
 
 @dataclass(slots=True)
 class Exports:
-    """The exports, and those that are being prepared. Not thread-safe."""
+    """The exports, and those that are being prepared. Not thread-safe.
+
+    It does not guarantee that a sink runs, nor that what it reports is on disk.
+    """
 
     capabilities: Capabilities
     states: dict[GlobalId, ExportState] = field(default_factory=dict)
@@ -56,12 +60,18 @@ class Exports:
     _next_token: int = 1
 
     def get(self, global_id: GlobalId) -> ExportState:
+        """The export (M11, M12). Raises IDENTIFIER_MISSING."""
         state = self.states.get(global_id)
         if state is None:
             raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
         return state
 
     def prepare(self, global_id: GlobalId, from_id: GlobalId) -> CreateExportToken:
+        """Holds the input from its since on, while the as-of of the export is chosen (M14).
+
+        Deviates from spec M14: the hold is at the effective since, so that every time that anybody
+        can still read may be chosen. Raises SINK_ID_REUSED, IDENTIFIER_MISSING.
+        """
         if global_id in self.states:
             raise StorageError(Variant.SINK_ID_REUSED, [global_id])
         hold = self.capabilities.acquire([from_id], Holder(HoldKind.SINK, global_id))
@@ -71,11 +81,13 @@ class Exports:
         return token
 
     def cancel(self, token: CreateExportToken) -> None:
+        """Gives up what was prepared (M15). A token that was used has no effect."""
         prepared = self._prepared.pop(token.token_id, None)
         if prepared is not None:
             self.capabilities.release(prepared[1])
 
     def check(self, token: CreateExportToken, description: ExportDescription) -> None:
+        """Raises SINK_ID_REUSED, and INVALID_USAGE for a used token or another input."""
         if token.id in self.states:
             raise StorageError(Variant.SINK_ID_REUSED, [token.id])
         if token.token_id not in self._prepared:
@@ -119,6 +131,16 @@ class Exports:
         wanted = advance_by_policy(state.read_frontier, state.policy, state.write_frontier)
         state.hold = self.capabilities.downgrade(state.hold, wanted)
 
+    def validate(self) -> None:
+        """Raises FatalError unless each export, and each that is prepared, has its hold (I23)."""
+        held = {hold.hold_id: hold for hold in self.capabilities.holds()}
+        owned = {state.id: state.hold for state in self.states.values()}
+        owned |= {token.id: hold for token, hold in self._prepared.values()}
+        for global_id, hold in owned.items():
+            if held.get(hold.hold_id) != hold:
+                raise FatalError(f"the export {global_id} does not have the hold {hold}")
+
     def drop(self, state: ExportState) -> None:
+        """Gives up the export and what it holds."""
         self.capabilities.release(state.hold)
         del self.states[state.id]

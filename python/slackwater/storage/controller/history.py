@@ -21,7 +21,7 @@ from slackwater.storage.controller.protocol import Command, RunIngestion, RunSin
 
 @dataclass(slots=True)
 class ReplicaState:
-    """What a replica knows after the commands that it was told.
+    """The state of a replica after the commands that it was told.
 
     `sinces` are of the collections of its ingestions. The compaction of a sink does not change
     where the sink began, so nothing of it stays.
@@ -35,6 +35,7 @@ class ReplicaState:
     initialized: bool = False
 
     def apply(self, command: Command) -> None:
+        """Takes the command, as a replica that is told it."""
         match command:
             case Hello():
                 self.hello = command
@@ -98,7 +99,7 @@ def reduce(commands: Iterable[Command]) -> tuple[Command, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a replica does that was running when a new controller connects."""
+    """The actions of a replica that was running when a new controller connects."""
 
     keep: tuple[GlobalId, ...]
     start: tuple[RunIngestion | RunSink, ...]
@@ -133,7 +134,7 @@ def reconcile(old: ReplicaState, commands: Iterable[Command]) -> Reconciled:
 
 @dataclass(slots=True)
 class CommandHistory:
-    """The commands of one instance, never more than twice as many as after the last reduction.
+    """The commands of one instance, at most twice as many as after the last reduction, plus one.
 
     `reduced_length` is how many those were.
     """
@@ -148,5 +149,6 @@ class CommandHistory:
             self.reduce()
 
     def reduce(self) -> None:
+        """Forgets the commands that later ones make superfluous."""
         self.commands = list(reduce(self.commands))
         self.reduced_length = len(self.commands)

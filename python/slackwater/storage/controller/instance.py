@@ -60,6 +60,13 @@ class Instance:
         self.active = min(self.replicas, default=None)
         return [*effects, *([] if self.active is None else self._rehydrate(self.active))]
 
+    def validate(self) -> None:
+        """Raises FatalError unless a replica runs what only one may run, and I38 holds."""
+        if self.active not in (self.replicas or {None}):
+            raise FatalError(f"of {sorted(self.replicas)} the active one is {self.active}")
+        if len(self.history.commands) > 2 * self.history.reduced_length + 1:
+            raise FatalError(f"the history of {self.id} is not reduced")
+
     def _rehydrate(self, replica: str) -> list[Effect]:
         key = ReplicaKey(self.id, replica)
         self.history.reduce()

@@ -1,4 +1,4 @@
-"""What runs where: the instances, their replicas, and the ingestions and sinks on them.
+"""Placement: the instances, their replicas, and the ingestions and sinks on them.
 
 Source: spec controllers 2.3 M1, M2, M4 to M6, 2.7.
 """
@@ -28,96 +28,106 @@ from slackwater.storage.controller.statuses import Statuses
 class Placement:
     """The instances, and what was sent to them. Not thread-safe.
 
-    Which collections and exports there are is only looked up here. What is to be done for a call
-    is returned, in order.
+    Which collections and exports there are is only looked up here. It does not guarantee that a
+    replica does what it is told, nor when.
     """
 
-    def __init__(self, capabilities: Capabilities, exports: Exports, statuses: Statuses) -> None:
+    def __init__(
+        self,
+        capabilities: Capabilities,
+        exports: Exports,
+        statuses: Statuses,
+        effects: list[Effect],
+    ) -> None:
+        """`effects` takes what is to be done, in order."""
         self._capabilities = capabilities
         self._exports = exports
         self._statuses = statuses
+        self._effects = effects
         self._instances: dict[str, Instance] = {}
         self._parameters: dict[str, str] = {}
         self._initialized = False
         self._working: dict[GlobalId, set[ReplicaKey]] = {}
 
-    # Instances, replicas, configuration
+    # Instances, replicas, configuration: M1, M2, M4 to M6
 
-    def initialization_complete(self) -> list[Effect]:
-        """See `StorageController.initialization_complete`."""
+    def initialization_complete(self) -> None:
+        """Tells every instance, and those to come, that everything there is was sent (M1)."""
         self._initialized = True
-        return [
-            effect
-            for instance in self._instances.values()
-            for effect in instance.send(InitializationComplete())
-        ]
+        for instance in self._instances.values():
+            self._effects += instance.send(InitializationComplete())
 
-    def update_configuration(self, parameters: Mapping[str, str]) -> list[Effect]:
-        """See `StorageController.update_configuration`."""
+    def update_configuration(self, parameters: Mapping[str, str]) -> None:
+        """Merges the parameters into the configuration, for present and future instances (M2).
+
+        ``finalize_shards`` = ``off`` keeps dropped shards from being finalized.
+        """
         self._parameters.update(parameters)
         command = UpdateConfiguration(tuple(sorted(parameters.items())))
-        return [
-            effect for instance in self._instances.values() for effect in instance.send(command)
-        ]
+        for instance in self._instances.values():
+            self._effects += instance.send(command)
 
     @property
     def parameters(self) -> Mapping[str, str]:
         """The configuration as it is now."""
         return self._parameters
 
-    def create_instance(self, instance_id: str) -> list[Effect]:
-        """See `StorageController.create_instance`."""
+    def create_instance(self, instance_id: str) -> None:
+        """Adds an instance without replicas (M4). A known id is a FatalError."""
         if instance_id in self._instances:
             raise FatalError(f"there is an instance {instance_id} already")
         instance = self._instances[instance_id] = Instance(instance_id)
-        effects: list[Effect] = []
         if self._parameters:
-            effects += instance.send(UpdateConfiguration(tuple(sorted(self._parameters.items()))))
+            command = UpdateConfiguration(tuple(sorted(self._parameters.items())))
+            self._effects += instance.send(command)
         if self._initialized:
-            effects += instance.send(InitializationComplete())
-        return effects
+            self._effects += instance.send(InitializationComplete())
 
-    def drop_instance(self, instance_id: str) -> list[Effect]:
-        """See `StorageController.drop_instance`."""
-        effects: list[Effect] = []
+    def drop_instance(self, instance_id: str) -> None:
+        """Forgets the instance; what is left for its replicas to be told is lost (M5).
+
+        Deviates from spec M5: replicas that are still attached are detached first, so that none
+        leaks.
+        """
         for replica in sorted(self._instance(instance_id).replicas):
-            effects += self.drop_replica(instance_id, replica)
+            self.drop_replica(instance_id, replica)
         del self._instances[instance_id]
-        return effects
 
-    def connect_replica(self, instance_id: str, replica: str, location: str) -> list[Effect]:
-        """See `StorageController.connect_replica`."""
-        return self._instance(instance_id).connect(replica, location)
+    def connect_replica(self, instance_id: str, replica: str, location: str) -> None:
+        """Attaches a replica and tells it what it must know (M6).
 
-    def drop_replica(self, instance_id: str, replica: str) -> list[Effect]:
-        """See `StorageController.drop_replica`."""
+        Deviates from spec M6: an instance may have several replicas, by name. A repeated connect
+        starts over with the same replica.
+        """
+        self._effects += self._instance(instance_id).connect(replica, location)
+
+    def drop_replica(self, instance_id: str, replica: str) -> None:
+        """Detaches a replica; nobody waits any longer for what it was to give up."""
         instance = self._instance(instance_id)
-        effects = instance.disconnect(replica)
+        self._effects += instance.disconnect(replica)
         self.gave_up(ReplicaKey(instance_id, replica), list(self._working))
         if not instance.replicas:
             for global_id in self._objects_of(instance_id):
-                effects += self._statuses.report(global_id, "paused")
-        return effects
+                self._statuses.report(global_id, "paused")
 
     def has_instance(self, instance_id: str) -> bool:
+        """Whether there is an instance of this id."""
         return instance_id in self._instances
 
     # Ingestions and sinks
 
-    def run(self, instance_id: str, command: RunIngestion | RunSink) -> list[Effect]:
+    def run(self, instance_id: str, command: RunIngestion | RunSink) -> None:
         """Runs an ingestion or a sink on the instance; it is paused while there is no replica."""
         instance = self._instance(instance_id)
-        effects: list[Effect] = []
         if instance.active is None:
-            effects += self._statuses.report(command.id, "paused")
-        return [*effects, *instance.send(command)]
+            self._statuses.report(command.id, "paused")
+        self._effects += instance.send(command)
 
-    def run_ingestions(self, ids: Iterable[GlobalId]) -> list[Effect]:
+    def run_ingestions(self, ids: Iterable[GlobalId]) -> None:
         """Runs the ingestions with the exports that they have now."""
-        effects: list[Effect] = []
         exports: dict[GlobalId, list[GlobalId]] = {each: [] for each in ids}
         if not exports:
-            return effects
+            return
         for state in self._capabilities.collections.values():
             source = state.description.data_source
             if isinstance(source, IngestionExport) and not state.is_dropped:
@@ -126,23 +136,22 @@ class Placement:
             source = self._capabilities.collections[global_id].description.data_source
             if not isinstance(source, IngestionDescription):
                 raise AssertionError(f"{global_id} is no ingestion")
-            command = RunIngestion(global_id, source, tuple(sorted(outputs)))
-            effects += self.run(source.instance, command)
-        return effects
+            self.run(source.instance, RunIngestion(global_id, source, tuple(sorted(outputs))))
 
-    def stop(self, global_id: GlobalId, instance_id: str) -> list[Effect]:
+    def stop(self, global_id: GlobalId, instance_id: str) -> None:
         """Stops a dropped ingestion or sink. Of an instance that is gone nothing is to be done."""
         instance = self._instances.get(instance_id)
         if instance is None:
-            return []
+            return
         if instance.active is not None:
             self._working[global_id] = {ReplicaKey(instance_id, instance.active)}
-        return instance.send(AllowCompaction(global_id, EMPTY_FRONTIER))
+        self._effects += instance.send(AllowCompaction(global_id, EMPTY_FRONTIER))
 
-    def allow_compaction(self, state: CollectionState) -> list[Effect]:
+    def allow_compaction(self, state: CollectionState) -> None:
         """Tells the replicas that write the collection, if any do, what its since is."""
         instance = self._writer(state)
-        return [] if instance is None else instance.send(AllowCompaction(state.id, state.since))
+        if instance is not None:
+            self._effects += instance.send(AllowCompaction(state.id, state.since))
 
     def gave_up(self, replica: ReplicaKey, ids: Iterable[GlobalId]) -> None:
         """The replica works on these dropped objects no more."""
@@ -154,8 +163,13 @@ class Placement:
                     del self._working[global_id]
 
     def working_on_dropped(self) -> Mapping[GlobalId, frozenset[ReplicaKey]]:
-        """See `StorageController.working_on_dropped`."""
+        """Dropped objects, and the replicas that have not said yet that they gave them up."""
         return {key: frozenset(replicas) for key, replicas in self._working.items()}
+
+    def validate(self) -> None:
+        """Raises FatalError unless each instance is consistent."""
+        for instance in self._instances.values():
+            instance.validate()
 
     def _instance(self, instance_id: str) -> Instance:
         instance = self._instances.get(instance_id)

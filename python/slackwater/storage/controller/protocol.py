@@ -1,4 +1,4 @@
-"""What the controller and a replica say to each other. Source: spec controllers 2.3, 2.7."""
+"""The protocol between the controller and a replica. Source: spec controllers 2.3, 2.7."""
 
 from __future__ import annotations
 

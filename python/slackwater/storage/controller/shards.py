@@ -1,4 +1,4 @@
-"""Which object a shard belongs to, and the way of a shard that belongs to none. Source: spec 2.6.
+"""The objects that shards belong to, and the way of a shard that belongs to none. Source: spec 2.6.
 
 A shard is mapped to an object, or registered for finalization, or finalized; never two of them.
 The record of both is elsewhere: the catalog has the shards of each object (decision 0006), and the
@@ -105,6 +105,17 @@ class ShardMappings:
         """The shard was finalized."""
         self._waiting.pop(shard, None)
         self._unfinalized.discard(shard)
+
+    def validate(self, open_shards: Iterable[int]) -> None:
+        """Raises FatalError unless each shard is in one state and `open_shards` are in use."""
+        twice = self._unfinalized & self._owners.keys()
+        if twice:
+            raise FatalError(f"the shards {sorted(twice)} are mapped, and to be finalized")
+        if self._in_use != set(open_shards):
+            raise FatalError(f"the shards {sorted(self._in_use)} are not those in use")
+        early = self._waiting.keys() - (self._unfinalized - self._in_use)
+        if early:
+            raise FatalError(f"the shards {sorted(early)} are not to be finalized yet")
 
     def _enqueue(self, shards: Iterable[int]) -> None:
         for shard in shards:

@@ -55,7 +55,7 @@ _log = structlog.get_logger("storage")
 
 
 class ShardStore(Protocol):
-    """What effects need of durable shards."""
+    """The durable shards, as far as effects need them."""
 
     def set_since(self, sinces: Mapping[int, Timestamp]) -> None: ...
 
@@ -100,78 +100,58 @@ class Storage:
         collections: Sequence[tuple[GlobalId, CollectionDescription, CollectionMetadata]],
         policies: Sequence[tuple[GlobalId, ReadPolicy]],
     ) -> None:
-        """Collections whose shards were made by a transaction that is durable."""
+        """Installs collections whose shards were made by a transaction that is durable."""
 
         def create(core: StorageController) -> None:
             mapped = [(i, shard) for i, _, found in collections for shard in found.shards]
-            core.map_shards(mapped)
+            core.shards.map(mapped)
             core.create_collections(
                 [(i, description) for i, description, _ in collections],
                 {i: found for i, _, found in collections},
             )
             core.set_read_policy(policies)
 
-        self._do(create)
+        self.do(create)
 
     def set_policy(self, global_id: GlobalId, policy: ReadPolicy) -> None:
-        """A new policy. The since that was reached stays, also after a restart."""
+        """Sets another policy. The since that was reached stays, also after a restart."""
 
         def change(core: StorageController) -> None:
             core.announce_since(global_id)
             core.set_read_policy([(global_id, policy)])
 
-        self._do(change)
-
-    def set_policies(self, policies: Sequence[tuple[GlobalId, ReadPolicy]]) -> None:
-        """See `StorageController.set_read_policy`."""
-        self._do(lambda core: core.set_read_policy(policies))
+        self.do(change)
 
     def connect_replica(self, instance_id: str, replica: str) -> None:
         """Lets the replica of this process run what there is, from now on."""
 
         def connect(core: StorageController) -> None:
-            core.connect_replica(instance_id, replica, "this process")
-            core.initialization_complete()
+            core.placement.connect_replica(instance_id, replica, "this process")
+            core.placement.initialization_complete()
 
-        self._do(connect)
+        self.do(connect)
 
     def drop(self, collections: Sequence[GlobalId], exports: Sequence[GlobalId]) -> None:
-        """Objects that a transaction, which is durable, took out of the catalog."""
+        """Gives up objects that a durable transaction took out of the catalog."""
 
         def drop(core: StorageController) -> None:
-            core.give_up_shards([*collections, *exports])
+            core.shards.give_up([*collections, *exports])
             core.drop_sinks(exports)
             core.drop_sources(collections)
 
-        self._do(drop)
-
-    def prepare_export(self, global_id: GlobalId, from_id: GlobalId) -> CreateExportToken:
-        """See `StorageController.prepare_export`."""
-        return self._do(lambda core: core.prepare_export(global_id, from_id))
-
-    def cancel_prepare_export(self, token: CreateExportToken) -> None:
-        """See `StorageController.cancel_prepare_export`."""
-        self._do(lambda core: core.cancel_prepare_export(token))
+        self.do(drop)
 
     def create_export(
         self, token: CreateExportToken, description: ExportDescription, shards: Sequence[int]
     ) -> None:
-        """See `StorageController.create_exports`. `shards` belong to the export, durably."""
+        """Creates the export and runs it. `shards` belong to it, durably."""
 
         def create(core: StorageController) -> None:
             mapped = [(token.id, shard) for shard in shards]
-            core.map_shards(mapped)
+            core.shards.map(mapped)
             core.create_exports([(token, description)])
 
-        self._do(create)
-
-    def alter_export(self, global_id: GlobalId, description: ExportDescription) -> None:
-        """See `StorageController.alter_export`."""
-        self._do(lambda core: core.alter_export(global_id, description))
-
-    def reconcile(self) -> None:
-        """See `StorageController.reconcile_state`."""
-        self._do(lambda core: core.reconcile_state())
+        self.do(create)
 
     # Data
 
@@ -186,7 +166,7 @@ class Storage:
         Raises what `StorageController.append` does, INVALID_UPPERS when somebody else has moved an
         upper, and what the store raises, after which the append may have happened or not.
         """
-        ticket = self._do(lambda core: core.append(commands, tables_upper, extras))
+        ticket = self.do(lambda core: core.append(commands, tables_upper, extras))
         refused = self._answers.pop(ticket)
         if refused is not None:
             raise refused
@@ -204,7 +184,7 @@ class Storage:
             self._snapshots[ticket] = found
             return ticket
 
-        ticket = self._do(ask)
+        ticket = self.do(ask)
         try:
             return self._store.snapshot(found.result().shard_id, as_of)
         finally:
@@ -217,7 +197,7 @@ class Storage:
     def owners(self, shard_ids: Iterable[int]) -> Mapping[int, GlobalId]:
         """The objects that the shards belong to. Shards of none are left out."""
         with self._lock:
-            return self._core.owners(shard_ids)
+            return self._core.shards.owners_of(shard_ids)
 
     # Frontiers
 
@@ -226,32 +206,32 @@ class Storage:
         return self.frontiers(global_id)[0]
 
     def upper(self, global_id: GlobalId) -> Frontier:
-        """How far the collection is complete. Raises IDENTIFIER_MISSING."""
+        """The time before which the collection is complete. Raises IDENTIFIER_MISSING."""
         return self.frontiers(global_id)[1]
 
     def frontiers(self, global_id: GlobalId) -> tuple[Frontier, Frontier]:
         """Since and upper at one moment. Raises IDENTIFIER_MISSING."""
         with self._lock:
-            state = self._core.collection(global_id)
+            state = self._core.capabilities.state(global_id)
             return state.since, state.upper
 
     def tables_upper(self) -> Frontier:
-        """How far tables and sources are complete."""
+        """The time before which tables and sources are complete."""
         with self._lock:
-            return self._core.tables_upper
+            return self._core.capabilities.tables_upper
 
     def report(self, uppers: Iterable[tuple[GlobalId, Frontier]]) -> None:
-        """See `StorageController.update_write_frontiers`."""
-        self._do(lambda core: core.update_write_frontiers(uppers))
+        """Collections and exports have been written up to here (M23)."""
+        self.do(lambda core: core.update_write_frontiers(uppers))
 
     # Holds
 
     def acquire(
         self, ids: Iterable[GlobalId], holder: Holder, at: Timestamp | None = None
     ) -> ReadHold:
-        """See `StorageController.acquire_read_hold`."""
+        """One hold on all of them, which `Capabilities.acquire` grants or refuses."""
         with self._lock:
-            hold = self._core.acquire_read_hold(ids, holder, at)
+            hold = self._core.capabilities.acquire(ids, holder, at)
             self._opened_ms[hold.hold_id] = self._clock_ms()
             return hold
 
@@ -261,7 +241,7 @@ class Storage:
         Raises ValueError when that would be backward, INVALID_USAGE when it was released.
         """
         with self._lock:
-            moved = self._core.downgrade_read_hold(hold, Frontier(time))
+            moved = self._core.capabilities.downgrade(hold, Frontier(time))
             self._opened_ms[hold.hold_id] = self._clock_ms()
             return moved
 
@@ -269,17 +249,17 @@ class Storage:
         """Ends the hold. False, and no effect, when it had been released before."""
         with self._lock:
             self._opened_ms.pop(hold.hold_id, None)
-        return self._do(lambda core: core.release_read_hold(hold))
+        return self.do(lambda core: core.capabilities.release(hold))
 
     def holds(self) -> tuple[ReadHold, ...]:
-        """Who holds what, by age of the holds."""
+        """All holds, the oldest first."""
         with self._lock:
-            return tuple(self._core.read_holds())
+            return tuple(self._core.capabilities.holds())
 
     def oldest_hold(self) -> Timestamp | None:
         """The oldest time that any hold keeps."""
         with self._lock:
-            return self._core.oldest_read_hold()
+            return self._core.capabilities.oldest_hold()
 
     def opened_ms(self) -> Mapping[int, int]:
         """For each shard that readers hold, when the one who reads longest got names of its files.
@@ -288,12 +268,12 @@ class Storage:
         """
         found: dict[int, int] = {}
         with self._lock:
-            for hold in self._core.read_holds():
+            for hold in self._core.capabilities.holds():
                 opened = self._opened_ms.get(hold.hold_id)
                 if opened is None or hold.holder.kind not in _READS_FILES:
                     continue
                 for global_id in hold.ids:
-                    metadata = self._core.collection(global_id).metadata
+                    metadata = self._core.capabilities.state(global_id).metadata
                     for shard in (metadata.shard_id, *metadata.error_shards):
                         found[shard] = min(opened, found.get(shard, opened))
         return found
@@ -316,12 +296,27 @@ class Storage:
         self.respond(ShardFinalized(shard_id))
 
     def respond(self, response: Response) -> None:
-        """What a replica, or whoever carried out an effect, has to say."""
-        self._do(lambda core: core.respond(response))
+        """Takes a response of a replica, or of what carried out an effect."""
+        self.do(lambda core: core.respond(response))
+
+    def validate(self) -> None:
+        """Raises FatalError when the core is not consistent, or a hold is dated that is over."""
+        with self._lock:
+            self._core.validate()
+            over = self._opened_ms.keys() - {
+                each.hold_id for each in self._core.capabilities.holds()
+            }
+        if over:
+            raise FatalError(f"the holds {sorted(over)} are over")
 
     # Effects
 
-    def _do(self, action: Callable[[StorageController], T]) -> T:
+    def do(self, action: Callable[[StorageController], T]) -> T:
+        """Runs the action on the core under the lock, then carries out what follows from it.
+
+        Raises what the action raises, and what the store does. The action must neither block nor
+        call this object.
+        """
         with self._lock:
             result = action(self._core)
             effects = self._core.process()

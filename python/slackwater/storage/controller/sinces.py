@@ -18,15 +18,22 @@ from slackwater.storage.controller.shards import ShardMappings
 class DurableSinces:
     """The since that each shard was last told. Not thread-safe.
 
-    What is to be done for a call is returned, in order.
+    It does not guarantee that a durable since is near the one in memory, only that it is never
+    later (I17).
     """
 
     def __init__(
-        self, capabilities: Capabilities, placement: Placement, shards: ShardMappings
+        self,
+        capabilities: Capabilities,
+        placement: Placement,
+        shards: ShardMappings,
+        effects: list[Effect],
     ) -> None:
+        """`effects` takes what is to be done, in order."""
         self._capabilities = capabilities
         self._placement = placement
         self._shards = shards
+        self._effects = effects
         self._announced: dict[int, Frontier] = {}
         self._stale: dict[GlobalId, None] = {}
 
@@ -36,7 +43,7 @@ class DurableSinces:
         if metadata.shares_tables_upper:
             self._stale[global_id] = None
 
-    def turn(self, limit: int) -> list[Effect]:
+    def turn(self, limit: int) -> None:
         """Announces the sinces of at most `limit` collections. Each gets its turn."""
         for global_id in list(self._stale)[:limit]:
             del self._stale[global_id]
@@ -44,39 +51,35 @@ class DurableSinces:
             if state is not None:
                 self._stale[global_id] = None
                 self._capabilities.moved.setdefault(global_id, state)
-        effects: list[Effect] = []
         for state in list(self._capabilities.moved.values())[:limit]:
-            effects += self.announce(state)
-        return effects
+            self.announce(state)
 
-    def announce(self, state: CollectionState) -> list[Effect]:
+    def announce(self, state: CollectionState) -> None:
         """Makes the since of the collection durable, and tells those that write it."""
         self._capabilities.settle(state)
         self._capabilities.moved.pop(state.id, None)
         metadata = state.metadata
         moved = self._downgrade(metadata.shard_id, state.since)
-        effects = [*moved]
         for shard in metadata.error_shards:
-            effects += self._downgrade(shard, state.since)
+            self._downgrade(shard, state.since)
         if moved:
-            effects += self._placement.allow_compaction(state)
-        return effects
+            self._placement.allow_compaction(state)
 
-    def close_collections(self) -> list[Effect]:
+    def close_collections(self) -> None:
         """The last downgrades of collections that nobody can read any more."""
-        effects: list[Effect] = []
         closed, self._capabilities.closed = self._capabilities.closed, []
         for state in closed:
             shards = state.metadata.shards
             for shard in shards:
                 self._announced.pop(shard, None)
-                effects.append(DowngradeSince(shard, EMPTY_FRONTIER))
+                self._effects.append(DowngradeSince(shard, EMPTY_FRONTIER))
             self._stale.pop(state.id, None)
             self._shards.closed(shards)
-        return effects
 
-    def _downgrade(self, shard: int, since: Frontier) -> list[Effect]:
+    def _downgrade(self, shard: int, since: Frontier) -> bool:
+        """Whether the shard is told something new."""
         if since <= self._announced.get(shard, MINIMUM_FRONTIER):
-            return []
+            return False
         self._announced[shard] = since
-        return [DowngradeSince(shard, since)]
+        self._effects.append(DowngradeSince(shard, since))
+        return True
