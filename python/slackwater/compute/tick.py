@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from slackwater.compute.cost_model import INCREMENTAL_BELOW_ROWS, CostModel, changed_rows
+from slackwater.compute.cost_model import CostModel, changed_rows
 from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
 from slackwater.compute.engine import (
     Contents,
@@ -24,6 +24,7 @@ from slackwater.compute.engine import (
     ViewContents,
 )
 from slackwater.compute.failing import called
+from slackwater.compute.limits import Limits
 from slackwater.compute.records import StepRecord
 from slackwater.compute.relations import relation_json
 from slackwater.compute.schedule import Tick, capped_upper
@@ -58,31 +59,6 @@ INHERITED = frozenset({DATA_ERROR, SOURCE_ERROR})
 _Changes = Mapping[GlobalId, tuple[Part, ...]]
 
 _LOG = structlog.get_logger("slackwater.compute")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """From how many rows on a view is ticked or computed in another way.
-
-    A tick takes about `tick_rows` of input and `tick_bytes` of stored parts, to bound its memory,
-    but at least what changes at its first time; one that follows no more than
-    `quick_rows` is quick, unless it takes more than `quick_ms`. Out of fewer than `few_rows` of
-    input contents are computed as one task and collected; else by executors, and up to
-    `inline_rows` that these wrote become an inline part. Fewer changes than
-    `incremental_below_rows` are always followed by a program. The order of its lookups is thought
-    about again after `ordered_rows`, and as many as are looked up. A view that need not be
-    recomputed may be for `whole_ms`, or for twice what is expected.
-    """
-
-    tick_rows: int = 2_000_000
-    tick_bytes: int = 128 << 20
-    quick_rows: int = 10_000
-    quick_ms: int = 100
-    few_rows: int = 50_000
-    inline_rows: int = 10_000
-    incremental_below_rows: int = INCREMENTAL_BELOW_ROWS
-    ordered_rows: int = 1000
-    whole_ms: int = 5_000
 
 
 @dataclass(slots=True)

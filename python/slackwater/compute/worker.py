@@ -14,9 +14,10 @@ from slackwater.compute import schedule
 from slackwater.compute.cancellation import DataflowCancellation
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine, TickEnded
+from slackwater.compute.limits import Limits
 from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
 from slackwater.compute.schedule import Failure, Flow, Round, Tick
-from slackwater.compute.tick import Limits, RunningView
+from slackwater.compute.tick import RunningView
 from slackwater.persist.client import Append, UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms

@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 
 from slackwater.compute.dataflow import Dataflow, Input, Shards
 from slackwater.compute.engine import Engine, Function, ViewPlan
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 from slackwater.compute.worker import Worker
 from slackwater.persist.client import PersistClient, TablesAppend
 from slackwater.persist.error_shards import first_refusal
