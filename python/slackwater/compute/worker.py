@@ -18,7 +18,8 @@ from slackwater.compute.limits import Limits
 from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
 from slackwater.compute.schedule import Failure, Flow, Round, Tick
 from slackwater.compute.tick import RunningView
-from slackwater.persist.client import Append, UnknownShard, UpperMismatch
+from slackwater.compute.tick_outcome import TickMeter, TickOutcome
+from slackwater.persist.client import UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
@@ -36,12 +37,12 @@ _LOG = structlog.get_logger("slackwater.compute")
 class _BackgroundWork:
     """A thread that works for one dataflow; `hydrates`: it reads whole inputs to keep them.
 
-    `view` is the thread's own, but for numbers that anybody may look at.
+    Other threads may read what `meter` has counted so far.
     """
 
     thread: threading.Thread
     hydrates: bool
-    view: RunningView
+    meter: TickMeter
     cancellation: DataflowCancellation
     began_ms: int
 
@@ -215,7 +216,7 @@ class Worker:
             HydrationProgress(
                 global_id,
                 self._engine.rows_read(each.cancellation),
-                each.view.scanned,
+                each.meter.scanned,
                 now_ms - each.began_ms,
             )
             for global_id, each in hydrating.items()
@@ -381,13 +382,14 @@ class Worker:
             cancellation = self._shared.cancellations.get(global_id)
             if self._shared.stopping or cancellation is None or others >= limit:
                 return
+            meter = TickMeter(self._monotonic)
             thread = threading.Thread(
                 target=self._run_background,
-                args=(view, tick, cancellation),
+                args=(view, tick, meter, cancellation),
                 name=f"slackwater-{self._name}-{global_id}",
                 daemon=True,
             )
-            background = _BackgroundWork(thread, hydrates, view, cancellation, self._now_ms())
+            background = _BackgroundWork(thread, hydrates, meter, cancellation, self._now_ms())
             self._shared.background[global_id] = background
             thread.start()
 
@@ -408,15 +410,19 @@ class Worker:
                 continue
 
     def _run_background(
-        self, view: RunningView, tick: Tick | None, cancellation: DataflowCancellation
+        self,
+        view: RunningView,
+        tick: Tick | None,
+        meter: TickMeter,
+        cancellation: DataflowCancellation,
     ) -> None:
         flow = view.flow
         try:
             with self._engine.ended_by(cancellation):
                 if tick is None:
-                    self._hydrating_ahead(view)
+                    self._hydrating_ahead(view, meter)
                 else:
-                    self._timed_tick(view, tick)
+                    self._timed_tick(view, tick, meter)
         except (FatalError, Fenced) as error:
             self._fail(error)
         except SlackwaterError as error:
@@ -429,9 +435,9 @@ class Worker:
                 del self._shared.background[flow.global_id]
             self.wake()
 
-    def _hydrating_ahead(self, view: RunningView) -> None:
+    def _hydrating_ahead(self, view: RunningView, meter: TickMeter) -> None:
         try:
-            view.hydrate()
+            view.hydrate(meter)
         except (FatalError, Fenced):
             raise
         except (SlackwaterError, UnknownShard) as error:
@@ -448,31 +454,33 @@ class Worker:
         if cancellation is None:
             return True
         with self._engine.ended_by(cancellation):
-            return self._timed_tick(view, tick, self._limits.quick_ms)
+            return self._timed_tick(view, tick, TickMeter(self._monotonic), self._limits.quick_ms)
 
-    def _timed_tick(self, view: RunningView, tick: Tick, most_ms: int | None = None) -> bool:
+    def _timed_tick(
+        self, view: RunningView, tick: Tick, meter: TickMeter, most_ms: int | None = None
+    ) -> bool:
         global_id = view.flow.global_id
         with self._shared.changed:
             self._shared.tick_began_ms[global_id] = self._now_ms()
         try:
-            return self._tick(view, tick, most_ms)
+            return self._tick(view, tick, meter, most_ms)
         finally:
             with self._shared.changed:
                 del self._shared.tick_began_ms[global_id]
 
-    def _tick(self, view: RunningView, tick: Tick, most_ms: int | None) -> bool:
+    def _tick(self, view: RunningView, tick: Tick, meter: TickMeter, most_ms: int | None) -> bool:
         """Whether the dataflow moved, or may be tried again at once."""
         flow = view.flow
         try:
             began_s = self._monotonic()
-            append, errors = view.appends(tick, most_ms)
+            outcome = view.tick(tick, meter, most_ms)
             with self._shared.changed:
                 if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
                     return True
             computed_s = self._monotonic()
-            self._shards.commit([append, errors])
-            self._record(view, append, began_s, computed_s)
-            view.committed(append.upper)
+            self._shards.commit([outcome.rows, outcome.errors])
+            self._record(flow.global_id, outcome, began_s, computed_s)
+            view.committed(outcome.rows.upper)
         except UpperMismatch:
             return True
         except UnknownShard:
@@ -491,8 +499,8 @@ class Worker:
             return self._back_off(flow, error)
         with self._shared.changed:
             self._shared.failures.pop(flow.global_id, None)
-        self._note_out_of_memory(flow.global_id, view.out_of_memory)
-        self._report({flow.global_id: append.upper})
+        self._note_out_of_memory(flow.global_id, outcome.out_of_memory)
+        self._report({flow.global_id: outcome.rows.upper})
         return True
 
     def _note_out_of_memory(self, global_id: GlobalId, error: SlackwaterError | None) -> None:
@@ -506,26 +514,29 @@ class Worker:
         if error is not None and is_new:
             self._on_out_of_memory(global_id, error)
 
-    def _record(self, view: RunningView, append: Append, began_s: float, computed_s: float) -> None:
-        """The tick began at `began_s`, and its commit at `computed_s`."""
+    def _record(
+        self, global_id: GlobalId, outcome: TickOutcome, began_s: float, computed_s: float
+    ) -> None:
+        """Keeps a record of the tick, which began at `began_s` and was computed at `computed_s`."""
+        costs, append = outcome.costs, outcome.rows
         before_us = int((computed_s - began_s) * 1_000_000)
         self._records.add(
             TickRecord(
-                global_id=view.flow.global_id,
+                global_id=global_id,
                 lower=append.lower,
                 upper=append.upper,
                 committed_ms=wall_clock_ms(),
-                by_program=view.by_program,
-                scanned=view.scanned,
+                by_program=outcome.by_program,
+                scanned=costs.scanned,
                 emitted=sum(part.rows for part in append.parts),
                 times=TickTimes(
-                    view.plan_us,
-                    view.load_us,
-                    before_us - view.plan_us - view.load_us - view.encode_us,
-                    view.encode_us,
+                    costs.plan_us,
+                    costs.load_us,
+                    before_us - costs.plan_us - costs.load_us - costs.encode_us,
+                    costs.encode_us,
                     int((self._monotonic() - computed_s) * 1_000_000),
                 ),
-                steps=view.steps,
+                steps=outcome.steps,
             )
         )
 
@@ -535,7 +546,7 @@ class Worker:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            known = RunningView(flow, self._shards, engine, self._limits, self._monotonic)
+            known = RunningView.of(flow, self._shards, engine, self._limits)
             self._running[flow.global_id] = known
         return known
 
