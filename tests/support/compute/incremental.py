@@ -35,6 +35,7 @@ Update = tuple[Row, int, int]
 def end(worker: Worker) -> None:
     """Ends the worker, and returns when no thread of it has anything of the driver any more."""
     worker.stop(PATIENCE_MS)
+    worker.validate()
 
 
 class Bench:
