@@ -164,6 +164,8 @@ class Replica:
     _works: dict[GlobalId, Work] = field(default_factory=dict, init=False)
     _queue: deque[Tick] = field(default_factory=deque, init=False)
     """The ticks of the round that are not begun."""
+    _crowded_out: set[GlobalId] = field(default_factory=set, init=False)
+    """What the round could not begin, since so much runs already: the end of some of it wakes."""
     _is_awake: bool = field(default=False, init=False)
     _is_stopping: bool = field(default=False, init=False)
 
@@ -219,13 +221,18 @@ class Replica:
         """For how long there is nothing to do; 0: there may be something; None: until `wake`."""
         if self._is_awake or self._is_stopping:
             return 0
-        retry_ms = schedule.next_retry_ms(self._failures.values())
+        retry_ms = schedule.next_retry_ms(
+            failure
+            for global_id, failure in self._failures.items()
+            if global_id not in self._works and global_id not in self._crowded_out
+        )
         return None if retry_ms is None else max(0, retry_ms - now_ms)
 
     def begin_round(self) -> bool:
         """Begins to look for what is to be done; False: the replica is stopping."""
         self._is_awake = False
         self._queue.clear()
+        self._crowded_out.clear()
         return not self._is_stopping
 
     def agenda(self, readers_of: GlobalId | None = None) -> Agenda:
@@ -246,8 +253,13 @@ class Replica:
         """Queues the ticks of a round that was planned for the agenda.
 
         They come before those that were queued: a chain of views shows a change soonest so. The
-        ticks of dataflows that were removed or replaced meanwhile are left out.
+        ticks of dataflows that were removed or replaced meanwhile are left out. A dataflow without
+        a tick to make does not fail any more: another replica has made it, say.
         """
+        tried = {tick.global_id for tick in found.ticks} | found.waiting
+        for global_id, failure in agenda.failures.items():
+            if global_id not in tried and self._failures.get(global_id) is failure:
+                del self._failures[global_id]
         if self._is_stopping:
             return
         flows = self._flows
@@ -282,7 +294,10 @@ class Replica:
         if self._is_stopping or self._flows.get(flow.global_id) is not flow:
             return None
         running = sum(work.kind is kind for work in self._works.values())
-        if flow.global_id in self._works or running >= LIMITS[kind]:
+        if flow.global_id in self._works:
+            return None
+        if running >= LIMITS[kind]:
+            self._crowded_out.add(flow.global_id)
             return None
         work = Work(flow, tick, kind, now_ms)
         self._works[flow.global_id] = work

@@ -42,10 +42,15 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`advances` move uppers without data, in one transaction; then each of `ticks` runs."""
+    """`advances` move uppers without data, in one transaction; then each of `ticks` runs.
+
+    `waiting`: the dataflows that have a tick to make, and have failed so recently that it is not
+    tried yet.
+    """
 
     advances: Mapping[GlobalId, Timestamp]
     ticks: tuple[Tick, ...]
+    waiting: frozenset[GlobalId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ def plan_round(
     reached = dict(uppers)
     advances: dict[GlobalId, Timestamp] = {}
     ticks: list[Tick] = []
+    waiting: list[GlobalId] = []
     for flow in flows:
         lower = reached[flow.global_id]
         upper = min((reached[i] for i in flow.inputs), default=TIMESTAMP_MAX)
@@ -106,7 +112,9 @@ def plan_round(
         failure = failures.get(flow.global_id)
         if failure is None or now_ms >= failure.retry_at_ms:
             ticks.append(Tick(flow.global_id, flow.as_of if first else lower, upper, first))
-    return Round(advances, tuple(ticks))
+        else:
+            waiting.append(flow.global_id)
+    return Round(advances, tuple(ticks), frozenset(waiting))
 
 
 def after_failure(error: SlackwaterError, earlier: Failure | None, now_ms: int) -> Failure:

@@ -204,3 +204,32 @@ def test_contradictions_are_found():
     replica._flows.clear()
     with pytest.raises(FatalError, match="without a dataflow"):
         replica.validate()
+
+
+def test_a_failure_is_forgotten_when_nothing_is_left_to_try(replica):
+    """Another replica has done it, or the dataflow only advances: nobody is to wait for it."""
+    added(replica, flow("v", "t"), flow("w", "t"), flow("x", "t"))
+    replica.interrupted(ERROR, 1_000)
+    agenda = replica.agenda()
+    ticks = (Tick("v", 4, 9, False),)
+    replica.planned(agenda, Round({}, ticks, waiting=frozenset("w")))
+    assert replica.stalled(1_000).keys() == {"v", "w"}
+    assert replica.failure("x") is None
+
+
+def test_nothing_is_looked_for_while_works_are_waited_for(replica):
+    """A dataflow that somebody works for, or that waits for others to end, is no reason to."""
+    (v,) = added(replica, flow("v", "t"))
+    replica.interrupted(ERROR, 0)
+    work = replica.begin(v, Tick("v", 4, 9, False), WorkKind.TICK, 0)
+    assert replica.pause_ms(10_000_000) is None
+    done(replica, work, Nothing())
+    others = added(replica, *(flow(f"o{n}", "t") for n in range(BACKGROUND_TICKS)))
+    works = [replica.begin(each, None, WorkKind.TICK, 0) for each in others]
+    assert replica.pause_ms(10_000_000) == 0
+    assert replica.begin(v, Tick("v", 4, 9, False), WorkKind.TICK, 0) is None
+    assert replica.pause_ms(10_000_000) is None
+    done(replica, works[0], Nothing())
+    assert replica.pause_ms(10_000_000) == 0
+    assert replica.begin_round()
+    assert replica.pause_ms(10_000_000) == 0, "there is room now"
