@@ -57,7 +57,7 @@ from slackwater.adapter.writing.writes import Writes
 from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Engine
-from slackwater.compute.worker import Worker
+from slackwater.compute.worker import Listeners, Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
@@ -200,10 +200,12 @@ class Coordinator:
         worker = Worker(
             persist,
             spark,
-            on_progress=views_moved,
-            on_fatal=lambda error: on_fatal(str(error)),
-            on_stalled=view_stalled,
-            on_out_of_memory=view_is_out_of_memory,
+            Listeners(
+                progress=views_moved,
+                fatal=lambda error: on_fatal(str(error)),
+                stalled=view_stalled,
+                out_of_memory=view_is_out_of_memory,
+            ),
         )
 
         def committed(_: Committed) -> None:

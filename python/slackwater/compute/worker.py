@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -58,6 +58,34 @@ class _Run:
     cancellation: DataflowCancellation
 
 
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Those that a worker calls, in threads of its own and without any lock of its own held.
+
+    `progress` is called with uppers after they were committed; `fatal` once, with what ended the
+    worker: another leader, a broken invariant; `stalled` when a dataflow has failed several times
+    running, once until it goes on again; `out_of_memory` when the program of one begins to keep
+    nothing, once until it does again.
+    """
+
+    progress: Progress
+    fatal: Fatal
+    stalled: Stalled = lambda global_id, error: None
+    out_of_memory: Stalled = lambda global_id, error: None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker is called in logs and names of threads, its views' limits, and its clock.
+
+    `monotonic` returns seconds, by which pauses and what ticks cost are measured.
+    """
+
+    name: str = "replica"
+    limits: Limits = field(default_factory=Limits)
+    monotonic: Callable[[], float] = time.monotonic
+
+
 class Worker:
     """Keeps the dataflows of one replica up to date, in a thread of its own. Thread-safe.
 
@@ -76,37 +104,24 @@ class Worker:
         self,
         shards: Shards,
         engine: Engine,
-        *,
-        on_progress: Progress,
-        on_fatal: Fatal,
-        on_stalled: Stalled = lambda global_id, error: None,
-        on_out_of_memory: Stalled = lambda global_id, error: None,
-        name: str = "replica",
-        limits: Limits | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        listeners: Listeners,
+        options: WorkerOptions | None = None,
     ) -> None:
-        """`on_progress` is called in a worker's thread with uppers after they were committed.
-
-        `on_fatal` is called once, with what ended the worker: another leader, a broken invariant;
-        `on_stalled` when a dataflow has failed several times running, once until it goes on again;
-        `on_out_of_memory` when one begins to be recomputed for lack of memory.
-        `name` is part of the names of its temporary views; `limits` are those of its views, None:
-        the usual ones; `monotonic` gives seconds, by which pauses and what ticks cost are measured.
-        """
+        """`options`: None: the usual ones."""
+        options = options or WorkerOptions()
         self._shards = shards
         self._engine = engine
-        self._on_progress = on_progress
-        self._on_fatal = on_fatal
-        self._on_stalled = on_stalled
-        self._on_out_of_memory = on_out_of_memory
-        self._name = name
-        self._limits = limits or Limits()
-        self._monotonic = monotonic
+        self._listeners = listeners
+        self._name = options.name
+        self._limits = options.limits
+        self._monotonic = options.monotonic
         self._changed = threading.Condition()
         self._replica = Replica()
         self._runs: dict[Work, _Run] = {}
         self._threads: set[threading.Thread] = set()
-        self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"slackwater-{self._name}", daemon=True
+        )
         self._views: dict[GlobalId, RunningView] = {}
         self._records = TickRecords()
 
@@ -478,15 +493,15 @@ class Worker:
                     if run is not None:
                         run.cancellation.cancel()
                 case FrontierUppers(uppers):
-                    self._on_progress({g: Timestamp(upper.value) for g, upper in uppers})
+                    self._listeners.progress({g: Timestamp(upper.value) for g, upper in uppers})
                 case ReportFailure(global_id, error, is_new_stall):
                     _LOG.warning("tick_failed", view=global_id, error=str(error))
                     if is_new_stall:
-                        self._on_stalled(global_id, error)
+                        self._listeners.stalled(global_id, error)
                 case ReportOutOfMemory(global_id, error):
-                    self._on_out_of_memory(global_id, error)
+                    self._listeners.out_of_memory(global_id, error)
                 case ReportEnd(cause):
-                    self._on_fatal(cause)
+                    self._listeners.fatal(cause)
 
     def _record(
         self, global_id: GlobalId, outcome: TickOutcome, began_s: float, computed_s: float
