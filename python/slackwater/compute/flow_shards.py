@@ -66,7 +66,7 @@ class FlowShards:
         return Timestamp(min(times)) if times else None
 
     def input_rows(self, at: Timestamp) -> int:
-        """How many rows the parts of all inputs have that a read at `at` reads."""
+        """The number of rows in the parts of all inputs that a read at `at` reads."""
         return sum(self._rows_at(source.shard_id, at) for source in self.flow.inputs.values())
 
     def rows_of(self, name: str, at: Timestamp) -> int:

@@ -31,7 +31,7 @@ BACKGROUND_TICKS = 2
 
 
 class WorkKind(Enum):
-    """How a computation for a dataflow is run, and what bounds how many there are."""
+    """The way in which a computation is run. There is a limit for each."""
 
     QUICK_TICK = "quick tick"
     """It is run by the thread that plans rounds, and ends when others would wait for it."""
@@ -46,7 +46,7 @@ LIMITS: Mapping[WorkKind, int] = {
     WorkKind.TICK: BACKGROUND_TICKS,
     WorkKind.HYDRATION: BACKGROUND_HYDRATIONS,
 }
-"""How many computations of each kind run at the same time."""
+"""So many computations of each kind run at the same time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +154,7 @@ class Replica:
     """
 
     failed: BaseException | None = field(default=None, init=False)
-    """What ended the replica."""
+    """The error that ended the replica."""
     _flows: dict[GlobalId, Dataflow] = field(default_factory=dict, init=False)
     _failures: dict[GlobalId, Failure] = field(default_factory=dict, init=False)
     _out_of_memory: dict[GlobalId, tuple[SlackwaterError, int]] = field(
@@ -165,7 +165,7 @@ class Replica:
     _queue: deque[Tick] = field(default_factory=deque, init=False)
     """The ticks of the round that are not begun."""
     _crowded_out: set[GlobalId] = field(default_factory=set, init=False)
-    """What the round could not begin, since so much runs already: the end of some of it wakes."""
+    """Dataflows for which there was no room in this round; the end of other work makes room."""
     _is_awake: bool = field(default=False, init=False)
     _is_stopping: bool = field(default=False, init=False)
 
@@ -355,7 +355,7 @@ class Replica:
         return {g: (error, now_ms - began) for g, (error, began) in self._out_of_memory.items()}
 
     def works(self) -> tuple[Work, ...]:
-        """What is computed at the moment."""
+        """The computations of the moment."""
         return tuple(self._works.values())
 
     def validate(self) -> None:

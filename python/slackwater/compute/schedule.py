@@ -1,4 +1,4 @@
-"""Which dataflows tick, over which intervals, and which only advance. No I/O, no clock.
+"""The schedule: the dataflows that tick, over their intervals, or only advance. No I/O, no clock.
 
 The frontiers are read anew for each round, so nothing here has to be told what others did: when
 another replica was first, the next round begins where that one ended.
@@ -95,7 +95,7 @@ def plan_round(
     has_data: HasData,
     now_ms: int,
 ) -> Round:
-    """What to do now. `flows` are in order, `uppers` has those of the flows and of all inputs."""
+    """The next round. `flows` are in order, `uppers` has those of the flows and of all inputs."""
     reached = dict(uppers)
     advances: dict[GlobalId, Timestamp] = {}
     ticks: list[Tick] = []

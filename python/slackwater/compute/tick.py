@@ -136,7 +136,7 @@ class RunningView:
         self.program.engine.forget_plan(self.flow.plan.kept.plan_id)
 
     def _attempt(self, tick: Tick, meter: TickMeter, most_ms: int | None) -> TickOutcome | Tick:
-        """What the tick computed, or the smaller tick in whose place it has failed."""
+        """The outcome of the tick; or a smaller tick to try, since this one failed."""
         held: tuple[str, ...] = ()
         if not tick.first:
             errors_shard, before = self.flow.errors_shard, Timestamp(tick.lower - 1)

@@ -42,7 +42,7 @@ class TickMeter:
 
 @dataclass(frozen=True, slots=True)
 class TickCosts:
-    """What a tick has cost before its commit: rows that were read whole, and microseconds.
+    """The cost of a tick before its commit: rows that were read whole, and microseconds.
 
     The fields mean what they mean in `slackwater.compute.records`.
     """
@@ -68,7 +68,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class TickOutcome:
-    """What one tick computed. Nothing of it is committed.
+    """The result of one tick. Nothing of it is committed.
 
     `rows` and `errors` cover the same interval, which begins where the tick does and may end
     before it: another tick does the rest. `out_of_memory`: why the view's program keeps nothing of

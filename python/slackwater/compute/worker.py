@@ -1,4 +1,4 @@
-"""The replica's thread: runs the rounds that `schedule` plans, commits, reports frontiers."""
+"""The shell of a replica: threads that compute what it begins, commit, and report frontiers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker is called in logs and names of threads, its views' limits, and its clock.
+    """A worker's name in logs and in names of threads, its views' limits, and its clock.
 
     `monotonic` returns seconds, by which pauses and what ticks cost are measured.
     """
@@ -203,7 +203,7 @@ class Worker:
             return self._replica.out_of_memory(self._now_ms())
 
     def hydration_progress(self) -> Sequence[HydrationProgress]:
-        """How far those dataflows are that read whole inputs at the moment."""
+        """The progress of the dataflows that read whole inputs at the moment."""
         with self._changed:
             runs = [r for w, r in self._runs.items() if w.kind is WorkKind.HYDRATION]
         now_ms = self._now_ms()
