@@ -217,7 +217,7 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many updates an arrangement keeps, and about how many keys these have."""
+    """The number of updates that an arrangement keeps, and about how many keys these have."""
 
     rows: int
     keys: int
@@ -225,8 +225,14 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`steps` run in their order; the last one's updates are those of the output.
+    """The steps by which the updates of a query's output follow from those of its inputs.
 
+    With d(X) for the updates of X in an interval ``[lower, upper)``, and X(t) for the sum of X's
+    updates up to t, the last step's updates satisfy for every t in the interval::
+
+        query(inputs(lower - 1)) + sum of d(output) up to t  =  query(inputs(t))
+
+    and they are consolidated. `steps` run in their order, each after those that it reads.
     `aliases`: columns that are others under a new number.
     """
 

@@ -1,4 +1,4 @@
-"""What holds of every analyzed plan, and would be a fault of the driver's side if it did not."""
+"""The conditions that every analyzed plan meets. One that is not met is a fault of the driver."""
 
 from __future__ import annotations
 
