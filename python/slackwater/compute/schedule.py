@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from slackwater.persist.parts import Part
 from slackwater.repr.errors import SlackwaterError
@@ -77,15 +78,12 @@ HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
 
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
     """The flows, each after those that it reads. Raises ValueError if they read each other."""
-    pending = {flow.global_id: flow for flow in flows}
-    done: dict[GlobalId, Flow] = {}
-    while pending:
-        ready = [f for f in pending.values() if not any(i in pending for i in f.inputs)]
-        if not ready:
-            raise ValueError(f"a cycle of views: {', '.join(sorted(pending))}")
-        for flow in ready:
-            done[flow.global_id] = pending.pop(flow.global_id)
-    return tuple(done.values())
+    known = {flow.global_id: flow for flow in flows}
+    reads = {g: [i for i in flow.inputs if i in known] for g, flow in known.items()}
+    try:
+        return tuple(known[g] for g in TopologicalSorter(reads).static_order())
+    except CycleError as error:
+        raise ValueError(f"a cycle of views: {', '.join(sorted(set(error.args[1])))}") from None
 
 
 def plan_round(
