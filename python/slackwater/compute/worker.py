@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from slackwater.compute import schedule
 from slackwater.compute.cancellation import DataflowCancellation
@@ -411,6 +412,10 @@ class Worker:
 
     def _do(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
         """Does the work and tells its result, in the thread that called."""
+        with bound_contextvars(**_named(run.work)):
+            return self._done(view, run, most_ms)
+
+    def _done(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
         try:
             with self._engine.ended_by(run.cancellation):
                 result = self._result(view, run, most_ms)
@@ -560,6 +565,12 @@ class Worker:
             self.remove(flow.global_id)
             return True
         return False
+
+
+def _named(work: Work) -> dict[str, object]:
+    """The names by which log lines tell for what they were written."""
+    interval = {} if work.tick is None else {"lower": work.tick.lower, "upper": work.tick.upper}
+    return {"dataflow": work.flow.global_id, **interval}
 
 
 def _may_have_moved(result: Result) -> bool:
