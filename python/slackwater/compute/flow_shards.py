@@ -60,7 +60,7 @@ class FlowShards:
         }
 
     def first_change(self, lower: Timestamp, upper: Timestamp) -> Timestamp | None:
-        """The first time in ``[lower, upper)`` at which an input has an update, or an error has."""
+        """The first time in ``[lower, upper)`` at which rows or errors of an input change."""
         shards = (each for source in self.flow.inputs.values() for each in source.shards)
         times = [t for shard, desc in shards for t in self._first_times(shard, desc, lower, upper)]
         return Timestamp(min(times)) if times else None

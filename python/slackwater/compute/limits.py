@@ -9,7 +9,7 @@ from slackwater.compute.cost_model import INCREMENTAL_BELOW_ROWS
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From how many rows on a view is ticked or computed in another way.
+    """The sizes and times at which one way of computing a view gives way to another.
 
     A tick takes about `tick_rows` of input and `tick_bytes` of stored parts, to bound its memory,
     but at least what changes at its first time; one that follows no more than

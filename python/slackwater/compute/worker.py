@@ -61,7 +61,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Those that a worker calls, in threads of its own and without any lock of its own held.
+    """Callbacks of a worker. Its own threads call them, without its lock.
 
     `progress` is called with uppers after they were committed; `fatal` once, with what ended the
     worker: another leader, a broken invariant; `stalled` when a dataflow has failed several times
