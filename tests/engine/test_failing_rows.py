@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.compute.incremental import Bench
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.relation import RelationDesc
 

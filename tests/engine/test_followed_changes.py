@@ -8,7 +8,7 @@ import pytest
 from tests.support.clock import StepClock
 from tests.support.compute.worked_history import LAST, a, run
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 
 pytestmark = pytest.mark.spark
 

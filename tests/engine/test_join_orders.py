@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tests.support.compute.incremental import Bench
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 from slackwater.repr.relation import RelationDesc
 
 pytestmark = pytest.mark.spark

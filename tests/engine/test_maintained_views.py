@@ -15,8 +15,9 @@ from tests.support.compute.worked_history import HISTORY, LAST, A, B, a, run
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.compute.engine import TickEnded
-from slackwater.compute.tick import CHANGES_TRIED, Limits
-from slackwater.compute.worker import BACKGROUND_HYDRATIONS
+from slackwater.compute.limits import Limits
+from slackwater.compute.replica import BACKGROUND_HYDRATIONS
+from slackwater.compute.tick import CHANGES_TRIED
 from slackwater.planner.delta.explain import explain_program
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.spark.bridge import SparkProgram

@@ -18,7 +18,7 @@ from tests.support.compute.temporal_cases import (
     in_duck,
 )
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 from slackwater.planner.delta.explain import explain_program
 from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
 

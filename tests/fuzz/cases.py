@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 
 LAST = 9
 """The last time at which something happens."""
@@ -95,7 +95,7 @@ from decimal import Decimal
 from tests.fuzz.cases import Case, Run, LowMemory, View
 from tests.fuzz.running import failure_of
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 
 nan, inf = float("nan"), float("inf")
 

@@ -13,7 +13,7 @@ from tests.fuzz.kinds import KINDS
 from tests.fuzz.names import chosen
 from tests.fuzz.query import Query, smaller
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 
 SEEDS_WITH_ONE_SCHEMA = 8
 """Declaring tables takes longer than a small case."""

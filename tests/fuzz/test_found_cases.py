@@ -6,7 +6,7 @@ import pytest
 from tests.fuzz.cases import Case, Run, View
 from tests.fuzz.running import failure_of
 
-from slackwater.compute.tick import Limits
+from slackwater.compute.limits import Limits
 
 pytestmark = pytest.mark.spark
 

@@ -64,7 +64,7 @@ from slackwater.adapter.writing.writes import Writes
 from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Engine
-from slackwater.compute.worker import Worker
+from slackwater.compute.worker import Listeners, Worker
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
@@ -271,10 +271,12 @@ def _worker(
     return Worker(
         relations.persist,
         given.spark,
-        on_progress=moved,
-        on_fatal=lambda error: given.on_fatal(str(error)),
-        on_stalled=telling(stalled),
-        on_out_of_memory=telling(unindexed),
+        Listeners(
+            progress=moved,
+            fatal=lambda error: given.on_fatal(str(error)),
+            stalled=telling(stalled),
+            out_of_memory=telling(unindexed),
+        ),
     )
 
 

@@ -1,1 +1,1 @@
-"""Dataflows: the worker that keeps views up to date. Knows repr, persist and sql."""
+"""Dataflows: the replica that keeps views up to date, its ticks, and the seam to Spark."""

@@ -1,4 +1,4 @@
-"""Whether a change is cheaper to follow or to recompute from. No I/O, no clock."""
+"""The choice between following a change and recomputing the view. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ INCREMENTAL_BELOW_ROWS = 100_000
 TICK_US_PER_CHANGE = 30.0
 WHOLE_US_PER_ROW = 3.0
 HYDRATE_US_PER_ROW = 4.0
-"""What is taken for true until it has been measured, on the processors of today."""
+"""Cost per row in microseconds, assumed until this view has been measured."""
 
 READ_BELIEVED = 0.95
-"""How much of what a reading tick cost still counts after each time without one."""
+"""The share of a reading tick's cost that still counts after each recomputation since."""
 
 
 @dataclass(slots=True)
 class CostModel:
-    """What ticks of one view have cost, in microseconds. Not thread-safe.
+    """The measured costs of one view's ticks, in microseconds. Not thread-safe.
 
-    A view that is recomputed has to hydrate its program again before it follows changes, so that
-    both are on one side of the scales.
+    A view that is recomputed has to hydrate its program again before it follows changes: the cost
+    of a recomputation includes that of the hydration.
+
+    Not guaranteed: that its choice is the cheaper one. Rows that a join multiplies, or that a tick
+    looks up, are in no estimate; who recomputes or ticks bounds it by time and by memory.
     """
 
     incremental_below_rows: int = INCREMENTAL_BELOW_ROWS
@@ -76,7 +79,7 @@ class CostModel:
         return changes * self.tick_us_per_change > whole_us
 
     def most_whole_us(self, rows: int) -> int:
-        """After so long it was wrong to recompute over `rows` of input: twice what was expected.
+        """The time after which it was wrong to recompute over `rows` of input: twice the estimate.
 
         A join may have far more rows than its inputs, which no measure of these tells.
         """

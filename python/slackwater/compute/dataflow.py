@@ -1,4 +1,4 @@
-"""What a replica is told to maintain, and the seam to the shards."""
+"""Descriptions of maintained views, and the seam to durable shards."""
 
 from __future__ import annotations
 
@@ -31,22 +31,28 @@ class Input:
 
     @property
     def shards(self) -> tuple[tuple[int, RelationDesc], ...]:
-        """What the contents consist of: the shard of the rows, and that of the errors."""
+        """The shards of the contents: that of the rows, and that of the errors."""
         rows = (self.shard_id, self.desc)
         return (rows,) if self.errors_shard is None else (rows, (self.errors_shard, ERRORS))
 
 
 @dataclass(frozen=True, slots=True)
 class Dataflow:
-    """A maintained view: its plan, where its inputs are, where its output goes.
+    """A maintained view: its plan, the shards of its inputs, and the shards of its output.
 
-    The view is exact at every time from `as_of` on; an output shard whose upper is not beyond
-    `as_of` is empty, and the first tick hydrates it. At each time there are either its rows, or in
-    `errors_shard` why there are none; the uppers of both shards move as one. `settings` are those
-    of Spark's with which its query means what it meant when the view was created; see
-    `Engine.under`. `output` has the view's columns, which are those of the query under the view's
-    names. `plan_changed`: the output may be of another plan than `plan`, so that it is computed as
-    a whole at its first change, before it is followed.
+    For every time t with ``as_of <= t < upper`` of the output::
+
+        sum of the output's updates up to t  =  query(the inputs at t)     if `errors` is empty at t
+        errors at t                          =  why the query fails at t   otherwise
+
+    where the contents of a shard at t are the sum of its updates up to t. The uppers of both shards
+    move as one. An output shard whose upper is not beyond `as_of` is empty, and the first tick
+    hydrates it.
+
+    `output` has the view's columns: those of the query, under the view's names. `settings` are
+    Spark's settings from the view's creation, under which `Engine.under` runs its query.
+    `plan_changed`: the output may be that of another plan than `plan`, so that it is computed as a
+    whole at its first change, before it is followed.
     """
 
     global_id: GlobalId

@@ -23,7 +23,7 @@ Function: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What Spark's analyzer says of a query.
+    """The answer of Spark's analyzer about a query.
 
     `relations` and `views` are ids of ours, also those below a view; `named` are the ids of both
     that the query itself names. `functions` are those that it calls, without Spark's own. `timed`
@@ -52,9 +52,9 @@ class KeptPlan:
 
 @dataclass(frozen=True, slots=True)
 class ViewPlan:
-    """How a view is maintained: the plan that the driver keeps, and its program.
+    """The plan of a view that the driver keeps, and the program that maintains the view.
 
-    None: it is recomputed, because of `reason`.
+    `program` is None where the view is recomputed, because of `reason`.
     """
 
     kept: KeptPlan
@@ -174,7 +174,7 @@ class InferredFiles:
 
 
 class Interruption(Protocol):
-    """What may end a statement before its time."""
+    """The means by which a statement, or a tick, is ended before its time."""
 
     def on_cancel_or_deadline(self, action: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `action`, in any thread, if the statement is to end while the block runs."""
@@ -278,7 +278,7 @@ class Engine(Protocol):
         """While the block runs, what this thread asks of Spark ends when `interruption` says so."""
 
     def rows_read(self, interruption: Interruption) -> int:
-        """How many rows the jobs have read that would end with `interruption`, in any thread.
+        """The number of rows read by the jobs that `interruption` would end, in any thread.
 
         A collection counts as often as the jobs read it. 0: none of them runs.
         """
@@ -339,7 +339,10 @@ class Engine(Protocol):
         """
 
     def milliseconds(self, expression: str) -> int:
-        """The moment that a constant expression means. Raises SLACKWATER_INVALID_AS_OF."""
+        """The moment of a constant expression, in milliseconds since the epoch.
+
+        Raises SLACKWATER_INVALID_AS_OF.
+        """
 
     def register(
         self,

@@ -1,4 +1,4 @@
-"""What messages call the row of which a view cannot be computed."""
+"""Descriptions, for messages, of the row because of which a view cannot be computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_CHARACTERS = 200
 
 
 def called(found: FailingRow, names: Mapping[str, str]) -> str:
-    """Such as ``the row (k = 1, v = 0)``; `names` are those of collections, by their ids."""
+    """The row in words: ``the row (k = 1, v = 0)``. `names` are those of collections, by ids."""
     if not found.columns:
         return SOME_ROW
     places = range(len(found.columns))

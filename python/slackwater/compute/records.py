@@ -1,4 +1,4 @@
-"""What the last ticks of each dataflow did: kept in bounded number, for people to read."""
+"""Records of the last ticks of each dataflow, for people to read. Their number is bounded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class TickTimes:
-    """Where the time of a tick went. Its query was parsed when the view was made.
+    """The time that a tick took, divided by purpose. The query was parsed with the view's creation.
 
     `plan_us`: to make its program; `load_us`: to hydrate what that keeps and to read what has
     changed; `encode_us`: to bring requests and updates from one process to the other, and into

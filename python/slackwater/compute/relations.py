@@ -21,14 +21,13 @@ def relation_json(
     desc: RelationDesc,
     *,
     as_of: Timestamp | None = None,
-    lower: Timestamp | None = None,
     upper: Timestamp | None = None,
     advance_to: Timestamp | None = None,
 ) -> dict[str, Any]:
     """The parts in the form of a relation of the protocol, section 2.
 
-    `as_of`: for reading the contents then. `lower`, `upper`: for reading updates with
-    ``lower <= __time < upper``; times below `advance_to` are raised to it.
+    `as_of`: for reading the contents then. `upper`: for reading updates with ``__time < upper``;
+    times below `advance_to` are raised to it.
     """
     chosen = tuple(parts)
     files: list[dict[str, Any]] = []
@@ -44,7 +43,7 @@ def relation_json(
         "inline": [inline_text(stream, desc) for stream in joined(inline)],
         "retractions": any(part.has_retractions for part in chosen),
         "time_filter": as_of is not None and any(part.max_time > as_of for part in chosen),
-        "lower": lower,
+        "lower": None,
         "upper": upper,
         "advance_to": advance_to,
     }

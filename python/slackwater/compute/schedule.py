@@ -1,4 +1,4 @@
-"""Which dataflows tick, over which intervals, and which only advance. No I/O, no clock.
+"""The schedule: the dataflows that tick, over their intervals, or only advance. No I/O, no clock.
 
 The frontiers are read anew for each round, so nothing here has to be told what others did: when
 another replica was first, the next round begins where that one ended.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from slackwater.persist.parts import Part
 from slackwater.repr.errors import SlackwaterError
@@ -42,10 +43,15 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`advances` move uppers without data, in one transaction; then each of `ticks` runs."""
+    """`advances` move uppers without data, in one transaction; then each of `ticks` runs.
+
+    `waiting`: the dataflows that have a tick to make, and have failed so recently that it is not
+    tried yet.
+    """
 
     advances: Mapping[GlobalId, Timestamp]
     ticks: tuple[Tick, ...]
+    waiting: frozenset[GlobalId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +78,12 @@ HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]
 
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
     """The flows, each after those that it reads. Raises ValueError if they read each other."""
-    pending = {flow.global_id: flow for flow in flows}
-    done: dict[GlobalId, Flow] = {}
-    while pending:
-        ready = [f for f in pending.values() if not any(i in pending for i in f.inputs)]
-        if not ready:
-            raise ValueError(f"a cycle of views: {', '.join(sorted(pending))}")
-        for flow in ready:
-            done[flow.global_id] = pending.pop(flow.global_id)
-    return tuple(done.values())
+    known = {flow.global_id: flow for flow in flows}
+    reads = {g: [i for i in flow.inputs if i in known] for g, flow in known.items()}
+    try:
+        return tuple(known[g] for g in TopologicalSorter(reads).static_order())
+    except CycleError as error:
+        raise ValueError(f"a cycle of views: {', '.join(sorted(set(error.args[1])))}") from None
 
 
 def plan_round(
@@ -90,10 +93,11 @@ def plan_round(
     has_data: HasData,
     now_ms: int,
 ) -> Round:
-    """What to do now. `flows` are in order, `uppers` has those of the flows and of all inputs."""
+    """The next round. `flows` are in order, `uppers` has those of the flows and of all inputs."""
     reached = dict(uppers)
     advances: dict[GlobalId, Timestamp] = {}
     ticks: list[Tick] = []
+    waiting: list[GlobalId] = []
     for flow in flows:
         lower = reached[flow.global_id]
         upper = min((reached[i] for i in flow.inputs), default=TIMESTAMP_MAX)
@@ -106,7 +110,9 @@ def plan_round(
         failure = failures.get(flow.global_id)
         if failure is None or now_ms >= failure.retry_at_ms:
             ticks.append(Tick(flow.global_id, flow.as_of if first else lower, upper, first))
-    return Round(advances, tuple(ticks))
+        else:
+            waiting.append(flow.global_id)
+    return Round(advances, tuple(ticks), frozenset(waiting))
 
 
 def after_failure(error: SlackwaterError, earlier: Failure | None, now_ms: int) -> Failure:

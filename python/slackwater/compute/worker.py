@@ -1,26 +1,45 @@
-"""The replica's thread: runs the rounds that `schedule` plans, commits, reports frontiers."""
+"""The shell of a replica: threads that compute what it begins, commit, and report frontiers."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from slackwater.compute import schedule
 from slackwater.compute.cancellation import DataflowCancellation
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine, TickEnded
+from slackwater.compute.limits import Limits
 from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
-from slackwater.compute.schedule import Failure, Flow, Round, Tick
-from slackwater.compute.tick import Limits, RunningView
-from slackwater.persist.client import Append, UnknownShard, UpperMismatch
+from slackwater.compute.replica import (
+    Agenda,
+    CancelWork,
+    Committed,
+    Effect,
+    Failed,
+    Nothing,
+    Replica,
+    ReportEnd,
+    ReportFailure,
+    ReportOutOfMemory,
+    Result,
+    Slow,
+    Work,
+    WorkKind,
+)
+from slackwater.compute.schedule import Flow, Round, Tick
+from slackwater.compute.tick import RunningView
+from slackwater.compute.tick_outcome import TickMeter, TickOutcome
+from slackwater.controller.protocol import FrontierUppers
+from slackwater.persist.client import UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, first_line, user_error
+from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 
@@ -32,40 +51,40 @@ _LOG = structlog.get_logger("slackwater.compute")
 
 
 @dataclass(frozen=True, slots=True)
-class _BackgroundWork:
-    """A thread that works for one dataflow; `hydrates`: it reads whole inputs to keep them.
+class _Run:
+    """A work, and what the thread that does it shares with others."""
 
-    `view` is the thread's own, but for numbers that anybody may look at.
+    work: Work
+    meter: TickMeter
+    cancellation: DataflowCancellation
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Callbacks of a worker. Its own threads call them, without its lock.
+
+    `progress` is called with uppers after they were committed; `fatal` once, with what ended the
+    worker: another leader, a broken invariant; `stalled` when a dataflow has failed several times
+    running, once until it goes on again; `out_of_memory` when the program of one begins to keep
+    nothing, once until it does again.
     """
 
-    thread: threading.Thread
-    hydrates: bool
-    view: RunningView
-    cancellation: DataflowCancellation
-    began_ms: int
+    progress: Progress
+    fatal: Fatal
+    stalled: Stalled = lambda global_id, error: None
+    out_of_memory: Stalled = lambda global_id, error: None
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What threads share, guarded by `changed`."""
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """A worker's name in logs and in names of threads, its views' limits, and its clock.
 
-    flows: dict[GlobalId, Dataflow] = field(default_factory=dict)
-    cancellations: dict[GlobalId, DataflowCancellation] = field(default_factory=dict)
-    failures: dict[GlobalId, Failure] = field(default_factory=dict)
-    out_of_memory: dict[GlobalId, tuple[SlackwaterError, int]] = field(default_factory=dict)
-    background: dict[GlobalId, _BackgroundWork] = field(default_factory=dict)
-    tick_began_ms: dict[GlobalId, int] = field(default_factory=dict)
-    awake: bool = False
-    stopping: bool = False
-    failed: BaseException | None = None
-    changed: threading.Condition = field(default_factory=threading.Condition)
+    `monotonic` returns seconds, by which pauses and what ticks cost are measured.
+    """
 
-
-BACKGROUND_HYDRATIONS = 2
-"""So many dataflows at most are hydrated at the same time, which bounds the memory it takes."""
-
-BACKGROUND_TICKS = 2
-"""So many ticks that may take long are made at the same time; quick ones do not wait for them."""
+    name: str = "replica"
+    limits: Limits = field(default_factory=Limits)
+    monotonic: Callable[[], float] = time.monotonic
 
 
 class Worker:
@@ -86,35 +105,25 @@ class Worker:
         self,
         shards: Shards,
         engine: Engine,
-        *,
-        on_progress: Progress,
-        on_fatal: Fatal,
-        on_stalled: Stalled = lambda global_id, error: None,
-        on_out_of_memory: Stalled = lambda global_id, error: None,
-        name: str = "replica",
-        limits: Limits | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        listeners: Listeners,
+        options: WorkerOptions | None = None,
     ) -> None:
-        """`on_progress` is called in a worker's thread with uppers after they were committed.
-
-        `on_fatal` is called once, with what ended the worker: another leader, a broken invariant;
-        `on_stalled` when a dataflow has failed several times running, once until it goes on again;
-        `on_out_of_memory` when one begins to be recomputed for lack of memory.
-        `name` is part of the names of its temporary views; `limits` are those of its views, None:
-        the usual ones; `monotonic` gives seconds, by which pauses and what ticks cost are measured.
-        """
+        """`options`: None: the usual ones."""
+        options = options or WorkerOptions()
         self._shards = shards
         self._engine = engine
-        self._on_progress = on_progress
-        self._on_fatal = on_fatal
-        self._on_stalled = on_stalled
-        self._on_out_of_memory = on_out_of_memory
-        self._name = name
-        self._limits = limits or Limits()
-        self._monotonic = monotonic
-        self._shared = _Shared()
-        self._thread = threading.Thread(target=self._run, name=f"slackwater-{name}", daemon=True)
-        self._running: dict[GlobalId, RunningView] = {}
+        self._listeners = listeners
+        self._name = options.name
+        self._limits = options.limits
+        self._monotonic = options.monotonic
+        self._changed = threading.Condition()
+        self._replica = Replica()
+        self._runs: dict[Work, _Run] = {}
+        self._threads: set[threading.Thread] = set()
+        self._thread = threading.Thread(
+            target=self._run, name=f"slackwater-{self._name}", daemon=True
+        )
+        self._views: dict[GlobalId, RunningView] = {}
         self._records = TickRecords()
 
     # Any thread
@@ -124,10 +133,10 @@ class Worker:
 
     def stop(self, timeout_ms: int = 10_000) -> None:
         """Ends after the ticks that are being computed."""
-        with self._shared.changed:
-            self._shared.stopping = True
-            self._shared.changed.notify_all()
-            threads = [self._thread, *(each.thread for each in self._shared.background.values())]
+        with self._changed:
+            self._replica.stop()
+            self._changed.notify_all()
+            threads = [self._thread, *self._threads]
         deadline = time.monotonic() + timeout_ms / 1000
         for thread in threads:
             if thread.is_alive() and thread is not threading.current_thread():
@@ -135,27 +144,22 @@ class Worker:
 
     def wake(self) -> None:
         """Something was committed, or an upper moved."""
-        with self._shared.changed:
-            self._shared.awake = True
-            self._shared.changed.notify_all()
+        with self._changed:
+            self._replica.wake()
+            self._changed.notify_all()
 
     def add(self, flow: Dataflow) -> None:
         """Maintains the dataflow from now on. Its shards exist."""
-        with self._shared.changed:
-            self._shared.flows[flow.global_id] = flow
-            self._shared.cancellations[flow.global_id] = DataflowCancellation(flow.name)
-        self.wake()
+        with self._changed:
+            self._replica.add(flow)
+            self._changed.notify_all()
 
     def remove(self, global_id: GlobalId) -> None:
         """Forgets the dataflow. A tick of it that is being computed ends, and is not committed."""
-        with self._shared.changed:
-            self._shared.flows.pop(global_id, None)
-            self._shared.failures.pop(global_id, None)
-            self._shared.out_of_memory.pop(global_id, None)
-            cancellation = self._shared.cancellations.pop(global_id, None)
-            self._shared.changed.notify_all()
-        if cancellation is not None:
-            cancellation.cancel()
+        with self._changed:
+            effects = self._replica.remove(global_id)
+            self._changed.notify_all()
+        self._carry_out(effects)
         self._records.forget(global_id)
 
     @property
@@ -170,12 +174,11 @@ class Worker:
         worker.
         """
         deadline = time.monotonic() + timeout_ms / 1000
-        shared = self._shared
-        with shared.changed:
+        with self._changed:
             while True:
-                if shared.failed is not None:
-                    raise shared.failed
-                flow = shared.flows.get(global_id)
+                if self._replica.failed is not None:
+                    raise self._replica.failed
+                flow = self._replica.flow(global_id)
                 if flow is None:
                     raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
                 if self._shards.reads.state(flow.output_shard).upper > at:
@@ -183,48 +186,50 @@ class Worker:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     return False
-                shared.changed.wait(remaining)
+                self._changed.wait(remaining)
 
     def failure(self, global_id: GlobalId) -> SlackwaterError | None:
         """Why the dataflow itself does not go on at the moment."""
-        with self._shared.changed:
-            failure = self._shared.failures.get(global_id)
-            return None if failure is None else failure.error
+        with self._changed:
+            return self._replica.failure(global_id)
 
     def stalled(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
-        """What does not go on at the moment: why, and for how many milliseconds."""
-        now_ms = self._now_ms()
-        with self._shared.changed:
-            return {g: (t.error, now_ms - t.began_ms) for g, t in self._shared.failures.items()}
+        """The dataflows that do not go on: why, and for how many milliseconds."""
+        with self._changed:
+            return self._replica.stalled(self._now_ms())
 
     def out_of_memory(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
-        """What is recomputed for lack of memory: of which, and for how many milliseconds."""
-        now_ms = self._now_ms()
-        with self._shared.changed:
-            return {
-                g: (e, now_ms - began_ms) for g, (e, began_ms) in self._shared.out_of_memory.items()
-            }
+        """The dataflows whose programs keep nothing: why, and for how many milliseconds."""
+        with self._changed:
+            return self._replica.out_of_memory(self._now_ms())
 
     def hydration_progress(self) -> Sequence[HydrationProgress]:
-        """How far those dataflows are that read whole inputs at the moment."""
-        with self._shared.changed:
-            hydrating = {g: each for g, each in self._shared.background.items() if each.hydrates}
+        """The progress of the dataflows that read whole inputs at the moment."""
+        with self._changed:
+            runs = [r for w, r in self._runs.items() if w.kind is WorkKind.HYDRATION]
         now_ms = self._now_ms()
         return [
             HydrationProgress(
-                global_id,
-                self._engine.rows_read(each.cancellation),
-                each.view.scanned,
-                now_ms - each.began_ms,
+                run.work.flow.global_id,
+                self._engine.rows_read(run.cancellation),
+                run.meter.scanned,
+                now_ms - run.work.began_ms,
             )
-            for global_id, each in hydrating.items()
+            for run in runs
         ]
 
     def busy_ms(self) -> int | None:
         """For how long the oldest running tick has been reading files of parts; None: none runs."""
-        with self._shared.changed:
-            began_ms = min(self._shared.tick_began_ms.values(), default=None)
-        return None if began_ms is None else self._now_ms() - began_ms
+        with self._changed:
+            ticks = [work.began_ms for work in self._replica.works() if work.tick is not None]
+        return self._now_ms() - min(ticks) if ticks else None
+
+    def validate(self) -> None:
+        """Raises `FatalError` when what the worker holds contradicts itself."""
+        with self._changed:
+            self._replica.validate()
+            if set(self._replica.works()) != self._runs.keys():
+                raise FatalError(f"{self._name} runs other work than it has begun")
 
     def _now_ms(self) -> int:
         return int(self._monotonic() * 1000)
@@ -244,90 +249,66 @@ class Worker:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        with self._shared.changed:
-            is_first = self._shared.failed is None
-            self._shared.failed = self._shared.failed or error
-            self._shared.stopping = True
-            self._shared.changed.notify_all()
-        if is_first:
-            self._on_fatal(error)
+        with self._changed:
+            effects = self._replica.fail(error)
+            self._changed.notify_all()
+        self._carry_out(effects)
 
     def _wait(self) -> bool:
         """Until there may be something to do; False: it is time to stop."""
-        shared = self._shared
-        with shared.changed:
+        with self._changed:
             # Another worker may have moved what somebody waits for.
-            shared.changed.notify_all()
-            while not shared.awake and not shared.stopping:
-                retry_ms = schedule.next_retry_ms(shared.failures.values())
-                if retry_ms is None:
-                    shared.changed.wait()
-                    continue
-                pause_ms = retry_ms - self._now_ms()
-                if pause_ms <= 0:
-                    break
-                shared.changed.wait(pause_ms / 1000)
-            shared.awake = False
-            return not shared.stopping
+            self._changed.notify_all()
+            while (pause_ms := self._replica.pause_ms(self._now_ms())) != 0:
+                self._changed.wait(None if pause_ms is None else pause_ms / 1000)
+            return not self._replica.is_stopping
 
     def _round(self) -> bool:
         """One round; whether another one may have something to do."""
-        with self._shared.changed:
-            if self._shared.stopping:
+        with self._changed:
+            if not self._replica.begin_round():
                 return False
-            flows = dict(self._shared.flows)
-        self._close_removed(flows)
+        self._close_removed()
         try:
-            ticks, moved = self._begin(flows, flows)
-            while ticks:
-                tick = ticks.popleft()
-                view = self._view(flows[tick.global_id])
+            moved = self._plan(None)
+            while (chosen := self._next_tick()) is not None:
+                flow, tick = chosen
+                view = self._view(flow)
                 if not view.is_quick(tick):
                     self._start_background(view, tick)
                     continue
-                try:
-                    moved = self._quick_tick(view, tick) or moved
-                except TickEnded:
+                result = self._quick_tick(view, tick)
+                if isinstance(result, Slow):
                     self._start_background(view, tick)
                     continue
-                with self._shared.changed:
-                    if self._shared.stopping:
-                        return False
-                # What reads this view comes next: a chain of views shows a change soonest so.
-                waiting = {other.global_id for other in ticks}
-                readers = {
-                    g: f
-                    for g, f in flows.items()
-                    if tick.global_id in f.inputs and g not in waiting
-                }
-                following, advanced = self._begin(flows, readers)
-                ticks.extendleft(reversed(following))
-                moved = moved or advanced
+                moved = _may_have_moved(result) or moved
+                moved = self._plan(tick.global_id) or moved
         except SlackwaterError as error:
             # The metastore is away: it is asked again when a dataflow's pause ends.
-            self._pause_all(flows, error)
+            with self._changed:
+                self._replica.interrupted(error, self._now_ms())
+            _LOG.warning("round_failed", worker=self._name, condition=error.condition)
             return False
         except UnknownShard:
-            return self._forget_dropped(flows)
+            return self._forget_dropped()
         return moved
 
-    def _begin(
-        self, flows: Mapping[GlobalId, Dataflow], some: Mapping[GlobalId, Dataflow]
-    ) -> tuple[deque[Tick], bool]:
-        """Moves on those of `some` that only advance, and gives the ticks of the others.
+    def _next_tick(self) -> tuple[Dataflow, Tick] | None:
+        with self._changed:
+            return self._replica.next_tick()
 
-        Also whether one moved.
-        """
-        with self._shared.changed:
-            failures = dict(self._shared.failures)
-            background = frozenset(self._shared.background)
-        # What another thread works for may just have moved: its end wakes us.
-        planned = self._plan({g: f for g, f in some.items() if g not in background}, failures)
-        return deque(planned.ticks), self._advance(flows, planned)
+    def _plan(self, readers_of: GlobalId | None) -> bool:
+        """Queues ticks, and moves on the dataflows that only advance; whether one did."""
+        with self._changed:
+            agenda = self._replica.agenda(readers_of)
+        planned = self._planned(agenda)
+        with self._changed:
+            self._replica.planned(agenda, planned)
+        return self._advance(agenda.flows, planned)
 
-    def _plan(
-        self, flows: Mapping[GlobalId, Dataflow], failures: Mapping[GlobalId, Failure]
-    ) -> Round:
+    def _planned(self, agenda: Agenda) -> Round:
+        flows = agenda.flows
+
         def has_data(global_id: GlobalId, lower: Timestamp, upper: Timestamp) -> bool:
             if self._first_due(flows[global_id], lower, upper) < upper:
                 return True
@@ -347,10 +328,10 @@ class Worker:
             for g, i in f.inputs.items()
         }
         uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
-        return schedule.plan_round(ordered, uppers, failures, has_data, self._now_ms())
+        return schedule.plan_round(ordered, uppers, agenda.failures, has_data, self._now_ms())
 
     def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
-        """See `RunningView.first_due`."""
+        """As `RunningView.first_due`, without a view where none is needed."""
         return self._view(flow).first_due(lower, upper) if flow.plan.is_temporal else upper
 
     def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
@@ -366,40 +347,46 @@ class Worker:
         self._shards.commits.advance(uppers)
         for global_id, upper in planned.advances.items():
             self._view(flows[global_id]).advanced(lowers[global_id], upper)
-        self._report(planned.advances)
+        with self._changed:
+            effects = self._replica.advanced(planned.advances)
+            self._changed.notify_all()
+        self._carry_out(effects)
         return True
+
+    def _begin(self, flow: Dataflow, tick: Tick | None, kind: WorkKind) -> _Run | None:
+        """Called with the condition held."""
+        work = self._replica.begin(flow, tick, kind, self._now_ms())
+        if work is None:
+            return None
+        run = _Run(work, TickMeter(self._monotonic), DataflowCancellation(flow.name))
+        self._runs[work] = run
+        return run
 
     def _start_background(self, view: RunningView, tick: Tick | None) -> None:
         """Begins a tick that may take long, or without one makes ready for the next.
 
         Not if too many do that already: their end wakes us.
         """
-        global_id = view.flow.global_id
         hydrates = tick is None or tick.first or view.needs_hydration
-        limit = BACKGROUND_HYDRATIONS if hydrates else BACKGROUND_TICKS
-        with self._shared.changed:
-            others = sum(each.hydrates == hydrates for each in self._shared.background.values())
-            cancellation = self._shared.cancellations.get(global_id)
-            if self._shared.stopping or cancellation is None or others >= limit:
+        kind = WorkKind.HYDRATION if hydrates else WorkKind.TICK
+        with self._changed:
+            run = self._begin(view.flow, tick, kind)
+            if run is None:
                 return
             thread = threading.Thread(
                 target=self._run_background,
-                args=(view, tick, cancellation),
-                name=f"slackwater-{self._name}-{global_id}",
+                args=(view, run),
+                name=f"slackwater-{self._name}-{view.flow.global_id}",
                 daemon=True,
             )
-            background = _BackgroundWork(thread, hydrates, view, cancellation, self._now_ms())
-            self._shared.background[global_id] = background
+            self._threads.add(thread)
             thread.start()
 
     def _hydrate_ahead(self) -> None:
         """Nothing is to be ticked now: what the next ticks need is made ready."""
-        with self._shared.changed:
-            flows = dict(self._shared.flows)
-            busy = {*self._shared.background, *self._shared.failures}
+        with self._changed:
+            flows = self._replica.may_hydrate_ahead()
         for flow in flows.values():
-            if flow.global_id in busy:
-                continue
             try:
                 view = self._view(flow)
                 if view.can_hydrate_ahead:
@@ -408,31 +395,92 @@ class Worker:
                 # It has been dropped, and is removed next.
                 continue
 
-    def _run_background(
-        self, view: RunningView, tick: Tick | None, cancellation: DataflowCancellation
-    ) -> None:
-        flow = view.flow
+    def _run_background(self, view: RunningView, run: _Run) -> None:
         try:
-            with self._engine.ended_by(cancellation):
-                if tick is None:
-                    self._hydrating_ahead(view)
-                else:
-                    self._timed_tick(view, tick)
+            self._do(view, run, None)
         except (FatalError, Fenced) as error:
             self._fail(error)
-        except SlackwaterError as error:
-            self._pause_all({flow.global_id: flow}, error)
         except Exception as error:
             _LOG.exception("worker_failed", worker=self._name)
             self._fail(error)
         finally:
-            with self._shared.changed:
-                del self._shared.background[flow.global_id]
-            self.wake()
+            with self._changed:
+                self._threads.discard(threading.current_thread())
 
-    def _hydrating_ahead(self, view: RunningView) -> None:
+    def _quick_tick(self, view: RunningView, tick: Tick) -> Result:
+        with self._changed:
+            run = self._begin(view.flow, tick, WorkKind.QUICK_TICK)
+        return Nothing() if run is None else self._do(view, run, self._limits.quick_ms)
+
+    def _do(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
+        """Does the work and tells its result, in the thread that called."""
+        with bound_contextvars(**_named(run.work)):
+            return self._done(view, run, most_ms)
+
+    def _done(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
         try:
-            view.hydrate()
+            with self._engine.ended_by(run.cancellation):
+                result = self._result(view, run, most_ms)
+            self._tell(run.work, result)
+        except SlackwaterError as error:
+            # The metastore is away, say: the dataflow is looked at again when its pause ends.
+            result = Failed(error)
+            self._tell(run.work, result)
+        finally:
+            with self._changed:
+                self._replica.end(run.work)
+                del self._runs[run.work]
+                self._changed.notify_all()
+        return result
+
+    def _tell(self, work: Work, result: Result) -> None:
+        with self._changed:
+            effects = self._replica.finish(work, result, self._now_ms())
+            self._changed.notify_all()
+        self._carry_out(effects)
+
+    def _result(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
+        """Raises what ends the replica, and nothing else."""
+        flow, tick = run.work.flow, run.work.tick
+        try:
+            if tick is None:
+                self._hydrate(view, run.meter)
+                return Nothing()
+            return self._tick(view, run, tick, most_ms)
+        except UpperMismatch:
+            return Nothing()
+        except UnknownShard:
+            return Nothing(look_again=self._forget_if_dropped(flow))
+        except (FatalError, Fenced):
+            raise
+        except TickEnded:
+            with self._changed:
+                wanted = self._replica.is_wanted(run.work)
+            if wanted and run.work.kind is not WorkKind.QUICK_TICK:
+                raise
+            return Slow() if wanted else Nothing()
+        except SlackwaterError as error:
+            return Failed(error)
+        except Exception as error:
+            _LOG.exception("tick_failed", view=flow.global_id)
+            reason = _first_line(error).removesuffix(".")
+            return Failed(user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE))
+
+    def _tick(self, view: RunningView, run: _Run, tick: Tick, most_ms: int | None) -> Result:
+        began_s = self._monotonic()
+        outcome = view.tick(tick, run.meter, most_ms)
+        with self._changed:
+            if not self._replica.is_wanted(run.work):
+                return Nothing()
+        computed_s = self._monotonic()
+        self._shards.commits.commit([outcome.rows, outcome.errors])
+        self._record(view.flow.global_id, outcome, began_s, computed_s)
+        view.committed(outcome.rows.upper)
+        return Committed(outcome.rows.upper, outcome.out_of_memory)
+
+    def _hydrate(self, view: RunningView, meter: TickMeter) -> None:
+        try:
+            view.hydrate(meter)
         except (FatalError, Fenced):
             raise
         except (SlackwaterError, UnknownShard) as error:
@@ -442,153 +490,101 @@ class Worker:
             # The next tick tries again as well, but this should not be: the log has all of it.
             _LOG.exception("not_hydrated_ahead", view=view.flow.name)
 
-    def _quick_tick(self, view: RunningView, tick: Tick) -> bool:
-        """Raises `TickEnded` when it takes longer than others may wait."""
-        with self._shared.changed:
-            cancellation = self._shared.cancellations.get(view.flow.global_id)
-        if cancellation is None:
-            return True
-        with self._engine.ended_by(cancellation):
-            return self._timed_tick(view, tick, self._limits.quick_ms)
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        """Called without the condition: what it calls may call the worker."""
+        for effect in effects:
+            match effect:
+                case CancelWork(work):
+                    with self._changed:
+                        run = self._runs.get(work)
+                    if run is not None:
+                        run.cancellation.cancel()
+                case FrontierUppers(uppers):
+                    self._listeners.progress({g: Timestamp(upper.value) for g, upper in uppers})
+                case ReportFailure(global_id, error, is_new_stall):
+                    _LOG.warning("tick_failed", view=global_id, error=str(error))
+                    if is_new_stall:
+                        self._listeners.stalled(global_id, error)
+                case ReportOutOfMemory(global_id, error):
+                    self._listeners.out_of_memory(global_id, error)
+                case ReportEnd(cause):
+                    self._listeners.fatal(cause)
 
-    def _timed_tick(self, view: RunningView, tick: Tick, most_ms: int | None = None) -> bool:
-        global_id = view.flow.global_id
-        with self._shared.changed:
-            self._shared.tick_began_ms[global_id] = self._now_ms()
-        try:
-            return self._tick(view, tick, most_ms)
-        finally:
-            with self._shared.changed:
-                del self._shared.tick_began_ms[global_id]
-
-    def _tick(self, view: RunningView, tick: Tick, most_ms: int | None) -> bool:
-        """Whether the dataflow moved, or may be tried again at once."""
-        flow = view.flow
-        try:
-            began_s = self._monotonic()
-            append, errors = view.appends(tick, most_ms)
-            with self._shared.changed:
-                if self._shared.stopping or self._shared.flows.get(flow.global_id) is not flow:
-                    return True
-            computed_s = self._monotonic()
-            self._shards.commits.commit([append, errors])
-            self._record(view, append, began_s, computed_s)
-            view.committed(append.upper)
-        except UpperMismatch:
-            return True
-        except UnknownShard:
-            return self._forget_dropped({flow.global_id: flow})
-        except (FatalError, Fenced):
-            raise
-        except TickEnded:
-            with self._shared.changed:
-                if self._shared.flows.get(flow.global_id) is flow:
-                    raise
-            return True
-        except SlackwaterError as error:
-            return self._back_off(flow, error)
-        except Exception as error:
-            _LOG.exception("tick_failed", view=flow.global_id)
-            return self._back_off(flow, error)
-        with self._shared.changed:
-            self._shared.failures.pop(flow.global_id, None)
-        self._note_out_of_memory(flow.global_id, view.out_of_memory)
-        self._report({flow.global_id: append.upper})
-        return True
-
-    def _note_out_of_memory(self, global_id: GlobalId, error: SlackwaterError | None) -> None:
-        with self._shared.changed:
-            out_of_memory = self._shared.out_of_memory
-            is_new = error is not None and global_id not in out_of_memory
-            if error is None:
-                out_of_memory.pop(global_id, None)
-            elif is_new and global_id in self._shared.flows:
-                out_of_memory[global_id] = (error, self._now_ms())
-        if error is not None and is_new:
-            self._on_out_of_memory(global_id, error)
-
-    def _record(self, view: RunningView, append: Append, began_s: float, computed_s: float) -> None:
-        """The tick began at `began_s`, and its commit at `computed_s`."""
+    def _record(
+        self, global_id: GlobalId, outcome: TickOutcome, began_s: float, computed_s: float
+    ) -> None:
+        """Keeps a record of the tick, which began at `began_s` and was computed at `computed_s`."""
+        costs, append = outcome.costs, outcome.rows
         before_us = int((computed_s - began_s) * 1_000_000)
         self._records.add(
             TickRecord(
-                global_id=view.flow.global_id,
+                global_id=global_id,
                 lower=append.lower,
                 upper=append.upper,
                 committed_ms=wall_clock_ms(),
-                by_program=view.by_program,
-                scanned=view.scanned,
+                by_program=outcome.by_program,
+                scanned=costs.scanned,
                 emitted=sum(part.rows for part in append.parts),
                 times=TickTimes(
-                    view.plan_us,
-                    view.load_us,
-                    before_us - view.plan_us - view.load_us - view.encode_us,
-                    view.encode_us,
+                    costs.plan_us,
+                    costs.load_us,
+                    before_us - costs.plan_us - costs.load_us - costs.encode_us,
+                    costs.encode_us,
                     int((self._monotonic() - computed_s) * 1_000_000),
                 ),
-                steps=view.steps,
+                steps=outcome.steps,
             )
         )
 
     def _view(self, flow: Dataflow) -> RunningView:
-        known = self._running.get(flow.global_id)
+        known = self._views.get(flow.global_id)
         if known is None or known.flow is not flow:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            known = RunningView(flow, self._shards, engine, self._limits, self._monotonic)
-            self._running[flow.global_id] = known
+            known = RunningView.of(flow, self._shards, engine, self._limits)
+            self._views[flow.global_id] = known
         return known
 
-    def _close_removed(self, flows: Mapping[GlobalId, Dataflow]) -> None:
-        with self._shared.changed:
-            background = frozenset(self._shared.background)
-        # What another thread works for is not touched: its end wakes us.
-        for global_id in [g for g in self._running if g not in flows and g not in background]:
-            self._running.pop(global_id).end()
+    def _close_removed(self) -> None:
+        with self._changed:
+            # What another thread works for is not touched: its end wakes us.
+            needed = {*self._replica.flows, *(w.flow.global_id for w in self._replica.works())}
+        for global_id in [g for g in self._views if g not in needed]:
+            self._views.pop(global_id).end()
 
-    def _back_off(self, flow: Dataflow, error: Exception) -> bool:
-        """The dataflow is left alone for a while. False: it did not move."""
-        if not isinstance(error, SlackwaterError):
-            reason = first_line(str(error).strip() or type(error).__name__).removesuffix(".")
-            error = user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
-        with self._shared.changed:
-            if self._shared.flows.get(flow.global_id) is not flow:
-                return False
-            earlier = self._shared.failures.get(flow.global_id)
-            failure = schedule.after_failure(error, earlier, self._now_ms())
-            self._shared.failures[flow.global_id] = failure
-            self._shared.changed.notify_all()
-        _LOG.warning("tick_failed", view=flow.global_id, error=str(error))
-        if failure.is_new_stall:
-            self._on_stalled(flow.global_id, error)
-        return False
-
-    def _pause_all(self, flows: Mapping[GlobalId, Dataflow], error: SlackwaterError) -> None:
-        now_ms = self._now_ms()
-        with self._shared.changed:
-            for flow in flows.values():
-                earlier = self._shared.failures.get(flow.global_id)
-                failure = schedule.after_failure(error, earlier, now_ms)
-                self._shared.failures[flow.global_id] = failure
-        _LOG.warning("round_failed", worker=self._name, condition=error.condition)
-
-    def _forget_dropped(self, flows: Mapping[GlobalId, Dataflow]) -> bool:
+    def _forget_dropped(self) -> bool:
         """Removes dataflows one of whose shards was dropped; whether there was one."""
-        dropped = [g for g, flow in flows.items() if not self._is_whole(flow)]
-        for global_id in dropped:
-            self.remove(global_id)
-        return bool(dropped)
+        with self._changed:
+            flows = self._replica.flows.values()
+        return bool([flow for flow in flows if self._forget_if_dropped(flow)])
 
-    def _is_whole(self, flow: Dataflow) -> bool:
+    def _forget_if_dropped(self, flow: Dataflow) -> bool:
+        shard = flow.output_shard
         try:
-            shard = flow.output_shard
             self._shards.commits.advance({shard: self._shards.reads.state(shard).upper})
         except UnknownShard:
-            return False
-        return True
+            self.remove(flow.global_id)
+            return True
+        return False
 
-    def _report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
-        with self._shared.changed:
-            self._shared.changed.notify_all()
-        self._on_progress(uppers)
+
+def _named(work: Work) -> dict[str, object]:
+    """The names by which log lines tell for what they were written."""
+    interval = {} if work.tick is None else {"lower": work.tick.lower, "upper": work.tick.upper}
+    return {"dataflow": work.flow.global_id, **interval}
+
+
+def _may_have_moved(result: Result) -> bool:
+    match result:
+        case Committed():
+            return True
+        case Nothing(look_again):
+            return look_again
+        case _:
+            return False
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -22,13 +22,13 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_FIELD, RelationDesc
 
 DATA_ERROR = "SLACKWATER_DATA_ERROR"
-"""What a read of a view is refused with while a row makes a query fail."""
+"""The condition of a refused read of a view, while a row makes a query fail."""
 
 SOURCE_ERROR = "SLACKWATER_SOURCE_ERROR"
-"""What a read of a source is refused with while something that it was given is no row."""
+"""The condition of a refused read of a source, while something that it was given is no row."""
 
 SOME_ROW = "a row"
-"""What a row is called of which nothing more is known."""
+"""A row in messages, if nothing more is known of it."""
 
 ERRORS = RelationDesc.of(error="string")
 """The collection of errors beside a collection of rows: each error as `encode` writes it."""

@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"<([A-Za-z_][A-Za-z0-9_]*)>")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in the statement's text an error is: 1-based line, 0-based column, as Spark counts."""
+    """The place of an error in a statement's text, as Spark counts: line from 1, column from 0."""
 
     line: int
     column: int
@@ -79,17 +79,18 @@ DATA_CONDITIONS = frozenset(
         "RECURSION_ROW_LIMIT_EXCEEDED",
     }
 )
-"""What rows cause too, though Spark gives it a state of syntax: patterns in columns, recursion."""
+"""Errors that rows cause too, with states of syntax in Spark: patterns in columns, recursion."""
 
 DATA_STATES = ("21", "22", "23", "38", "39", "P0", "54000", "54006")
-"""Cardinality, data, keys (of a map), failed functions, raised by the query itself, and values that
+"""States of errors that values cause, so that the same values cause them again.
 
-grow beyond what Spark can hold. Memory and storage are not among them: these may come back.
+Cardinality, data, keys of a map, failed functions, errors that the query raises itself, and values
+that grow beyond what Spark can hold. Memory and storage are not among them: these may come back.
 """
 
 
 LOG_FILE = "log/coordinator.jsonl"
-"""Where the coordinator writes what it does, below the environment's location."""
+"""The file of the coordinator's log, below the environment's location."""
 
 
 def first_line(text: str) -> str:

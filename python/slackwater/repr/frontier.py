@@ -24,9 +24,15 @@ TIMESTAMP_MAX = Timestamp(2**63 - 1)
 class Frontier:
     """An antichain over one total order.
 
-    ``f.allows(t)`` holds for exactly the times t with ``f.value <= t`` (none if f is empty).
-    Frontiers compare by progress: ``f <= g`` iff every time that g allows is allowed by f.
-    A frontier has no truth value, because an empty one is not "false".
+    For all times t and all frontiers f and g::
+
+        f.allows(t)          =  f.value <= t, and f is not empty
+        f <= g               =  every time that g allows is allowed by f
+        f.join(g).allows(t)  =  f.allows(t) and g.allows(t)
+        f.meet(g).allows(t)  =  f.allows(t) or g.allows(t)
+
+    Frontiers compare by progress. A frontier has no truth value, because an empty one is not
+    "false".
     """
 
     value: int

@@ -116,9 +116,9 @@ class Range:
         return self
 
     def with_min(self, time: Time) -> Range:
-        """What is left when everything up to and with `time` is done.
+        """The part of the range after `time`.
 
-        Nothing, if `time` is the last one in it or later.
+        It is empty if `time` is the last one in the range, or later.
         """
         return Range.empty_at(time) if time >= self.max_inclusive else Range(time, self.max)
 

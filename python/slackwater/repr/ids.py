@@ -17,7 +17,7 @@ _FORM = re.compile(r"(u|si|s|t)(0|[1-9][0-9]*)")
 
 
 class IdFamily(Enum):
-    """What kind of object an id names, by its prefix."""
+    """The kind of object that an id names, by its prefix."""
 
     SYSTEM = "s"
     INTROSPECTION_SOURCE_INDEX = "si"

@@ -28,7 +28,7 @@ EMPTY = "__empty"
 """The field that stands for none in a struct without fields."""
 
 _COLLATIONS = "__COLLATIONS"
-"""Where Spark keeps the collations of a column, beside its own metadata."""
+"""The key in a column's metadata under which Spark keeps the column's collations."""
 
 JsonType = str | Mapping[str, Any]
 

@@ -16,8 +16,8 @@ from tests.support.waiting import PATIENCE
 
 from slackwater.compute.dataflow import Dataflow, Input, Shards
 from slackwater.compute.engine import Engine, Function, ViewPlan
-from slackwater.compute.tick import Limits
-from slackwater.compute.worker import Worker
+from slackwater.compute.limits import Limits
+from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.persist.client import PersistClient, TablesAppend
 from slackwater.persist.error_shards import first_refusal
 from slackwater.planner.delta.lowering import NotMaintained, program_of
@@ -35,6 +35,7 @@ Update = tuple[Row, int, int]
 def end(worker: Worker) -> None:
     """Ends the worker, and returns when no thread of it has anything of the driver any more."""
     worker.stop(PATIENCE_MS)
+    worker.validate()
 
 
 class Bench:
@@ -57,7 +58,7 @@ class Bench:
         self.client: PersistClient = self.environment.lead()
         self.declared = declared
         self.engine: Engine = engine or declared.engine(str(directory))
-        self._limits = limits
+        self._limits = limits or Limits()
         self._shards_of = shards_of
         self._monotonic = monotonic
         self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}
@@ -70,11 +71,8 @@ class Bench:
         worker = Worker(
             self._shards_of(self.client),
             self.engine,
-            on_progress=lambda _: self.progress.set(),
-            on_fatal=self.fatal.append,
-            name=name,
-            limits=self._limits,
-            monotonic=self._monotonic,
+            Listeners(progress=lambda _: self.progress.set(), fatal=self.fatal.append),
+            WorkerOptions(name, self._limits, self._monotonic),
         )
         worker.start()
         return worker

@@ -15,11 +15,14 @@ from sqlalchemy import Engine, select
 from structlog.testing import capture_logs
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Insides, NoSpark, Replaceable
+from tests.support.compute.flows import flow
 from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.assembly import Given, open_coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
+from slackwater.compute.replica import WorkKind
+from slackwater.compute.schedule import Tick
 from slackwater.persist import compaction, garbage, holds
 from slackwater.persist.blobs import LocalBlobs, file_part, uniform_file
 from slackwater.persist.compaction import CompactionSettings
@@ -328,13 +331,15 @@ def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
     filled(1, 2, 3)
     first = leader.files(table)
     filled(4, 5, 6)
-    monkeypatch.setattr(leader.env.worker, "_monotonic", lambda: leader.clock() / 1000)
-    began_ms = leader.env.worker._shared.tick_began_ms
-    began_ms[GlobalId("u9")] = leader.clock.now_ms - 60_000
+    worker, began_ms = leader.env.worker, leader.clock.now_ms - 60_000
+    monkeypatch.setattr(worker, "_monotonic", lambda: leader.clock() / 1000)
+    view, tick = flow("u9"), Tick(GlobalId("u9"), 4, 9, False)
+    worker._replica.add(view)
+    work = worker._replica.begin(view, tick, WorkKind.TICK, began_ms)
     leader.pass_time(10 * garbage.LEASE_MS)
     maintenance.turn()
     assert first <= leader.files(table)
-    began_ms.clear()
+    worker._replica.end(work)
     maintenance.turn()
     assert not first & leader.files(table)
 

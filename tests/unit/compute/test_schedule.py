@@ -117,3 +117,14 @@ def test_an_interval_is_cut_at_a_part():
     assert capped(max_bytes=2 * len(IPC)) == 7
     assert capped(max_bytes=len(IPC)) == 5
     assert capped(max_bytes=1) == 2
+
+
+def test_what_has_a_tick_and_failed_waits_for_its_turn():
+    failure = after_failure(ERROR, None, 1_000)
+    flows = [flow("v", "t"), flow("w", "t"), flow("x", "t")]
+    uppers = {"t": 9, "v": 4, "w": 4, "x": 9}
+    failures = dict.fromkeys("vwx", failure)
+    early = plan(flows, uppers, {"v": [5]}.items(), failures, 1_000)
+    assert (early.ticks, early.waiting, early.advances) == ((), {"v"}, {"w": 9})
+    late = plan(flows, uppers, {"v": [5]}.items(), failures, failure.retry_at_ms)
+    assert ([tick.global_id for tick in late.ticks], late.waiting) == (["v"], frozenset())

@@ -67,11 +67,11 @@ class ExplainRow:
 
 
 RECOMPUTED = "Let views that are maintained do the joins and aggregates, and read them in this one."
-"""What helps where a view is recomputed."""
+"""The advice for a view that is recomputed."""
 SCANNED = "There is no memory for that now: a tick scans what is below for the keys that it needs."
 """Of an operator that looks something up, while the view is not resident."""
 ENLARGE = "Raise spark.slackwater.arrangements.memory or spark.slackwater.arrangements.disk."
-"""What helps then."""
+"""The advice then."""
 
 
 def explain_recomputed(
@@ -145,7 +145,10 @@ def read_by_steps(
 
 
 def _collections_below(plan: AnalyzedPlan) -> Sequence[tuple[str, ...]]:
-    """What each node reads, once, from left to right. In one pass: others may share a node."""
+    """For each node the collections that it reads, once, from left to right.
+
+    One pass over the nodes finds them: several nodes may share one.
+    """
     below: list[tuple[str, ...]] = []
     for node in plan.nodes:
         own = (node.collection,) if isinstance(node, Source) else ()

@@ -197,7 +197,7 @@ class _Order:
         )
 
     def _rows(self, begin: int, stages: Sequence[LookupStage]) -> float:
-        """How many rows all lookups find together for one update."""
+        """The number of rows that all lookups find together for one update."""
         total, rows, met = 0.0, 1.0, frozenset({begin})
         for stage in stages:
             rows *= self._found(met, stage.input, stage.keys, stage.probes, stage.null_safe)
@@ -212,7 +212,7 @@ class _Order:
         probes: tuple[HandleNumber, ...],
         null_safe: tuple[bool, ...],
     ) -> float:
-        """How many rows of input `other` one row meets, which has its `probes` of those in `met`.
+        """The rows of input `other` that one row meets, which has its `probes` of those in `met`.
 
         ``|B| / max(keys of A, keys of B)``: the fewer keys are taken to be among the more (P.
         Selinger et al., Access Path Selection in a Relational Database Management System, 1979).

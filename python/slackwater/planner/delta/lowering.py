@@ -154,7 +154,7 @@ RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 
 
 def invalid_mz_now_use(plan: AnalyzedPlan) -> str | None:
-    """What ``mz_now()`` is used for that is no temporal filter; None: nothing."""
+    """A use of ``mz_now()`` that is no temporal filter, in words; None: there is none."""
     found = next((handle for handle in plan.handles if handle.uses_now), None)
     if found is None:
         return None

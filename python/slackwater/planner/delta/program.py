@@ -7,9 +7,12 @@ JSON, which the driver runs, is in ``docs/internals/tick_programs.md``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
+
+from cattrs import Converter
+from cattrs.gen import make_dict_unstructure_fn, override
 
 from slackwater.planner.plan.algebra import Bound, ColumnNumber, HandleNumber, NodeNumber
 
@@ -217,7 +220,7 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many updates an arrangement keeps, and about how many keys these have."""
+    """The number of updates that an arrangement keeps, and about how many keys these have."""
 
     rows: int
     keys: int
@@ -225,8 +228,14 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`steps` run in their order; the last one's updates are those of the output.
+    """The steps by which the updates of a query's output follow from those of its inputs.
 
+    With d(X) for the updates of X in an interval ``[lower, upper)``, and X(t) for the sum of X's
+    updates up to t, the last step's updates satisfy for every t in the interval::
+
+        query(inputs(lower - 1)) + sum of d(output) up to t  =  query(inputs(t))
+
+    and they are consolidated. `steps` run in their order, each after those that it reads.
     `aliases`: columns that are others under a new number.
     """
 
@@ -249,121 +258,63 @@ class Program:
 
     def to_json(self) -> str:
         """The form that the driver reads."""
-        return json.dumps(
-            {
-                "nodes": [_step_json(step) for step in self.steps],
-                "arrangements": [_arrangement_json(each) for each in self.arrangements],
-                "aliases": {str(alias): column for alias, column in self.aliases.items()},
-            },
-            sort_keys=True,
-        )
+        return json.dumps(_converter.unstructure(self), sort_keys=True)
 
 
-def _step_json(step: Step) -> dict[str, Any]:
-    return {"out": list(step.columns), **_fields(step)}
+_OPERATORS: Mapping[type[Any], str] = {
+    DeltaStep: "delta",
+    ConstantStep: "constant",
+    MapStep: "map",
+    FilterStep: "filter",
+    TemporalFilterStep: "temporal",
+    ExpandStep: "expand",
+    GenerateStep: "generate",
+    UnionStep: "union",
+    LookupStep: "lookup",
+    SemiJoinStep: "presence",
+    ReduceStep: "reduce",
+    RecomputeGroupsStep: "regroup",
+}
+_NAMES = {
+    "input": "in",
+    "inputs": "in",
+    "columns": "out",
+    "collection": "source",
+    "values": "exprs",
+    "conditions": "conjuncts",
+}
+"""The names in JSON of fields of steps that have other names in Python."""
+
+_Writer = Callable[[Any], dict[str, Any]]
 
 
-def _fields(step: Step) -> dict[str, Any]:
-    match step:
-        case DeltaStep():
-            return {"op": "delta", "source": step.collection, "fields": list(step.fields)}
-        case ConstantStep():
-            return {"op": "constant"}
-        case MapStep():
-            return {"op": "map", "in": step.input, "exprs": [_value(v) for v in step.values]}
-        case FilterStep():
-            return {"op": "filter", "in": step.input, "conjuncts": _conditions(step.conditions)}
-        case TemporalFilterStep():
-            return {
-                "op": "temporal",
-                "in": step.input,
-                "node": step.node,
-                "bounds": [
-                    {"comparison": each.comparison, "handle": each.handle} for each in step.bounds
-                ],
-            }
-        case ExpandStep():
-            return {
-                "op": "expand",
-                "in": step.input,
-                "projections": [list(each) for each in step.projections],
-            }
-        case GenerateStep():
-            return {
-                "op": "generate",
-                "in": step.input,
-                "generator": step.generator,
-                "outer": step.outer,
-                "generated": list(step.generated),
-            }
-        case UnionStep():
-            return {"op": "union", "in": list(step.inputs)}
-        case LookupStep():
-            return {
-                "op": "lookup",
-                "in": step.input,
-                "arrangement": step.arrangement,
-                "keys": list(step.keys),
-                "old": step.old,
-                "conjuncts": _conditions(step.conditions),
-            }
-        case SemiJoinStep():
-            return {
-                "op": "presence",
-                "left": step.left,
-                "right": step.right,
-                "left_arrangement": step.left_arrangement,
-                "right_arrangement": step.right_arrangement,
-                "conjuncts": _conditions(step.conditions),
-                "present": step.present,
-            }
-        case ReduceStep():
-            return {
-                "op": "reduce",
-                "in": step.input,
-                "node": step.node,
-                "groups": list(step.groups),
-                "aggregates": [
-                    {"function": each.function, "filter": each.filter} for each in step.aggregates
-                ],
-            }
-        case RecomputeGroupsStep():
-            return {
-                "op": "regroup",
-                "in": step.input,
-                "node": step.node,
-                "arrangement": step.arrangement,
-                "once": step.once,
-            }
+def _columns_or_negative(columns: tuple[ColumnNumber | None, ...]) -> list[int]:
+    return [-1 if column is None else column for column in columns]
 
 
-def _arrangement_json(each: Arrangement) -> dict[str, Any]:
-    return {
-        "node": each.node,
-        "delta": each.delta,
-        "keys": list(each.keys),
-        "null_safe": list(each.null_safe),
-        "key_columns": [-1 if column is None else column for column in each.key_columns],
-        "columns": list(each.columns),
-    }
+def _made() -> Converter:
+    made = Converter()
+
+    def written(kind: type[Any], names: Mapping[str, str]) -> _Writer:
+        renamed: Any = {
+            field.name: override(rename=names[field.name])
+            for field in fields(kind)
+            if field.name in names
+        }
+        return make_dict_unstructure_fn(kind, made, **renamed)
+
+    def step(kind: type[Any]) -> _Writer:
+        write, operator = written(kind, _NAMES), _OPERATORS[kind]
+        return lambda value: {"op": operator, **write(value)}
+
+    made.register_unstructure_hook(Null, written(Null, {"column": "null"}))
+    made.register_unstructure_hook(Truth, written(Truth, {"value": "literal"}))
+    kept: Any = {"key_columns": override(unstruct_hook=_columns_or_negative)}
+    made.register_unstructure_hook(Arrangement, make_dict_unstructure_fn(Arrangement, made, **kept))
+    for kind in _OPERATORS:
+        made.register_unstructure_hook(kind, step(kind))
+    made.register_unstructure_hook(Program, written(Program, {"steps": "nodes"}))
+    return made
 
 
-def _value(value: Value) -> dict[str, Any]:
-    match value:
-        case OfHandle(handle):
-            return {"handle": handle}
-        case OfColumn(column):
-            return {"column": column}
-        case Null(column):
-            return {"null": column}
-        case Truth(truth):
-            return {"literal": truth}
-
-
-def _conditions(conditions: tuple[Condition, ...]) -> list[Any]:
-    return [
-        each
-        if isinstance(each, int)
-        else {"left": each.left, "right": each.right, "null_safe": each.null_safe}
-        for each in conditions
-    ]
+_converter = _made()

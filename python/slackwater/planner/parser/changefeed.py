@@ -20,7 +20,7 @@ from slackwater.repr.errors import SlackwaterError
 
 
 def read_changefeed(cursor: TokenCursor) -> ChangefeedSource:
-    """What follows CHANGEFEED."""
+    """Reads the statement's rest after CHANGEFEED."""
     feeds: list[str] = []
 
     def listed(cursor: TokenCursor, option: str) -> str:

@@ -150,7 +150,7 @@ def _no_value(cursor: TokenCursor, option: str) -> OptionValue:
 
 
 def _refuse_alter(cursor: TokenCursor, kind: ObjectKind) -> None:
-    """What Spark does not have is refused by name; the rest of its own kinds is Spark's."""
+    """Refuses kinds that Spark does not have; Spark takes the other statements about its own."""
     if cursor.at_end:
         if kind is ObjectKind.SECRET:
             raise cursor.syntax_error("AS or RENAME TO")

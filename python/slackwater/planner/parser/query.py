@@ -120,7 +120,7 @@ def _read_as_of(cursor: TokenCursor) -> Query:
 
 
 def _as_of_index(cursor: TokenCursor, marks: Sequence[int]) -> int | None:
-    """Where in `marks` the AS OF of the whole query is."""
+    """The index in `marks` of the AS OF of the whole query."""
     for index in range(len(marks) - 3, 0, -1):
         if cursor.at(marks[index]).is_word("AS") and cursor.at(marks[index + 1]).is_word("OF"):
             tail = marks[index + 2 :]

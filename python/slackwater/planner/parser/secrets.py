@@ -12,7 +12,7 @@ _VALUE = "a value such as 'text', or X'00ff'"
 
 
 def read_create_secret(cursor: TokenCursor) -> CreateSecret:
-    """What follows CREATE SECRET."""
+    """Reads the statement's rest after CREATE SECRET."""
     cursor.statement = "CREATE SECRET"
     cursor.hides_text = True
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")

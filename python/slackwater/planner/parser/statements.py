@@ -1,7 +1,7 @@
 """The statements of Slackwater as values.
 
-Every class is what the user wrote, nothing resolved: names may be short, queries are text. The
-grammar is in `parser`, the canonical text in `render`. Source: surface 4, spec coordinator 5.
+A value has the text that the user wrote, nothing resolved: names may be short, queries are text.
+`parse` reads them, `canonical` writes them. Source: surface 4, spec coordinator 5.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AsOf:
 
 
 class ObjectKind(enum.Enum):
-    """What a statement calls the kind of an object."""
+    """A kind of objects, by its words in statements."""
 
     TABLE = "TABLE"
     VIEW = "VIEW"
@@ -47,7 +47,7 @@ class ObjectKind(enum.Enum):
 
 
 class ShowKind(enum.Enum):
-    """What a SHOW statement lists."""
+    """A kind of listings, by the words after SHOW."""
 
     OBJECTS = "OBJECTS"
     SOURCES = "SOURCES"
@@ -86,7 +86,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class DefinedUnder:
-    """Where the names of a query are looked up, and the settings that can change its result.
+    """The schema for the names of a query, and the settings that can change its result.
 
     None: those of the session that defines it.
     """
@@ -201,7 +201,7 @@ class HeaderRule:
 
 @dataclass(frozen=True, slots=True)
 class CheckInput:
-    """What the condition of CHECK may look at. `secret` is the name of one, else None."""
+    """An input of the condition of CHECK. `secret` is the name of one, else None."""
 
     kind: Literal["BODY", "HEADERS", "SECRET"]
     secret: QualifiedName | None = None
@@ -210,7 +210,7 @@ class CheckInput:
 
     @property
     def name(self) -> str:
-        """What the condition calls it."""
+        """Its name in the condition."""
         own = self.kind.lower() if self.secret is None else self.secret.last
         return self.alias or own
 
@@ -297,7 +297,7 @@ class FilesSink:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """How updates become rows. `key` is empty where the envelope has none.
+    """The form in which updates become rows. `key` is empty where the envelope has none.
 
     DIFF belongs to sinks; SUBSCRIBE without an envelope has None.
     """
@@ -410,7 +410,7 @@ class ExplainIncremental:
 
 @dataclass(frozen=True, slots=True)
 class ExplainAnalyze:
-    """What the last tick of the materialized view `name` did."""
+    """A question for the last tick of the materialized view `name`."""
 
     name: QualifiedName
 

@@ -186,7 +186,7 @@ def variable(name: str) -> Variable:
 
 
 def assign(name: str, value: str | None) -> Assigned:
-    """What `variable(name)` becomes when it is set to `value`; None means its default.
+    """The value of `variable(name)` after it is set to `value`; None means its default.
 
     Raises SLACKWATER_READ_ONLY_VARIABLE, SLACKWATER_INVALID_VARIABLE, and what `variable` does.
     """

@@ -26,7 +26,7 @@ _CLAUSES = "BODY FORMAT, INCLUDE HEADER, INCLUDE HEADERS or CHECK"
 
 @dataclass(slots=True)
 class _Clauses:
-    """What was read so far."""
+    """The clauses that were read so far."""
 
     format: WebhookFormat | None = None
     columns: list[HeaderColumn] = field(default_factory=list)
@@ -35,7 +35,7 @@ class _Clauses:
 
 
 def read_webhook(cursor: TokenCursor) -> WebhookSource:
-    """What follows WEBHOOK."""
+    """Reads the statement's rest after WEBHOOK."""
     found = _Clauses()
     at = cursor.token
     if cursor.accept_symbol("("):

@@ -216,7 +216,10 @@ class WindowCall:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where the function needs it, `order` is one in which only equal rows are equal."""
+    """Each input row with the values of window functions over its partition.
+
+    `order` distinguishes all rows that are not equal, where a function needs that.
+    """
 
     inputs: tuple[NodeNumber, ...]
     out: tuple[ColumnNumber, ...]
@@ -274,7 +277,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """What has no form here, with all that is below it."""
+    """An operator that has no form here, with all that is below it."""
 
     name: str
     reason: str

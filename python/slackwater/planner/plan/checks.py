@@ -1,4 +1,4 @@
-"""What holds of every analyzed plan, and would be a fault of the driver's side if it did not."""
+"""The conditions that every analyzed plan meets. One that is not met is a fault of the driver."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ from slackwater.planner.plan.algebra import (
 )
 from slackwater.repr.errors import FatalError
 
+COMPARISONS = frozenset({"<", "<=", ">", ">=", "="})
+"""Those of ``mz_now()`` with a bound."""
+
 
 def check(plan: AnalyzedPlan) -> None:
     """Raises FatalError unless each node reads what is below it and columns begin once."""
     begun: set[int] = set()
     for number, node in enumerate(plan.nodes):
         _inputs(number, node)
+        _bounds(node)
         below = [plan.nodes[i].out for i in node.inputs]
         for handle, available in _read(node, below):
             _handle(plan, number, handle, available)
@@ -61,6 +65,13 @@ def _inputs(number: int, node: Operator) -> None:
             fits = len(node.inputs) == 1
     if not fits or any(not 0 <= i < number for i in node.inputs):
         raise FatalError(f"node {number} has the inputs {node.inputs}")
+
+
+def _bounds(node: Operator) -> None:
+    if isinstance(node, TemporalFilter):
+        for bound in node.bounds:
+            if bound.comparison not in COMPARISONS:
+                raise FatalError(f"a plan with the comparison {bound.comparison}, which is unknown")
 
 
 _Columns = tuple[int, ...]

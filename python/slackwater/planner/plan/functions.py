@@ -53,11 +53,10 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 def advice_for(function: str) -> str:
-    """What to use instead of a function, by the name that Spark's expression has, or of a literal
+    """The advice for a query that calls a function whose result is not the same each time.
 
-    such as ``DATE 'today'`` or ``TIMESTAMP '10:00'``.
-
-    That such a function occurs, Spark's analyzed plan says: see `Analysis.nondeterministic`.
+    `function` is the name of Spark's expression, or a literal such as ``DATE 'today'`` or
+    ``TIMESTAMP '10:00'``. `Analysis.nondeterministic` names the functions that a query calls.
     """
     if function.endswith(("'", '"')):
         return _DATE if _TIME_ALONE.search(function) else _CLOCK

@@ -1,0 +1,83 @@
+"""The values that a tick returns, and the meter by which it measures itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slackwater.compute.records import StepRecord
+from slackwater.persist.client import Append
+from slackwater.repr.errors import SlackwaterError
+
+
+@dataclass(slots=True)
+class TickMeter:
+    """Counts what one tick, or one hydration, has cost so far.
+
+    The thread of the tick writes it; other threads may read `scanned` at any time.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    """Returns seconds."""
+    scanned: int = field(default=0, init=False)
+    """Rows that were read whole, and those that the step in progress is about to read so."""
+    plan_us: int = field(default=0, init=False)
+    load_us: int = field(default=0, init=False)
+    encode_us: int = field(default=0, init=False)
+    """Microseconds, as `slackwater.compute.records.TickTimes` divides them."""
+
+    def restart(self) -> None:
+        """Forgets what was counted: a tick over another interval begins."""
+        self.scanned = self.plan_us = self.load_us = self.encode_us = 0
+
+    def us_since(self, began_s: float) -> int:
+        """The microseconds since `monotonic` returned `began_s`."""
+        return int((self.monotonic() - began_s) * 1_000_000)
+
+    def costs(self) -> TickCosts:
+        """The counts of this moment."""
+        return TickCosts(self.scanned, self.plan_us, self.load_us, self.encode_us)
+
+
+@dataclass(frozen=True, slots=True)
+class TickCosts:
+    """The cost of a tick before its commit: rows that were read whole, and microseconds.
+
+    The fields mean what they mean in `slackwater.compute.records`.
+    """
+
+    scanned: int
+    plan_us: int
+    load_us: int
+    encode_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The updates of a view's rows, and the steps that computed them.
+
+    `by_program`: they are those of a tick of the program, which took `took_us`.
+    """
+
+    rows: Append
+    steps: tuple[StepRecord, ...] = ()
+    by_program: bool = False
+    took_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TickOutcome:
+    """The result of one tick. Nothing of it is committed.
+
+    `rows` and `errors` cover the same interval, which begins where the tick does and may end
+    before it: another tick does the rest. `out_of_memory`: why the view's program keeps nothing of
+    what it looks up; None: it does, or the view has no program.
+    """
+
+    rows: Append
+    errors: Append
+    steps: tuple[StepRecord, ...]
+    by_program: bool
+    costs: TickCosts
+    out_of_memory: SlackwaterError | None
