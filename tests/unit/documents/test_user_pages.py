@@ -11,7 +11,7 @@ from tests.support.applications.pages import blocks, examples
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.transactions import BLOCK_LIMIT_BYTES
 from slackwater.cli import app
-from slackwater.compute.worker import BACKGROUND_HYDRATIONS
+from slackwater.compute.replica import BACKGROUND_HYDRATIONS
 from slackwater.planner.parser.statements import ObjectKind, ShowKind
 from slackwater.planner.parser.variables import VARIABLES
 from slackwater.repr.errors import conditions

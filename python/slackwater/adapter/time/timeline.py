@@ -24,7 +24,7 @@ class Timeline:
     monotonic: Callable[[], float]
 
     def read_ts(self) -> Timestamp:
-        """A time at which every acknowledged write is visible (spec coordinator 1.2)."""
+        """A time at which every acknowledged write is visible."""
         return self.oracle.read_ts()
 
     def now(self) -> Timestamp:
