@@ -71,9 +71,9 @@ def _begin(sink: CatalogItem) -> Frontier:
 
 @dataclass(slots=True)
 class Collections:
-    """Makes and drops collections as the catalog changes. Used with the ddl lock held, but for
+    """Makes and drops collections as the catalog changes.
 
-    `report`, which any thread may call.
+    The catalog's lock is held meanwhile. Any thread may call `report`.
     """
 
     storage: Storage

@@ -114,7 +114,7 @@ class Changes:
         ops: Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]],
         user: str | None,
     ) -> CatalogDiff:
-        """Commits a change and what follows from it. Called with the ddl lock held."""
+        """Commits a change and what follows from it. Called with the catalog's lock held."""
         _, diff = self._catalog.transact(
             self._with_shards_dropped(ops), user=user, on_durable=self._implications.prepare
         )
@@ -129,7 +129,7 @@ class Changes:
     ) -> WriteResult:
         """Commits a change in the transaction of a write, to which `write` gives the step.
 
-        Called with the ddl lock held; what the write is locked by was locked before that.
+        Called with the catalog's lock held; what the write is locked by was locked before that.
         """
         with self._catalog.stage(self._with_shards_dropped(ops), user=user) as change:
             result = write(change.step)

@@ -32,7 +32,7 @@ class Replica:
         self._respond = respond
 
     def apply_commands(self) -> None:
-        """Carries out the commands. Called with the ddl lock held, which no two threads have."""
+        """Carries out the commands. Called with the lock of the catalog held, which no two threads have."""
         for command in self._inbox.drain():
             match command:
                 case RunIngestion(global_id):
