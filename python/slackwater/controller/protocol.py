@@ -43,6 +43,8 @@ class AllowCompaction:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKey:
+    """A replica, by its name and that of its instance."""
+
     instance: str
     replica: str
 

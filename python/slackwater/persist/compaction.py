@@ -110,7 +110,7 @@ class Merge:
 
 def part_bytes(part: Part) -> int:
     """The size of a part, as it is stored."""
-    return len(part.body.ipc) if isinstance(part.body, InlineBody) else part.body.size_bytes
+    return part.body.size_bytes
 
 
 def choose(parts: Sequence[Part], since: Timestamp, settings: CompactionSettings) -> Merge | None:

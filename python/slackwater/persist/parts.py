@@ -36,6 +36,7 @@ class InlineBody:
 
     @property
     def size_bytes(self) -> int:
+        """The size of the stream."""
         return len(self.ipc)
 
 

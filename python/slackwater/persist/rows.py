@@ -51,6 +51,7 @@ def committed_part(
 
 
 def part_to_row(part: Part) -> Mapping[str, Any]:
+    """The row of `tables.parts` that has the part."""
     row: dict[str, Any] = {
         "part_id": part.part_id,
         "shard_id": part.shard_id,
@@ -78,6 +79,7 @@ def part_to_row(part: Part) -> Mapping[str, Any]:
 
 
 def part_from_row(row: Row[Any]) -> Part:
+    """The part that a row of `tables.parts` has."""
     body: InlineBody | FileBody
     if row.inline_ipc is not None:
         body = InlineBody(bytes(row.inline_ipc))

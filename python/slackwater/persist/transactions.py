@@ -87,6 +87,7 @@ class Transactions:
 
     @property
     def epoch(self) -> int:
+        """The epoch of the leader."""
         return self._epoch
 
     def confirm_leadership(self) -> None:

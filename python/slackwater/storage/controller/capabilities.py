@@ -146,6 +146,7 @@ class Capabilities:
         return self._tables_upper
 
     def upper(self, state: CollectionState) -> Frontier:
+        """The upper of the collection now, whether it was settled or not."""
         return self._tables_upper if state.metadata.shares_tables_upper else state.upper
 
     def report(self, state: CollectionState, upper: Frontier) -> None:

@@ -12,6 +12,8 @@ from slackwater.repr.ids import GlobalId
 
 
 class Variant(Enum):
+    """The reasons of refusals (spec 2.4)."""
+
     COLLECTION_ID_REUSED = "the id has another description"
     SINK_ID_REUSED = "the id is that of another sink"
     IDENTIFIER_MISSING = "there is no such collection"

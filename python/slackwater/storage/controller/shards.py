@@ -88,6 +88,7 @@ class ShardMappings:
         self._enqueue(shards)
 
     def is_in_use(self, shard: int) -> bool:
+        """Whether a collection has the shard open."""
         return shard in self._in_use
 
     def finalize(self, limit: int) -> list[Effect]:

@@ -57,9 +57,13 @@ _log = structlog.get_logger("storage")
 class ShardStore(Protocol):
     """The durable shards, as far as effects need them."""
 
-    def set_since(self, sinces: Mapping[int, Timestamp]) -> None: ...
+    def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
+        """Moves durable sinces forward; never back."""
+        ...
 
-    def drop_shards(self, shard_ids: Sequence[int]) -> None: ...
+    def drop_shards(self, shard_ids: Sequence[int]) -> None:
+        """Registers the shards for finalization, durably."""
+        ...
 
     def append(self, effect: ef.AppendRows) -> AppendDone | AppendRefused:
         """One commit, all or nothing. What it raises leaves open whether it happened."""
