@@ -48,7 +48,10 @@ final class StagedCollection(
 
   override def address(request: ObjectNode): Unit = {
     request.set[ObjectNode]("table", target.get("replaces"))
-    request.set[ObjectNode]("shard", target.get("shard"))
+    val _ = request.set[ObjectNode]("shard", target.get("shard"))
+  }
+
+  override def define(request: ObjectNode): Unit = {
     val stated = request.putObject("definition")
     stated.setAll[ObjectNode](definition)
     stated.set[ObjectNode]("target", target)

@@ -46,6 +46,7 @@ private[slackwater] final class TableWrite(
   def describe(body: ObjectNode, parts: Seq[Written], sink: => RowSink): Unit = {
     body.put("write_id", id)
     table.address(body)
+    table.define(body)
     body.put("mode", mode.name)
     val small = fitting(parts, sink)
     val inline = body.putArray("inline")

@@ -16,8 +16,11 @@ private[slackwater] trait WriteTarget extends Table {
   /** What reads that end in a write of this table keep others' writes away from. */
   def lockedId: String
 
-  /** Says in the request of a write what is written. */
+  /** Says in a request about rows to which collection they go. */
   def address(request: ObjectNode): Unit
+
+  /** Adds to the request of a write the definition that is committed with its rows, if any. */
+  def define(request: ObjectNode): Unit = ()
 
   /** All rows are there: commits them, or keeps them until it is to. */
   def take(rows: WrittenRows): Unit
