@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -101,20 +101,11 @@ class ViewDefinitions:
         )
         if named is None:
             return
-        schema, name = named
         analysis = self._engine.under(context.settings).analyze(
             statement.query.text, context.catalog, context.namespace
         )
         desc = self._views.renamed(analysis.desc, statement.columns, str(statement.name))
-        asked = CreateView(
-            namespace=(schema,),
-            name=name,
-            schema=desc,
-            query=statement.query.text,
-            properties=as_properties(context.settings),
-            replace=statement.or_replace,
-            comment=statement.comment,
-        )
+        asked = _asked(named, desc, statement, as_properties(context.settings))
         self.create_view(context, asked, cancellation)
 
     def create_view_under(
@@ -130,7 +121,6 @@ class ViewDefinitions:
         )
         if named is None:
             return
-        schema, name = named
         context, query = context_of(context, statement.under), statement.query.text
         engine = self._engine.under(context.settings)
         found = engine.analyze(query, context.catalog, context.namespace).desc
@@ -144,15 +134,7 @@ class ViewDefinitions:
             SCHEMA_MODE: statement.binding or USUAL_MODE,
             QUERY_COLUMNS: json.dumps(list(found.names)),
         }
-        asked = CreateView(
-            namespace=(schema,),
-            name=name,
-            schema=_commented(desc, texts),
-            query=query,
-            properties=properties,
-            replace=statement.or_replace,
-            comment=statement.comment,
-        )
+        asked = _asked(named, _commented(desc, texts), statement, properties)
         self.create_view(context, asked, cancellation)
 
     def create_materialized_view(
@@ -213,6 +195,25 @@ class ViewDefinitions:
                 return False
             self._changes.commit(make, context.user)
             return True
+
+
+def _asked(
+    named: tuple[str, str],
+    desc: RelationDesc,
+    statement: st.CreateView | st.CreateViewUnder,
+    properties: Mapping[str, str],
+) -> CreateView:
+    """The view of a statement, with its schema, its name and its columns."""
+    schema, name = named
+    return CreateView(
+        namespace=(schema,),
+        name=name,
+        schema=desc,
+        query=statement.query.text,
+        properties=properties,
+        replace=statement.or_replace,
+        comment=statement.comment,
+    )
 
 
 def _commented(desc: RelationDesc, texts: Sequence[str | None]) -> RelationDesc:

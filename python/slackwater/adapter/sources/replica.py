@@ -32,7 +32,7 @@ class Replica:
         self._respond = respond
 
     def apply_commands(self) -> None:
-        """Carries out the commands. Called with the lock of the catalog held, which no two threads have."""
+        """Carries out the commands. The caller holds the catalog's lock, so no two threads do."""
         for command in self._inbox.drain():
             match command:
                 case RunIngestion(global_id):
