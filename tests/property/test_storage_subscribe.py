@@ -60,9 +60,6 @@ def test_progress():
     assert rows(spec, [], Frontier(5)) == []
     assert rows(spec, [], Frontier(20)) == [(9, True, None, None, None)]
     assert rows(SubscribeSpec(as_of=5, progress=True), [], EMPTY_FRONTIER) == []
-    assert not form.finished(Frontier(8))
-    assert form.finished(Frontier(9))
-    assert form.finished(EMPTY_FRONTIER)
 
 
 def test_order_within_a_timestamp():

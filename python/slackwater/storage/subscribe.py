@@ -119,10 +119,6 @@ class SubscribeFormat:
             return rows
         return pa.concat_tables([rows, self._progress(Timestamp(reached.value))])
 
-    def finished(self, upper: Frontier) -> bool:
-        """Whether no more rows can come once the input's upper is `upper`."""
-        return upper.is_empty or self._ended(upper)
-
     def _ended(self, upper: Frontier) -> bool:
         return self.spec.up_to is not None and upper.value >= self.spec.up_to
 

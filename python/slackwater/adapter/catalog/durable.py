@@ -161,23 +161,19 @@ class DurableCatalog:
         *,
         steps: Sequence[Step] = (),
         user: str | None = None,
-        expected_revision: int | None = None,
         on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
     ) -> tuple[CatalogState, CatalogDiff]:
         """Applies `ops` and runs `steps` in one transaction, all or nothing.
 
-        `expected_revision` is the revision that a plan was made against. `on_durable` is called
-        when the change is durable and nobody can see it yet. Raises what `apply` raises, and
-        SLACKWATER_CONCURRENT_CHANGE if the catalog has changed since.
+        `on_durable` is called when the change is durable and nobody can see it yet. Raises what
+        `apply` raises, and SLACKWATER_CONCURRENT_CHANGE if another process has changed the catalog.
         """
-        with self.stage(ops, user=user, expected_revision=expected_revision) as change:
+        with self.stage(ops, user=user) as change:
             self._transactor.transact(change.step, *steps)
             return change.publish(on_durable)
 
     @contextmanager
-    def stage(
-        self, ops: Ops, *, user: str | None = None, expected_revision: int | None = None
-    ) -> Iterator[StagedChange]:
+    def stage(self, ops: Ops, *, user: str | None = None) -> Iterator[StagedChange]:
         """A change whose `step` runs in a transaction of the caller's, e.g. that of a write.
 
         Other changes wait until the block ends. If it ends without `publish`, nothing changes.
@@ -186,7 +182,6 @@ class DurableCatalog:
         with self._changing, self._noticing():
             self._resolve()
             before = self._state
-            _check_revision(before, expected_revision)
             outcome: list[tuple[CatalogState, CatalogDiff]] = []
 
             def step(conn: Connection) -> None:
@@ -278,11 +273,6 @@ class DurableCatalog:
         ]
         if rows:
             conn.execute(sa.insert(catalog_audit), rows)
-
-
-def _check_revision(state: CatalogState, expected: int | None) -> None:
-    if expected is not None and state.revision != expected:
-        raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName="The catalog")
 
 
 def _initialize(conn: Connection) -> None:

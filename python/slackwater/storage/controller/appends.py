@@ -167,14 +167,6 @@ class Snapshots:
         self._waiting[snapshot.ticket] = snapshot
         return snapshot.ticket
 
-    def turn_is_due(self) -> bool:
-        """Whether `turn` would find something."""
-        return any(
-            state.is_dropped or not self.capabilities.upper(state).allows(each.as_of)
-            for each in self._waiting.values()
-            for state in [self.capabilities.collections[each.id]]
-        )
-
     def turn(self) -> list[Effect]:
         """The effects for snapshots that can be read now, and for those that never can."""
         effects: list[Effect] = []
