@@ -135,31 +135,12 @@ def open_coordinator(given: Given) -> Coordinator:
     base = _base(given)
     connectors = _connectors(given, base)
     health = Health(connectors.ingestion, connectors.webhooks, base.worker)
-    system = SystemTables(
-        base.relations,
-        base.timeline,
-        Running(
-            base.sessions,
-            health,
-            connectors.sources,
-            connectors.sinks,
-            connectors.changefeed_sources,
-        ),
-    )
+    system = _system(base, connectors, health)
     reads = Reads(base.relations, base.timeline, base.committer, health, given.lease, system=system)
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.worker)
     implications = _implications(base, connectors, views)
-    changes = Changes(
-        base.relations.catalog,
-        base.relations.persist,
-        base.timeline,
-        implications,
-        {
-            ItemKind.SOURCE: connectors.sources.forget,
-            ItemKind.SECRET: connectors.secrets.forget,
-        },
-    )
+    changes = _changes(base, connectors, implications)
     definitions = _definitions(given, base, connectors, changes, views)
     rooms = Rooms(
         reads,
@@ -169,14 +150,7 @@ def open_coordinator(given: Given) -> Coordinator:
         Shows(base.relations, health),
         Subscriptions(base.relations, base.timeline, given.spark, reads),
     )
-    performers = Performers(
-        base.sessions,
-        reads,
-        writes,
-        StagedTables(reads, writes, definitions.tables, changes, base.committer),
-        Statements(rooms, base.relations, base.timeline),
-        definitions,
-    )
+    performers = _performers(base, rooms, changes)
     started = threading.Event()
     base.collections.open()
     return Coordinator(
@@ -203,6 +177,38 @@ def open_coordinator(given: Given) -> Coordinator:
         given.lease,
         given.on_fatal,
     )
+
+
+def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
+    tables = rooms.definitions.tables
+    return Performers(
+        base.sessions,
+        rooms.reads,
+        rooms.writes,
+        StagedTables(rooms.reads, rooms.writes, tables, changes, base.committer),
+        Statements(rooms, base.relations, base.timeline),
+        rooms.definitions,
+    )
+
+
+def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTables:
+    running = Running(
+        base.sessions,
+        health,
+        connectors.sources,
+        connectors.sinks,
+        connectors.changefeed_sources,
+    )
+    return SystemTables(base.relations, base.timeline, running)
+
+
+def _changes(base: _Base, connectors: _Connectors, implications: Implications) -> Changes:
+    on_drop = {
+        ItemKind.SOURCE: connectors.sources.forget,
+        ItemKind.SECRET: connectors.secrets.forget,
+    }
+    relations = base.relations
+    return Changes(relations.catalog, relations.persist, base.timeline, implications, on_drop)
 
 
 def _base(given: Given) -> _Base:

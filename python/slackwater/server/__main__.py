@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvicorn
@@ -48,6 +48,11 @@ from slackwater.server.ingress import settings as ingress_settings
 from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.listener import Ingress
 from slackwater.server.leader_lease import LeaderLease, running_ms
+
+if TYPE_CHECKING:
+    # Whoever joins another leader needs neither.
+    from slackwater.adapter.coordinator import Coordinator
+    from slackwater.spark.bridge import SparkBridge
 
 PING_TIMEOUT_S = 2.0
 POLL_S = 0.1
@@ -346,11 +351,19 @@ def _write_token(path: Path) -> str:
     return token
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What a leader runs, and closes in the order of `_close`."""
+
+    coordinator: Coordinator
+    bridge: SparkBridge
+    leader_lease: LeaderLease
+    gate: BackendGate
+    ingress: Ingress | None
+
+
 def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
-    from slackwater.adapter.assembly import Given, open_coordinator
-    from slackwater.adapter.reading.reads import LockLease
     from slackwater.server.app import application
-    from slackwater.spark.bridge import Driver, SparkBridge
 
     _log = structlog.get_logger("process")
 
@@ -361,12 +374,45 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
         logging.shutdown()
         os._exit(70)
 
-    leader_lease = _leader_lease(settings, leadership, stop)
-    bridge = SparkBridge(Driver(settings.shown))
-    gate = BackendGate()
-    ingress: Ingress | None = None
-    try:
+    opened = _open(settings, leadership, stop)
+    coordinator, leader_lease = opened.coordinator, opened.leader_lease
+    app = application(coordinator, leadership.token, stop, leader_lease.confirm)
+    serving = _listening(app, leadership.listener)
+    _log.info("leading", epoch=leadership.epoch, location=settings.shown)
+    _say_leading(answers, leadership)
+    threading.Thread(target=_outlive, args=(serving, stop), name="watch-http", daemon=True).start()
+    coordinator.start()
+    opened.gate.open(
+        IngressBackend(
+            coordinator.webhooks,
+            coordinator.changefeeds,
+            lambda: leader_lease.confirm(wait_ms=0),
+            coordinator.metrics,
+        )
+    )
+    threading.Thread(target=opened.bridge.warm, name="attach", daemon=True).start()
+    _wait_for_end_of_input()
+    _log.info("driver is gone")
+    _close(opened, leadership)
+    logging.shutdown()
+    os._exit(0)
+
+
+def _open(settings: Settings, leadership: Leadership, stop: Callable[[str], None]) -> _Opened:
+    """What the leader runs. When it cannot be opened, another process may lead at once."""
+    from slackwater.adapter.assembly import Given, open_coordinator
+    from slackwater.adapter.reading.reads import LockLease
+    from slackwater.spark.bridge import Driver, SparkBridge
+
+    with ExitStack() as undo:
+        undo.callback(leadership.token_file.unlink, missing_ok=True)
+        leader_lease = _leader_lease(settings, leadership, stop)
+        undo.callback(leader_lease.give_up)
+        undo.callback(leader_lease.stop)
+        bridge, gate = SparkBridge(Driver(settings.shown)), BackendGate()
         ingress = _ingress(settings, leadership, gate)
+        if ingress is not None:
+            undo.callback(ingress.stop)
         coordinator = open_coordinator(
             Given(
                 engine=leadership.engine,
@@ -379,16 +425,25 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
                 lease=LockLease(settings.lease_ms),
             )
         )
-    except Exception:
-        if ingress is not None:
-            ingress.stop()
-        leader_lease.stop()
-        leader_lease.give_up()
-        leadership.token_file.unlink(missing_ok=True)
-        raise
-    app = application(coordinator, leadership.token, stop, leader_lease.confirm)
-    serving = _listening(app, leadership.listener)
-    _log.info("leading", epoch=leadership.epoch, location=settings.shown)
+        undo.pop_all()
+        return _Opened(coordinator, bridge, leader_lease, gate, ingress)
+
+
+def _close(opened: _Opened, leadership: Leadership) -> None:
+    """Ends all, so that another process may lead; a coordinator that hangs is not waited for."""
+    opened.gate.close()
+    if opened.ingress is not None:
+        opened.ingress.stop()
+    opened.leader_lease.stop()
+    leadership.token_file.unlink(missing_ok=True)
+    closing = threading.Thread(target=opened.coordinator.close, daemon=True)
+    closing.start()
+    closing.join(SHUTDOWN_TIMEOUT_S)
+    opened.leader_lease.give_up()
+
+
+def _say_leading(answers: int, leadership: Leadership) -> None:
+    """Tells the shim where the coordinator is; it is told nothing more."""
     _say(
         answers,
         {
@@ -400,30 +455,6 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
         },
     )
     os.close(answers)
-    threading.Thread(target=_outlive, args=(serving, stop), name="watch-http", daemon=True).start()
-    coordinator.start()
-    gate.open(
-        IngressBackend(
-            coordinator.webhooks,
-            coordinator.changefeeds,
-            lambda: leader_lease.confirm(wait_ms=0),
-            coordinator.metrics,
-        )
-    )
-    threading.Thread(target=bridge.warm, name="attach", daemon=True).start()
-    _wait_for_end_of_input()
-    _log.info("driver is gone")
-    gate.close()
-    if ingress is not None:
-        ingress.stop()
-    leader_lease.stop()
-    leadership.token_file.unlink(missing_ok=True)
-    closing = threading.Thread(target=coordinator.close, daemon=True)
-    closing.start()
-    closing.join(SHUTDOWN_TIMEOUT_S)
-    leader_lease.give_up()
-    logging.shutdown()
-    os._exit(0)
 
 
 def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> Ingress | None:

@@ -194,6 +194,27 @@ def test_renaming_keeps_ids_and_is_refused_for_what_others_name():
     assert cased.get("default", "mv_idx").name == "MV_Idx"
 
 
+DAMAGES = {
+    "does not lead to its object": lambda state: replace(
+        state, names={**state.names, ("default", "ghost"): user_id(10)}
+    ),
+    "uses of objects": lambda state: replace(state, used_by={}),
+    "needs": lambda state: CatalogState.of(
+        state.schemas.values(), [i for i in state.items.values() if i.id != user_id(10)]
+    ),
+    "one name": lambda state: replace(
+        state, items={**state.items, user_id(99): replace(state.items[user_id(10)], id=user_id(99))}
+    ),
+}
+
+
+@pytest.mark.parametrize("told", DAMAGES)
+def test_a_catalog_that_contradicts_itself_is_found(told):
+    chain().validate()
+    with pytest.raises(FatalError, match=told):
+        DAMAGES[told](chain()).validate()
+
+
 def test_altering():
     after, diff = apply(
         chain(),

@@ -15,8 +15,14 @@ def ids(*numbers):
     return frozenset(numbers)
 
 
-def test_a_lock_keeps_others_out_and_lets_its_owner_write():
-    queue = WriteQueue()
+@pytest.fixture
+def queue():
+    made = WriteQueue()
+    yield made
+    made.validate()
+
+
+def test_a_lock_keeps_others_out_and_lets_its_owner_write(queue):
     lock = queue.offer_lock(ids(1, 2), "a", FAR)
     assert queue.grant_locks() == (lock,)
     other, elsewhere = queue.offer_write(ids(2), None, FAR), queue.offer_write(ids(3), None, FAR)
@@ -27,8 +33,7 @@ def test_a_lock_keeps_others_out_and_lets_its_owner_write():
     assert queue.take_writes() == (other,)
 
 
-def test_a_lock_waits_for_writes_in_flight_and_ahead_of_it():
-    queue = WriteQueue()
+def test_a_lock_waits_for_writes_in_flight_and_ahead_of_it(queue):
     first = queue.offer_write(ids(1), None, FAR)
     assert queue.take_writes() == (first,)
     lock = queue.offer_lock(ids(1), "a", FAR)
@@ -44,8 +49,7 @@ def test_a_lock_waits_for_writes_in_flight_and_ahead_of_it():
     assert queue.grant_locks() == (lock,)
 
 
-def test_a_waiting_lock_is_not_overtaken():
-    queue = WriteQueue()
+def test_a_waiting_lock_is_not_overtaken(queue):
     queue.offer_lock(ids(1), "a", FAR)
     queue.grant_locks()
     second = queue.offer_lock(ids(1, 2), "b", FAR)
@@ -61,8 +65,7 @@ def test_a_waiting_lock_is_not_overtaken():
     assert queue.grant_locks() == (third,)
 
 
-def test_only_what_a_lock_keeps_waiting_expires():
-    queue = WriteQueue()
+def test_only_what_a_lock_keeps_waiting_expires(queue):
     queue.offer_lock(ids(1), "a", FAR)
     queue.grant_locks()
     blocked, free = queue.offer_write(ids(1), None, 5), queue.offer_write(ids(2), None, 5)
@@ -73,8 +76,7 @@ def test_only_what_a_lock_keeps_waiting_expires():
     assert queue.take_writes() == (free,)
 
 
-def test_what_could_deadlock_is_a_defect():
-    queue = WriteQueue()
+def test_what_could_deadlock_is_a_defect(queue):
     queue.offer_lock(ids(1), "a", FAR)
     with pytest.raises(FatalError):
         queue.offer_lock(ids(2), "a", FAR)
@@ -83,8 +85,7 @@ def test_what_could_deadlock_is_a_defect():
         queue.offer_write(ids(1, 2), "a", FAR)
 
 
-def test_a_wait_can_be_given_up():
-    queue = WriteQueue()
+def test_a_wait_can_be_given_up(queue):
     queue.offer_lock(ids(1), "a", FAR)
     queue.grant_locks()
     queue.offer_lock(ids(1), "b", FAR)
@@ -128,3 +129,23 @@ def test_nothing_is_quadratic_in_the_number_of_waiting_writes():
     finally:
         gc.enable()
     assert many < 8 * 4 * few
+
+
+DAMAGES = {
+    "line of a shard": lambda queue: queue._line.setdefault(9, {}).update({77: None}),
+    "was counted": lambda queue: queue._wanted.update({1: 5}),
+    "one that has no lock": lambda queue: queue._holder.update({8: "nobody"}),
+}
+
+
+@pytest.mark.parametrize("told", DAMAGES)
+def test_what_contradicts_itself_is_found(told):
+    queue = WriteQueue()
+    queue.offer_lock(ids(1), "a", FAR)
+    queue.grant_locks()
+    queue.offer_lock(ids(1, 2), "b", FAR)
+    queue.offer_write(ids(3), None, FAR)
+    queue.validate()
+    DAMAGES[told](queue)
+    with pytest.raises(FatalError, match=told):
+        queue.validate()

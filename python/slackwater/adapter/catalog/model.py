@@ -278,6 +278,21 @@ class CatalogState:
             used_by={**self.used_by, **users},
         )
 
+    def validate(self) -> None:
+        """Raises `FatalError` when names, uses and entries contradict each other."""
+        whole = CatalogState.of(self.schemas.values(), self.items.values(), self.revision)
+        if len(whole.names) < len(self.items):
+            raise FatalError("two objects of a schema have one name")
+        if whole.names != self.names or whole.schemas != self.schemas:
+            raise FatalError("a name of the catalog does not lead to its object")
+        if whole.used_by != {used: ids for used, ids in self.used_by.items() if ids}:
+            raise FatalError("the uses of objects are not those of their definitions")
+        for item in self.items.values():
+            parents = () if item.parent is None else (item.parent,)
+            missing = [each for each in (*item.depends_on, *parents) if each not in self.items]
+            if missing or self.find_schema(item.schema_name) is None:
+                raise FatalError(f"{item.full_name} ({item.id}) needs {missing} or its schema")
+
     def item(self, global_id: GlobalId) -> CatalogItem:
         """Raises SLACKWATER_DEPENDENCY_DROPPED if it does not exist any more."""
         found = self.items.get(global_id)

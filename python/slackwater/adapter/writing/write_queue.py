@@ -17,6 +17,7 @@ Source: spec coordinator 3.3 (all-or-nothing, here without the retry that optimi
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 
 from slackwater.repr.errors import FatalError
@@ -163,6 +164,25 @@ class WriteQueue:
         if any(request.is_lock for request in late):
             self._look_again()
         return tuple(sorted(request.token for request in late))
+
+    def validate(self) -> None:
+        """Raises `FatalError` when what it holds contradicts itself."""
+        waiting = {**self._ready, **self._blocked, **self._locks}
+        line: dict[int, dict[int, None]] = {}
+        for token in sorted(waiting):
+            for shard in waiting[token].shard_ids:
+                line.setdefault(shard, {})[token] = None
+        if {shard: tokens for shard, tokens in self._line.items() if tokens} != line:
+            raise FatalError("the line of a shard is not that of the requests that wait for it")
+        wanted = Counter(shard for lock in self._locks.values() for shard in lock.shard_ids)
+        if wanted != self._wanted:
+            raise FatalError(f"locks wait for {dict(wanted)}, and {self._wanted} was counted")
+        holders = {shard: owner for owner, shards in self._held.items() for shard in shards}
+        if holders != self._holder:
+            raise FatalError("two owners hold the lock of a shard, or one that has no lock")
+        stuck = [each.token for each in self._ready.values() if self._held_by_others(each)]
+        if stuck:
+            raise FatalError(f"the writes {stuck} are ready, and others hold their shards")
 
     def next_deadline_ms(self) -> int | None:
         """The next time at which something may expire."""
