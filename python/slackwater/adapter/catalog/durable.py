@@ -83,7 +83,7 @@ class StagedChange:
 class DurableCatalog:
     """The catalog of the environment. Thread-safe; changes are serialised.
 
-    `lock` is for who derives a change from what the catalog is.
+    A caller that derives a change from the catalog's state holds `lock` meanwhile.
     """
 
     def __init__(
@@ -211,10 +211,10 @@ class DurableCatalog:
             yield StagedChange(step, publish)
 
     def resolve(self) -> None:
-        """Finds out what became of a change whose outcome the metastore could not tell.
+        """Finds out whether a change happened whose outcome the metastore could not tell.
 
-        Without such a change it asks nobody. Raises `FatalError` if the change happened: what
-        follows from it has not been done, and a restart begins with the whole catalog.
+        Without such a change it asks nobody. Raises `FatalError` if the change happened: its
+        consequences have not been carried out, and a restart begins with the whole catalog.
         """
         with self._changing:
             self._resolve()

@@ -38,7 +38,7 @@ class Feed(Protocol):
         ...
 
     def release(self, time: Timestamp | None) -> None:
-        """Times below `time` are not needed any more; None: nothing is."""
+        """Gives up the times below `time`; None: all of them."""
         ...
 
 
@@ -75,8 +75,8 @@ class FeedHold:
 class CollectionFeed:
     """The feed of a stored collection, read from its parts.
 
-    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR. Without a hold, somebody
-    else holds what it reads.
+    Where the contents have an error, it raises what `Relations.refuse_errors` raises. Without a
+    hold, somebody else holds what it reads.
     """
 
     def __init__(self, relations: Relations, item: CatalogItem, hold: FeedHold | None) -> None:

@@ -1,4 +1,4 @@
-"""The relations of the catalog over time: frontiers, holds, contents, and what refuses a read.
+"""The relations of the catalog over time: frontiers, holds, contents, and refusals of reads.
 
 A view that is not stored is as far as the least of what it is computed from. System relations can
 be read at all times.
@@ -61,7 +61,7 @@ class Relations:
         return self._stored(item, self.storage.since)
 
     def frontiers(self, item: CatalogItem) -> tuple[Frontier, Frontier]:
-        """Since and upper of the item, of a stored one at one moment."""
+        """The since and the upper of the item. Those of a stored one are of one moment."""
         if item.shard_id is None:
             return self.since(item), self.upper(item)
         try:

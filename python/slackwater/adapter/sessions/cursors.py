@@ -1,4 +1,4 @@
-"""What a session's cursor can do."""
+"""The seam to the cursors of a session."""
 
 from __future__ import annotations
 
