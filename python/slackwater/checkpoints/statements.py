@@ -141,7 +141,7 @@ def _row(
 
 
 def _lock(conn: Connection, group: str) -> Time:
-    """Waits until no other writer of the group is left; what it has committed."""
+    """Waits until no other writer of the group is left; returns the group's committed time."""
     locking = _committed(group).with_for_update()
     text = conn.execute(locking).scalar_one_or_none()
     if text is None:
