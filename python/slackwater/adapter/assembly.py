@@ -1,4 +1,4 @@
-"""The one place where the parts of a coordinator are made and given to each other, room by room.
+"""The assembly of a coordinator: makes its parts and gives them to each other, room by room.
 
 Each part takes what it uses. Nothing runs yet: `Coordinator.start` starts what is made here.
 """

@@ -1,9 +1,9 @@
-"""Maintenance: the thread that keeps shards small and removes what nobody needs.
+"""Maintenance: the thread that keeps shards small and removes files that nobody needs.
 
-Each turn does a bounded amount of work, beside the writers: it renews the leader's lease, finalizes
-dropped shards, merges parts (and moves the durable since of a shard only when that pays), deletes
-garbage, and looks for files of writers that crashed. All of it may stop at any point and goes on
-with the next turn, or with the next leader. Source: spec controllers 2.6, 3.5 to 3.9.
+Each turn does a bounded amount of work, beside the writers: it renews the leader's reader lease,
+finalizes dropped shards, merges parts (and moves the durable since of a shard only when that pays),
+deletes garbage, and looks for files of writers that crashed. All of it may stop at any point and
+goes on with the next turn, or with the next leader. Source: spec controllers 2.6, 3.5 to 3.9.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Maintenance:
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
-        """Registers the leader's lease, then starts the thread."""
+        """Registers the leader's reader lease, then starts the thread."""
         self._lease()
         self._agenda.add(self._crowded(), self._clock_ms())
         self._thread.start()
@@ -152,14 +152,14 @@ class Maintenance:
     def stop(self, timeout_ms: int = 2_000) -> None:
         """Ends after the step that is being done, which is abandoned after `timeout_ms`.
 
-        The lease stays: plans of other applications may go on reading.
+        The reader lease stays: plans of other applications may go on reading.
         """
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout_ms / 1000)
 
     def turn(self) -> None:
-        """One turn. Raises `Fenced` and `FatalError`; other errors of a step are logged."""
+        """Makes one turn. Raises `Fenced` and `FatalError`; other errors of a step are logged."""
         for step in (self._lease, self._finalize, self._compact, self._collect, self._find):
             if self._stopping.is_set():
                 return
@@ -181,7 +181,7 @@ class Maintenance:
     # Leases
 
     def _lease(self) -> None:
-        """Renews the lease each quarter of its time, and learns which others are valid."""
+        """Renews the reader lease each quarter of its length, and reads those of other leaders."""
         now_ms, lease_ms = self._clock_ms(), self._settings.lease_ms
         if self._renewed_ms is not None and now_ms - self._renewed_ms < lease_ms // 4:
             return

@@ -1,7 +1,8 @@
 """The catalog in the metastore.
 
-Every change is one fenced metastore transaction: the entries, the audit events and whatever the
-caller adds (the shards of new objects, say). The snapshot in memory is swapped after it.
+Every change is one fenced metastore transaction: the entries, the audit events and the caller's
+steps (which make the shards of new objects, for example). The snapshot in memory is swapped after
+it.
 
 Source: spec coordinator 4.1 to 4.3, 4.7.
 """
@@ -70,10 +71,10 @@ class Publish(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """A change that is ready to be written; see `DurableCatalog.stage`.
+    """A change that is ready to be written, as `DurableCatalog.stage` gives it.
 
-    Run `step` in a transaction; when that has committed, `publish` calls what it is given, makes
-    the change visible and returns the new snapshot and what changed.
+    Run `step` in a transaction; when that has committed, `publish` calls the function that it is
+    given, makes the change visible and returns the new snapshot and the difference.
     """
 
     step: Step

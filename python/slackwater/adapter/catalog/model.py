@@ -55,7 +55,7 @@ class ItemKind(Enum):
 
     @property
     def display_name(self) -> str:
-        """The kind as messages say it."""
+        """The kind in the words of messages."""
         return self.value.replace("-", " ")
 
     @property

@@ -66,7 +66,7 @@ def as_properties(settings: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def of_results(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of the settings that change values."""
+    """The settings among `settings` that change values."""
     return {key: value for key, value in settings.items() if key.startswith(RESULTS)}
 
 

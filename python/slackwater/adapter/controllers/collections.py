@@ -134,7 +134,7 @@ class Collections:
         )
 
     def prepare_export(self, global_id: GlobalId, from_id: GlobalId) -> None:
-        """Holds the input of a sink to come, so that its as-of can be chosen."""
+        """Holds the input of a sink before its creation, so that its as-of can be chosen."""
         self._prepared[global_id] = self._prepare(global_id, from_id)
 
     def cancel_export(self, global_id: GlobalId) -> None:

@@ -1,7 +1,7 @@
 """The relations of the catalog over time: frontiers, holds, contents, and refusals of reads.
 
-A view that is not stored is as far as the least of what it is computed from. System relations can
-be read at all times.
+The frontiers of a view that is not stored follow from those of its inputs. System relations can be
+read at all times.
 """
 
 from __future__ import annotations

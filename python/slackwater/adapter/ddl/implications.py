@@ -45,7 +45,7 @@ class Implications:
     def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
         """Makes the collections of created items; called before anybody can see the change.
 
-        So whoever finds an object in the catalog finds its collection.
+        So an object that is found in the catalog has its collection.
         """
         try:
             self._collections.create(diff.created, after)

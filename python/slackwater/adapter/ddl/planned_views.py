@@ -253,7 +253,7 @@ class Views:
 
     @staticmethod
     def named(analysis: Analysis) -> tuple[GlobalId, ...]:
-        """Those of the dependencies that the query itself names."""
+        """The dependencies that the query itself names."""
         named = (GlobalId(each) for each in analysis.named)
         return tuple(each for each in named if not is_system(each))
 

@@ -55,7 +55,7 @@ class ViewDefinitions:
     ) -> CatalogItem:
         """Creates a stored query. Its names mean for ever what they mean in `context`.
 
-        Its properties are kept and given back with the object: Spark's settings at creation, say.
+        Its properties, which have Spark's settings at creation, are kept and given back with it.
         """
         schema_name, name, query = asked.schema_name, asked.name, asked.query
         engine = self._engine.under(context.settings)

@@ -64,9 +64,9 @@ class Running:
 
 @dataclass(slots=True)
 class PendingCommit:
-    """A COMMIT that the client has sent under `write_id`, and what has become of it.
+    """A COMMIT that the client has sent under `write_id`, and its outcome.
 
-    `block` is what it commits: Idle once that is settled, or another COMMIT has come.
+    `block` is the block that it commits; Idle once that is settled, or another COMMIT has come.
     """
 
     write_id: str
@@ -142,7 +142,7 @@ class Session:
             self.pending.append(notice)
 
     def is_news(self, change: tuple[GlobalId, int]) -> bool:
-        """Whether the session has not been told of an object's change at that time; now it is."""
+        """Whether this change of an object is new to the session, which knows it from now on."""
         with self.lock:
             if change in self.known_stalls:
                 return False

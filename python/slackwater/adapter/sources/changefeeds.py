@@ -237,7 +237,7 @@ class Changefeeds:
         return f"{self._listening().url}{PATH}{'/'.join(quote(p, safe='') for p in parts)}"
 
     def endpoint_notice(self, item: CatalogItem) -> str:
-        """The notice for whoever creates the source: its URL, and why no request can come yet."""
+        """The notice at the source's creation: its URL, and the reason if none can come yet."""
         told = f"Changefeeds into {item.full_name} go to {self.url(item)}?feed=<name>."
         error = self._listening().error
         return told if error is None else f"{told} None can come yet: {error}."

@@ -1,4 +1,4 @@
-"""The replica of this process: it runs the ingestions and sinks that the controller tells it to.
+"""The replica of this process, which runs ingestions and sinks by the controller's commands.
 
 Its commands wait in `ReplicaInbox` until whoever changes the catalog has them carried out.
 """

@@ -43,7 +43,7 @@ from slackwater.storage.source_time import SourceFrontier
 T = TypeVar("T")
 
 HISTORY_KEPT = 200
-"""So many changes of status are kept of each source."""
+"""The number of changes of status that are kept of each source."""
 
 _TABLES = (source_states, source_statistics, source_status_history)
 

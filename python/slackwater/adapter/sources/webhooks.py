@@ -332,7 +332,7 @@ class Webhooks:
         return f"{self._listening.url}{PATH}{path}"
 
     def endpoint_notice(self, item: CatalogItem) -> str:
-        """The notice for whoever creates the source: its URL, and why no request can come yet."""
+        """The notice at the source's creation: its URL, and the reason if none can come yet."""
         told = f"Requests for {item.full_name} go to POST {self.url(item)}."
         error = self._listening.error
         return told if error is None else f"{told} None can come yet: {error}."

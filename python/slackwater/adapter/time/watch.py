@@ -127,8 +127,8 @@ class FrontierWatch:
     ) -> bool:
         """Waits until `reached()`; False when `timeout_s` went by first.
 
-        `reached` is called with the condition's lock held and must be quick; what it raises is
-        passed on. Raises SLACKWATER_CANCELED.
+        `reached` is called with the condition's lock held and must be quick. Raises what `reached`
+        raises, and SLACKWATER_CANCELED.
         """
         deadline = self._monotonic() + timeout_s
         with cancellation.on_cancel(self.signal), self._moved:

@@ -343,7 +343,7 @@ class GroupCommitter:
             self._die(error)
 
     def _cycle(self) -> bool:
-        """One commit or tick, when one is due; false when the committer is to end."""
+        """Waits for one commit or tick and makes it; False when the committer is to end."""
         going = self._await_work()
         self._pace()
         with self._changed:
@@ -368,7 +368,7 @@ class GroupCommitter:
         return going
 
     def _await_work(self) -> bool:
-        """Waits for a write that may go, a flush or the next tick; false when stopping."""
+        """Waits for a write that may go, a flush or the next tick; False when stopping."""
         tick_at = self._now_ms() + self._settings.tick_ms
         with self._changed:
             while not self._shared.stopping:

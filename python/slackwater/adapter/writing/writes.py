@@ -306,7 +306,7 @@ class Writes:
         return item
 
     def contents(self, item: CatalogItem, rows: TableRows) -> tuple[PartsAt, int]:
-        """`rows` for a table, whose shard may be a reserved one, and how many they are."""
+        """The parts of `rows` for a table, whose shard may be a reserved one, and their number."""
         buffered = self._buffered(item, self._received(item, rows))
         return self._parts(item.stored.shard_id, buffered.rows), buffered.inserted
 
@@ -376,7 +376,7 @@ class Writes:
         return tuple(own.values())
 
     def _split(self, shard_id: int, file: WrittenFile) -> list[tuple[FileBody, int, int]]:
-        """One file of mixed diffs as one file for each diff, so that each part is uniform."""
+        """Splits a file of mixed diffs into one for each diff, so that each part is uniform."""
         blobs = self._persist.blobs
         with blobs.open(file.uri) as source:
             table = pq.read_table(source)
