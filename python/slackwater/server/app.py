@@ -70,7 +70,7 @@ def application(
 ) -> Starlette:
     """The ASGI application. `stop(reason)` ends the process after a broken invariant.
 
-    `confirm` returns while nobody else can lead; what it raises is the answer to a statement.
+    `confirm` returns while nobody else can lead; its error is the answer to a statement.
     """
     face = Face(coordinator, token, stop, confirm, limits or AdmissionLimits())
     return Starlette(routes=face.routes())

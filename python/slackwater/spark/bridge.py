@@ -86,7 +86,7 @@ class Driver:
 
 
 class SparkBridge:
-    """`slackwater.compute.engine.Engine` over the leader's driver.
+    """The bridge to the leader's driver: the `Engine` of `slackwater.compute.engine`.
 
     Reads `PYSPARK_GATEWAY_PORT` and `PYSPARK_GATEWAY_SECRET` when it attaches. Errors of the
     user's SQL are raised as SlackwaterError with Spark's own condition and SQLSTATE.
@@ -363,7 +363,7 @@ class SparkBridge:
 
 
 class SparkCheck:
-    """`slackwater.compute.engine.Check` in the driver."""
+    """A condition in the driver: the `Check` of `slackwater.compute.engine`."""
 
     def __init__(self, bridge: Any, check_id: str) -> None:
         self._bridge = bridge
@@ -380,7 +380,7 @@ class SparkCheck:
 
 
 class SparkProgram:
-    """`slackwater.compute.engine.TickProgram` in the driver."""
+    """A program in the driver: the `TickProgram` of `slackwater.compute.engine`."""
 
     def __init__(self, bridge: SparkBridge, flows: Any, program_id: str, plan_id: str) -> None:
         self._bridge = bridge

@@ -265,7 +265,7 @@ class IngressApp:
         return webhook
 
     def _may(self, authorization: str | None, schema: str) -> bool:
-        """Whether the token counts for the schema. Without configured keys, everybody may post."""
+        """Whether the token counts for the schema. Without configured keys, none is needed."""
         if self._tokens is None:
             return True
         return self._tokens.allows(authorization, (CATALOG_NAME, schema))
