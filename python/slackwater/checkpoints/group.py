@@ -58,9 +58,10 @@ class Checkpoints:
 class Group:
     """The checkpoints of tables that are proposed and committed together. Thread-safe.
 
-    Each partition says with `advance` up to where it has delivered everything; who has applied that
-    says so with `commit`. The bounds tell what is left: all up to and with ``min`` is done, all
-    before ``max`` has been delivered by every partition. A group is made by `Checkpoints.start`.
+    With `advance` each partition says up to which time it has delivered everything, and with
+    `commit` the user of the group says what is applied. The bounds tell what is left: everything up
+    to and with ``min`` is done, and every partition has delivered everything before ``max``.
+    `Checkpoints.start` makes groups.
     """
 
     def __init__(

@@ -30,14 +30,14 @@ class Listeners:
                 self._of[listener.group] = left
 
     def tell(self, group: str) -> None:
-        """Wakes those who listen to the group."""
+        """Wakes the listeners of the group."""
         with self._lock:
             listeners = list(self._of.get(group, ()))
         for each in listeners:
             each.wake()
 
     def tell_all(self) -> None:
-        """Wakes everybody."""
+        """Wakes all listeners."""
         with self._lock:
             listeners = [each for of in self._of.values() for each in of]
         for each in listeners:

@@ -1,4 +1,4 @@
-"""The statements of checkpoints, as steps of a transaction of whoever keeps them.
+"""The statements of checkpoints, as steps of a transaction of their store.
 
 A step that writes first locks the group's row: so writers of one group take turns, whatever their
 processes, and what a step reads afterwards stays as it is until it commits. SQLite has one writer

@@ -26,7 +26,7 @@ class GroupState:
 
 
 class GoingBackwards(Exception):
-    """A partition was said to be complete up to a time before one that was already recorded.
+    """A partition was reported complete up to a time before one that was already recorded.
 
     Nothing was recorded. The feed breaks its promise, or two feeds share the partition.
     """
