@@ -1,6 +1,6 @@
-"""Checks of an installation, with advice: what `slackwater doctor` prints.
+"""Checks of an installation, with advice, which `slackwater doctor` prints.
 
-Checks run in order. One that needs an earlier one which failed is reported as not checked.
+Checks run in order. A check that needs an earlier one which failed is reported as not checked.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TEXT_WIDTH = 62
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. `advice` says what to do when the outcome is not ok."""
+    """The result of one check. `advice` says what to do when the outcome is not ok."""
 
     name: str
     outcome: Outcome
@@ -68,7 +68,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What is examined. `url` is the metastore's."""
+    """The installation that is examined. `url` is the metastore's."""
 
     location: str
     url: str
@@ -206,7 +206,7 @@ def _jar() -> Finding:
 
 
 def _place(place: Location, conf: Mapping[str, str]) -> tuple[Sequence[Finding], bool]:
-    """What was found at the location, and whether there is something already."""
+    """The findings about the location, and whether an environment may exist there already."""
     if place.is_local:
         return _location(place.local), place.local.exists()
     given = {name: conf[key] for key, name in S3_VARIABLES.items() if key in conf}
@@ -274,7 +274,10 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
 
 
 def _probe(url: str, embedded: bool) -> str | None:
-    """Reads the metastore and, if it is a file, takes its write lock; says who leads."""
+    """Reads the metastore and, if it is a file, takes its write lock.
+
+    Returns a text on the leader; None: nobody leads.
+    """
     from slackwater.persist.leadership import current_leader
     from slackwater.persist.metastore import RetryPolicy, connect
 

@@ -1,1 +1,1 @@
-"""The coordinator: sessions, catalog, time, sequencing."""
+"""The coordinator: its catalog, sessions and timeline, and what reads, writes and defines."""

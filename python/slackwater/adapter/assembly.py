@@ -1,4 +1,4 @@
-"""The one place where the parts of a coordinator are made and given to each other, room by room.
+"""The assembly of a coordinator: makes its parts and gives them to each other, room by room.
 
 Each part takes what it uses. Nothing runs yet: `Coordinator.start` starts what is made here.
 """
@@ -78,10 +78,10 @@ from slackwater.storage.ingestion import IngestionRunner
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a coordinator is made of that it does not make itself.
+    """The parts and settings that a coordinator is given.
 
     `engine` reaches the metastore, `blobs` the files of the environment, `spark` the driver.
-    `location` is what users read of the environment. `clock` gives wall clock milliseconds, and
+    `location` is the environment's name for users. `clock` gives wall clock milliseconds, and
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
     write lock. `on_fatal` is told of a broken invariant.
     """
@@ -101,7 +101,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The catalog with its collections, the timeline, and what commits and maintains."""
+    """The catalog with its collections, the timeline, the committer and the worker."""
 
     relations: Relations
     collections: Collections
@@ -115,7 +115,7 @@ class _Base:
 
 @dataclass(frozen=True, slots=True)
 class _Connectors:
-    """What brings rows in, and takes them out."""
+    """The sources, which bring rows in, and the sinks, which take them out."""
 
     secrets: Secrets
     ingestion: IngestionRunner
@@ -130,7 +130,7 @@ class _Connectors:
 def open_coordinator(given: Given) -> Coordinator:
     """The coordinator of the leader of `given.epoch`. Nothing runs until it is started.
 
-    What earlier versions have left in the environment is brought up first.
+    Objects of earlier versions in the environment are upgraded first.
     """
     base = _base(given)
     connectors = _connectors(given, base)

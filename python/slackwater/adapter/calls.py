@@ -42,7 +42,7 @@ _log = structlog.get_logger("statement")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[Asked]):
-    """The type of the requests of a path, and what answers them. It may run in any thread.
+    """The type of the requests of a path, and the function that answers them, in any thread.
 
     The answer is `Rows`, or JSON; None: there is no such object.
     """
@@ -53,7 +53,7 @@ class Endpoint(Generic[Asked]):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """An Arrow IPC stream with the columns that were planned, and what there is to be told."""
+    """An Arrow IPC stream with the planned columns, and the session's new notices."""
 
     ipc: bytes
     notices: Notices
@@ -61,7 +61,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Performers:
-    """What the calls are answered by."""
+    """The parts that answer the calls."""
 
     sessions: Sessions
     reads: Reads
@@ -94,7 +94,7 @@ class Calls:
         self._started = started
 
     def endpoints(self) -> Mapping[str, Endpoint[Any]]:
-        """By the paths of protocol section 2."""
+        """The endpoints, by the paths of protocol section 2."""
         return {
             "/v1/session/close": Endpoint(protocol.CloseSession, self._close_session),
             "/v1/plan": Endpoint(protocol.Plan, self._plan),
@@ -125,9 +125,9 @@ class Calls:
     # Sessions
 
     def enter(self, caller: Caller) -> None:
-        """Notes that a call belongs to a block which this coordinator has not seen.
+        """Notes the call, and whether it belongs to a block.
 
-        What the block has written went with the coordinator before.
+        A block that this coordinator has not seen is lost, with its writes.
         """
         self._session(caller).enter(in_block=caller.transaction == "open")
 
@@ -144,7 +144,7 @@ class Calls:
         return session
 
     def end_session(self, session_id: str) -> None:
-        """Ends a session, its block, its cursors, and what it keeps readable or locked."""
+        """Ends a session, its block, its cursors, its holds and its locks."""
         session = self._sessions.close(session_id)
         if session is not None:
             for cursor in session.cursors.values():

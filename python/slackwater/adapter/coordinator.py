@@ -1,6 +1,6 @@
-"""The coordinator of a leader: what it starts and stops, and what it looks after while it runs.
+"""The coordinator of a leader: it starts and stops its parts, and retries and watches meanwhile.
 
-`slackwater.adapter.assembly` makes its parts; what each call of the shim does is in `calls`.
+`slackwater.adapter.assembly` makes the parts; `calls` answers the calls of the shim.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from slackwater.storage.ingestion import IngestionRunner
 
 HOUSEKEEPING_INTERVAL_S = 5.0
 LOOKS_PER_LEASE = 4
-"""How often locks are looked at within the lease of their applications."""
+"""Within one lease of a write lock, the coordinator looks so often for leases that ran out."""
 IDLE_SESSION_MS = 24 * 3600 * 1000
 
 _log = structlog.get_logger("coordinator")
@@ -42,7 +42,7 @@ _log = structlog.get_logger("coordinator")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is said of a coordinator: its environment, its log, and since which epoch it leads."""
+    """The environment of a coordinator, its log, and the epoch of its leadership."""
 
     location: str
     log: str
@@ -51,7 +51,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a coordinator starts, stops and looks after."""
+    """The parts that a coordinator starts, stops and looks after."""
 
     relations: Relations
     timeline: Timeline
@@ -93,7 +93,7 @@ class Coordinator:
         self._closing = threading.Event()
 
     def start(self) -> None:
-        """Starts the committer, then what the catalog says should run. Returns when it does."""
+        """Starts the committer, then everything that the catalog has. Returns when it runs."""
         self.parts.committer.start()
         self.parts.committer.flush()
         self.parts.worker.start()
@@ -107,7 +107,7 @@ class Coordinator:
         threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
 
     def close(self) -> None:
-        """Stops everything. What is not stopped in time is not lost: state is in the metastore."""
+        """Stops everything. No state is lost with a part that does not stop in time."""
         self._closing.set()
         self.parts.webhooks.stop()
         self.parts.changefeeds.stop()
@@ -119,12 +119,12 @@ class Coordinator:
 
     @property
     def webhooks(self) -> Webhooks:
-        """What the ingress hands requests to."""
+        """The part to which the ingress hands requests for webhooks."""
         return self.parts.webhooks
 
     @property
     def changefeeds(self) -> Changefeeds:
-        """What the ingress hands requests of changefeeds to."""
+        """The part to which the ingress hands requests of changefeeds."""
         return self.parts.changefeeds
 
     def metrics(self) -> bytes:
@@ -132,11 +132,11 @@ class Coordinator:
         return self.parts.changefeed_sources.metrics_text(self.parts.timeline.clock_ms())
 
     def status(self) -> Mapping[str, Any]:
-        """Who answers here. Waits for nothing."""
+        """The epoch, the location and the version of the coordinator. Waits for nothing."""
         return {"epoch": self._epoch, "location": self.location, "version": VERSION}
 
     def application_gone(self, application_id: str) -> None:
-        """Ends the sessions of an application that has joined and is not there any more."""
+        """Ends the sessions of an application that had joined and has gone."""
         _log.info("application gone", application=application_id)
         for session in self.parts.sessions.all():
             if session.session_id.startswith(f"{application_id}/"):
@@ -157,7 +157,10 @@ class Coordinator:
                 _log.warning("write lock lost", session=session_id)
 
     def _catalog_is_certain(self) -> bool:
-        """False: the coordinator has to start again, with the catalog as it is."""
+        """Finds out about a change of the catalog whose outcome is unknown.
+
+        False: it happened, and the coordinator has to start again with the catalog as it is.
+        """
         try:
             self.parts.relations.catalog.resolve()
         except FatalError as error:

@@ -1,9 +1,9 @@
-"""Maintenance: the thread that keeps shards small and removes what nobody needs.
+"""Maintenance: the thread that keeps shards small and removes files that nobody needs.
 
-Each turn does a bounded amount of work, beside the writers: it renews the leader's lease, finalizes
-dropped shards, merges parts (and moves the durable since of a shard only when that pays), deletes
-garbage, and looks for files of writers that crashed. All of it may stop at any point and goes on
-with the next turn, or with the next leader. Source: spec controllers 2.6, 3.5 to 3.9.
+Each turn does a bounded amount of work, beside the writers: it renews the leader's reader lease,
+finalizes dropped shards, merges parts (and moves the durable since of a shard only when that pays),
+deletes garbage, and looks for files of writers that crashed. All of it may stop at any point and
+goes on with the next turn, or with the next leader. Source: spec controllers 2.6, 3.5 to 3.9.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _log = structlog.get_logger("maintenance")
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceSettings:
-    """What a turn does at most, and how long things last.
+    """The limits of a turn, and the intervals between its works.
 
-    `revisit_ms`: after so long a shard whose parts cannot be merged yet is looked at again.
-    `search_ms`: so often the location is searched for files that nobody names.
+    `revisit_ms`: after so long, a shard whose parts cannot be merged yet is looked at again.
+    `search_ms`: the interval at which the location is searched for files that nobody names.
     """
 
     interval_ms: int = 5_000
@@ -74,7 +74,7 @@ class _Search:
 
 @dataclass(slots=True)
 class _Agenda:
-    """When which shard is to be looked at."""
+    """The times at which shards are to be looked at."""
 
     due_ms: dict[int, int] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class _Agenda:
             self.due_ms[shard_id] = min(at_ms, self.due_ms.get(shard_id, at_ms))
 
     def take(self, now_ms: int, count: int) -> list[int]:
-        """The shards that have waited longest; they are off the agenda."""
+        """Takes the shards that are due off the agenda, at most `count`, the oldest first."""
         due = sorted((at, shard) for shard, at in self.due_ms.items() if at <= now_ms)
         taken = [shard for _, shard in due[:count]]
         for shard in taken:
@@ -93,7 +93,7 @@ class _Agenda:
 
 @dataclass(slots=True)
 class _Left:
-    """How many merges this turn may still do."""
+    """The numbers of merges that this turn may still do."""
 
     merges: int
     large: int
@@ -109,9 +109,9 @@ class _Left:
 class Maintenance:
     """Runs turns in a thread of its own between `start` and `stop`.
 
-    `rewriter` merges what is too large for this process. `on_fatal` is called once, when another
-    application leads or an invariant is broken; any other error is logged and tried again.
-    `clock_ms` never goes back and is that of the storage controller's holds.
+    `rewriter` does the merges that are too large for this process. `on_fatal` is called once, when
+    another application leads or an invariant is broken; after any other error, which is logged, the
+    work is tried again. `clock_ms` never goes back and is that of the storage controller's holds.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Maintenance:
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
-        """Registers the leader's lease, then starts the thread."""
+        """Registers the leader's reader lease, then starts the thread."""
         self._lease()
         self._agenda.add(self._crowded(), self._clock_ms())
         self._thread.start()
@@ -152,14 +152,14 @@ class Maintenance:
     def stop(self, timeout_ms: int = 2_000) -> None:
         """Ends after the step that is being done, which is abandoned after `timeout_ms`.
 
-        The lease stays: plans of other applications may go on reading.
+        The reader lease stays: plans of other applications may go on reading.
         """
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout_ms / 1000)
 
     def turn(self) -> None:
-        """One turn. Raises `Fenced` and `FatalError`; other errors of a step are logged."""
+        """Makes one turn. Raises `Fenced` and `FatalError`; other errors of a step are logged."""
         for step in (self._lease, self._finalize, self._compact, self._collect, self._find):
             if self._stopping.is_set():
                 return
@@ -181,7 +181,7 @@ class Maintenance:
     # Leases
 
     def _lease(self) -> None:
-        """Renews the lease each quarter of its time, and learns which others are valid."""
+        """Renews the reader lease each quarter of its length, and reads those of other leaders."""
         now_ms, lease_ms = self._clock_ms(), self._settings.lease_ms
         if self._renewed_ms is not None and now_ms - self._renewed_ms < lease_ms // 4:
             return
@@ -249,7 +249,7 @@ class Maintenance:
                 return
 
     def _compact_shard(self, shard_id: int, owner: CatalogItem | None, left: _Left) -> bool:
-        """Merges until nothing is to be merged; False: the rest has to wait for another turn."""
+        """Merges the shard's parts; False: the rest has to wait for another turn."""
         settings = self._settings
         while True:
             # No definition may begin to read at a time while a later since is being chosen.
@@ -269,7 +269,10 @@ class Maintenance:
                 return True
 
     def _chosen(self, shard_id: int, owner: CatalogItem | None) -> tuple[Merge, Timestamp] | None:
-        """What to merge, and the since for it, before which nobody can hold the shard any more."""
+        """The next merge of the shard, and a since for it, before which nobody can hold the shard.
+
+        None: there is nothing to merge now.
+        """
         persist, settings = self._persist, self._settings
         found, durable = persist.reads.parts(shard_id), persist.reads.state(shard_id).since
         allowed = durable
@@ -290,7 +293,7 @@ class Maintenance:
             return False
 
     def _allowed(self, owner: CatalogItem) -> Timestamp | None:
-        """Up to where the times of its shards may be compacted away; None: not at all."""
+        """The time up to which its shards may be compacted; None: not at all."""
         # The controller gives no hold before this any more, whatever happens next.
         try:
             if self._storage.upper(owner.id).is_empty:
@@ -305,7 +308,7 @@ class Maintenance:
     # Garbage
 
     def _collect(self) -> None:
-        """Marks what nobody uses for deletion, then deletes what is marked."""
+        """Marks unused files for deletion, then deletes the marked ones."""
         persist, left = self._persist, self._settings.files_per_turn
         for shard_id, oldest_ms in persist.transactions.query(garbage.waiting):
             # Asked anew for each: a hold that is taken later reads parts that are there now.
@@ -322,7 +325,7 @@ class Maintenance:
         self._delete()
 
     def _opened_ms(self, shard_id: int) -> int | None:
-        """Since when somebody may have names of the shard's files: holds, or the view's tick."""
+        """The time since which a hold or a running tick may know names of the shard's files."""
         busy_ms, held_ms = self._worker.busy_ms(), self._storage.opened_ms().get(shard_id)
         tick_ms = None if busy_ms is None else self._clock_ms() - busy_ms
         return min((each for each in (held_ms, tick_ms) if each is not None), default=None)
@@ -354,7 +357,7 @@ class Maintenance:
             persist.transactions.transact(lambda conn: garbage.forget(conn, deleted))
 
     def _remove(self, directories: Iterable[str]) -> None:
-        """Removes those of the directories that are empty."""
+        """Removes the directories that are empty."""
         for directory in directories:
             try:
                 self._persist.blobs.remove_directory(directory)

@@ -30,7 +30,7 @@ def _new_call() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, and for which statement.
+    """The session, the context and the statement of a call.
 
     `call` names this call alone, `execution` the statement that it belongs to. `transaction` is
     ``open`` when the session is inside a block, as far as the shim knows. `internal`: a statement
@@ -46,7 +46,7 @@ class Caller:
 
     @property
     def session_id(self) -> str:
-        """Raises SLACKWATER_INVALID_REQUEST for a call without a session, which needs one."""
+        """The session. Raises SLACKWATER_INVALID_REQUEST for a call that lacks one."""
         if self.session is None:
             raise user_error(
                 "SLACKWATER_INVALID_REQUEST", request="Caller", reason="it lacks the field session"
@@ -55,7 +55,7 @@ class Caller:
 
     @property
     def where(self) -> Context:
-        """The context of the call; that of nobody in the default schema if it has none."""
+        """The context of the call; without one, the default schema and no user."""
         return self.context or NO_CONTEXT
 
 
@@ -85,7 +85,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """`write_id` is the client's name for a COMMIT."""
+    """Executes a statement. `write_id` is the client's name for a COMMIT."""
 
     text: str
     write_id: str | None = None
@@ -111,10 +111,10 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a bind is answered with. `relations` are in the order of the request.
+    """The answer to a bind. `relations` are in the order of the request.
 
     Each is the JSON of a relation of the protocol. `lease_ms`: the hold has locked tables, and is
-    lost without a renewal for so long.
+    lost when it is not renewed for so long.
     """
 
     timestamp: Timestamp
@@ -125,20 +125,20 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Unknown holds are ignored."""
+    """Releases holds. Unknown ones are ignored."""
 
     holds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Unknown holds are ignored."""
+    """Renews the leases of locks, by their holds. Unknown ones are ignored."""
 
     holds: tuple[str, ...]
 
 
 class WriteMode(Enum):
-    """What the rows of a write do to those of the table."""
+    """The effect of a write's rows: they are added, replace the table's, or have their diffs."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -170,7 +170,7 @@ class TableRows:
 
 
 class TableMode(Enum):
-    """What may be there under the name of a table that is defined with its rows."""
+    """Whether a table that is defined with its rows is new, replaces another one, or either."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -190,7 +190,7 @@ class StageTable:
 
     @property
     def schema_name(self) -> str:
-        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
         return schema_of(self.namespace)
 
     @property
@@ -204,11 +204,11 @@ class StageTable:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a staged definition was found to be about.
+    """The table that a staged definition makes or fills.
 
-    `replaces` is the table that is there. Without `shard` it keeps its columns and gets other
-    contents; else there will be a new table, whose shard has this reserved id. The rows have the
-    columns of `schema`.
+    `replaces` is the table that exists. Without `shard` it keeps its columns and gets other
+    contents; else the definition makes a new table, whose shard has this reserved id. The rows have
+    the columns of `schema`.
     """
 
     id: GlobalId
@@ -253,7 +253,7 @@ class PrepareWrite:
 
 @dataclass(frozen=True, slots=True)
 class ListSchemas:
-    """All schemas."""
+    """Lists all schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class CreateNamespace:
 
 @dataclass(frozen=True, slots=True)
 class AlterNamespace:
-    """An empty `comment` takes the schema's comment away."""
+    """Changes a schema. An empty `comment` removes its comment."""
 
     namespace: tuple[str, ...]
     comment: str
@@ -298,7 +298,7 @@ class CreateTable:
 
     @property
     def schema_name(self) -> str:
-        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
         return schema_of(self.namespace)
 
     @property
@@ -308,7 +308,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """`name` is a path: of a field inside a column it has several parts. `default` is SQL."""
+    """Adds a column. `name` is a path: for a field in a column it has parts. `default` is SQL."""
 
     name: tuple[str, ...]
     type: JsonType
@@ -387,7 +387,7 @@ class DropRelation:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """`schema` has the columns of the view, with their comments."""
+    """Creates a view. `schema` has its columns, with their comments."""
 
     namespace: tuple[str, ...]
     name: str
@@ -399,7 +399,7 @@ class CreateView:
 
     @property
     def schema_name(self) -> str:
-        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
         return schema_of(self.namespace)
 
     @property

@@ -1,6 +1,6 @@
 """Statements: from text to the schema of the answer (`plan`) and to the answer (`execute`).
 
-Dispatch only; what a statement does is in `definitions`, `shows`, `subscriptions`, `writes`.
+Dispatch only: `Rooms` has the parts that perform the statements.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _ANYWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """Where the statements of each kind are performed."""
+    """The parts that perform the statements of each kind."""
 
     reads: Reads
     writes: Writes
@@ -148,8 +148,8 @@ class Statements:
     ) -> Result:
         """Runs a statement that `plan` gave columns for.
 
-        `write_id` is the client's name for a COMMIT. Sent again with the same one, it has one
-        effect, and the answer is what became of it.
+        `write_id` is the client's name for a COMMIT. A COMMIT that is sent again under the same
+        name has one effect, and the same outcome.
         """
         statement = parse(text)
         if statement is None:
@@ -239,7 +239,10 @@ class Statements:
         )
 
     def _commit(self, session: Session, write_id: str, cancellation: Cancellation) -> None:
-        """Raises what came of the first time, unless it has been found out since."""
+        """Commits the block, or repeats the outcome of the COMMIT that came first under this id.
+
+        An outcome that was unknown then is asked for again.
+        """
         pending, is_first = session.commit(write_id)
         if is_first:
             _notice_none(session, pending.block)
@@ -362,7 +365,7 @@ class Statements:
 
 
 def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
-    """The rows of EXPLAIN ANALYZE: the tick, where its time went, and the steps of its program."""
+    """The rows of EXPLAIN ANALYZE: the tick, its time by purpose, and the steps of its program."""
     times = tick.times
     counts: tuple[int | None, ...] = (tick.scanned, tick.looked_up, tick.emitted)
     whole = (tick.upper, None, "tick", *counts, times.whole_us, None, None)

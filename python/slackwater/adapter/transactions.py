@@ -30,7 +30,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Buffered(Generic[W]):
-    """A write of a block, those before it, and what they take together."""
+    """A write of a block, the writes before it, and the memory that they take together."""
 
     write: W
     before: Buffered[W] | None
@@ -136,10 +136,10 @@ def refuse_if_failed(transaction: Transaction[W]) -> None:
 
 
 def check_read(transaction: Transaction[W], relation: str) -> Timestamp | None:
-    """Whether a read that follows the block's time may run now, and at which time.
+    """The time of the block, for a read that follows it.
 
     None: the block has no time yet (or there is no block), so the caller chooses one and reports
-    it to `record_read`. Raises SLACKWATER_FAILED_TRANSACTION, and
+    it to `record_read`. Raises SLACKWATER_FAILED_TRANSACTION, SLACKWATER_TRANSACTION_LOST, and
     SLACKWATER_WRITE_ONLY_TRANSACTION naming `relation` after a write: buffered rows would be
     missing from the answer. Constant queries and reads AS OF a time do not come here; for them
     `refuse_if_failed` is enough.
@@ -162,9 +162,9 @@ def record_read(transaction: Transaction[W], timestamp: Timestamp) -> Transactio
 def add_write(transaction: Transaction[W], write: W, size_bytes: int = 0) -> Open[W]:
     """The block with `write` buffered, which takes `size_bytes` of memory.
 
-    Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_TOO_LARGE beyond `BLOCK_LIMIT_BYTES`;
-    SLACKWATER_READ_ONLY_TRANSACTION after a read or in a READ ONLY block. Not to be called outside
-    a block, where a write commits by itself.
+    Raises SLACKWATER_FAILED_TRANSACTION; SLACKWATER_TRANSACTION_LOST; SLACKWATER_TOO_LARGE beyond
+    `BLOCK_LIMIT_BYTES`; SLACKWATER_READ_ONLY_TRANSACTION after a read or in a READ ONLY block. Not
+    to be called outside a block, where a write commits by itself.
     """
     refuse_if_failed(transaction)
     if not isinstance(transaction, Open):
@@ -183,7 +183,7 @@ def add_write(transaction: Transaction[W], write: W, size_bytes: int = 0) -> Ope
 
 
 def check_write_outside_block(transaction: Transaction[W], statement: str) -> None:
-    """For writes that no block takes: UPDATE, DELETE, MERGE, INSERT ... SELECT, INSERT OVERWRITE.
+    """Refuses a write that no block takes: UPDATE, DELETE, MERGE, INSERT ... SELECT or OVERWRITE.
 
     Raises SLACKWATER_READ_ONLY_TRANSACTION in a READ ONLY block, else what `check_outside_block`
     does.
@@ -199,10 +199,10 @@ def _read_only(transaction: Open[W]) -> SlackwaterError:
 
 
 def check_outside_block(transaction: Transaction[W], statement: str) -> None:
-    """For statements that no block takes, like DDL and SUBSCRIBE.
+    """Refuses a statement that no block takes, like DDL and SUBSCRIBE, inside a block.
 
-    `statement` names the kind, for the message. Raises SLACKWATER_FAILED_TRANSACTION or
-    SLACKWATER_TRANSACTION_STATEMENT.
+    `statement` names the kind, for the message. Raises SLACKWATER_FAILED_TRANSACTION,
+    SLACKWATER_TRANSACTION_LOST or SLACKWATER_TRANSACTION_STATEMENT.
     """
     refuse_if_failed(transaction)
     if isinstance(transaction, Open):

@@ -43,7 +43,7 @@ class Progress:
 def progress(
     partition: str, checkpoints: Sequence[Checkpoint], lookahead: int | None
 ) -> Progress | None:
-    """The progress that the checkpoints, in the order of their times, amount to; None of none.
+    """The progress of a partition with these checkpoints, which ascend; None: it has none.
 
     `lookahead` is how many checkpoints may be proposed after `lead`, and one more where nothing is
     applied; None: all.
@@ -62,18 +62,18 @@ def progress(
 
 
 def bounds(partitions: Iterable[Progress], committed: Time) -> Range:
-    """The bounds of a group of which `committed`, and all before it, was said to be done.
+    """The bounds of a group for which everything up to and with `committed` was said to be done.
 
     ``max`` is just after the least of the partitions' tops: no partition outruns the others.
-    ``min`` is where the furthest behind of those partitions stands that have something to do up to
-    there, or that very time if none has. Neither is before `committed`.
+    ``min`` is the least `lead` of the partitions with checkpoints to apply up to that top, or that
+    top itself if no partition has any. Neither is before `committed`.
 
-    Here the bounds differ from those of CockroachDB Replicator, from which the rest is. There
-    nothing is remembered: a reader looks at the checkpoints from its own last ``min`` on, and takes
-    a partition of which it then finds no applied one to be at zero. So its ``min`` went back, in a
-    group whose partitions do not receive the same times, and when a partition was added. There a
-    partition also counts only if its top is the common one, and with a lookahead the answer
-    depends on how much of the applied history is still there.
+    The bounds deviate from those of CockroachDB Replicator, which remembers nothing: a reader there
+    looks at the checkpoints from its own last ``min`` on, and takes a partition without an applied
+    one among them to be at zero. So its ``min`` goes back in a group whose partitions do not
+    receive the same times, and when a partition is added. A partition there also counts only if its
+    top is the common one, and with a lookahead the answer depends on the applied history that is
+    left.
     """
     found = list(partitions)
     if not found:

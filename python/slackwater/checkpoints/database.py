@@ -49,11 +49,11 @@ class EngineTransactions:
 
 
 class Notifications(Protocol):
-    """Tells other processes of changes, and hears of theirs."""
+    """The seam to notifications: it tells other processes of changes, and hears of theirs."""
 
     @property
     def listeners(self) -> Listeners:
-        """The listeners that are woken by what it hears."""
+        """The listeners that it wakes when it hears of a change."""
 
     def told(self, group: str) -> Step:
         """The step of a transaction that tells others, when it commits, that `group` changed."""
@@ -63,7 +63,7 @@ class Notifications(Protocol):
 
 
 class DatabaseStore:
-    """A `Store` in the tables of `tables`, which are there.
+    """A `Store` in the tables that `create_tables` makes, which must exist.
 
     Listeners hear of what is written through this object, and, with `notifications`, of what any
     other that has them too writes to the same database.

@@ -1,4 +1,4 @@
-"""Checkpoint groups: what users of the package hold. Source: spec checkpoint 2.2, 2.3, 2.5."""
+"""Checkpoint groups, as users of the package hold them. Source: spec checkpoint 2.2, 2.3, 2.5."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Checkpoints:
         self._monotonic = monotonic
 
     def scan_for_target_schemas(self) -> list[Schema]:
-        """The schemas for which something is left to be done: to start their groups again.
+        """The schemas whose groups have work left, and are to be started again.
 
         They are the names of the groups that have a checkpoint which is not applied. Raises
         ValueError when one of these is no name of a schema, and what the store raises.
@@ -58,9 +58,10 @@ class Checkpoints:
 class Group:
     """The checkpoints of tables that are proposed and committed together. Thread-safe.
 
-    Each partition says with `advance` up to where it has delivered everything; who has applied that
-    says so with `commit`. The bounds tell what is left: all up to and with ``min`` is done, all
-    before ``max`` has been delivered by every partition. A group is made by `Checkpoints.start`.
+    With `advance` each partition says up to which time it has delivered everything, and with
+    `commit` the user of the group says what is applied. The bounds tell what is left: everything up
+    to and with ``min`` is done, and every partition has delivered everything before ``max``.
+    `Checkpoints.start` makes groups.
     """
 
     def __init__(
@@ -129,9 +130,9 @@ class Group:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the last refresh failed, after which the bounds are as they were; None if it did not.
+        """The error of the last refresh; None: it did not fail.
 
-        It is tried again every second.
+        A failed refresh leaves the bounds as they were, and is tried again at the next poll.
         """
         return self._failure
 
@@ -161,7 +162,7 @@ class Group:
     def _refresh(self) -> None:
         """Publishes the bounds. A store that fails leaves them as they are.
 
-        The original published a range at zero then, and what it had committed was gone for as long.
+        CockroachDB Replicator publishes a range at zero then, as if nothing were committed.
         """
         try:
             state = self._store.state(self._name, self._settings.lookahead)

@@ -16,28 +16,28 @@ class Listeners:
         self._of: dict[str, list[_Listener]] = defaultdict(list)
 
     def add(self, group: str, wake: Callable[[], None]) -> _Listener:
-        """`wake` is called when somebody tells of the group, until what this returns is closed."""
+        """Calls `wake` when somebody tells of the group, until the returned listener is closed."""
         listener = _Listener(self, group, wake)
         with self._lock:
             self._of[group].append(listener)
         return listener
 
     def remove(self, listener: _Listener) -> None:
-        """Does nothing when that was done before."""
+        """Removes a listener; does nothing the second time."""
         with self._lock:
             left = [each for each in self._of.pop(listener.group, []) if each is not listener]
             if left:
                 self._of[listener.group] = left
 
     def tell(self, group: str) -> None:
-        """Wakes those who listen to the group."""
+        """Wakes the listeners of the group."""
         with self._lock:
             listeners = list(self._of.get(group, ()))
         for each in listeners:
             each.wake()
 
     def tell_all(self) -> None:
-        """Wakes everybody."""
+        """Wakes all listeners."""
         with self._lock:
             listeners = [each for of in self._of.values() for each in of]
         for each in listeners:

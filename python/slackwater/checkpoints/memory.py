@@ -87,7 +87,7 @@ class MemoryStore:
         return pruned
 
     def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
-        """See `Store`; tells of every change."""
+        """Calls `wake` after each advance, commit and declaration, as `Store.listen` promises."""
         return self._listeners.add(group, wake)
 
     def _kept(self, group: str) -> _Kept:

@@ -30,9 +30,9 @@ class TableGroup:
 def canonical(name: str) -> str:
     """The form in which names are compared and kept: lower case.
 
-    The original keeps partitions that are declared as they are given and looks for lower case, so
-    that one with a capital letter holds its group back for ever.
-    Raises ValueError for an empty one, one of more than 255 characters, and one with a NUL.
+    CockroachDB Replicator keeps declared partitions as they are given and looks for lower case, so
+    that one with a capital letter holds its group back for ever. Raises ValueError for an empty
+    name, one of more than 255 characters, and one with a NUL.
     """
     lowered = name.lower()
     if not lowered or len(lowered) > GROUP_NAME_LENGTH or "\0" in lowered:

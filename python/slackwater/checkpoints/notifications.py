@@ -20,7 +20,7 @@ from slackwater.checkpoints.store import Subscription
 
 CHANNEL = "slackwater_checkpoints"
 RETRY_MS = 5_000
-"""The pause, after its connection broke, before it makes another one."""
+"""Milliseconds before a broken connection is replaced by another one."""
 
 _log = structlog.get_logger("checkpoint")
 
@@ -51,7 +51,7 @@ class PostgresNotifications:
         return step
 
     def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
-        """See `Store.listen`; also calls `wake` whenever a connection begins to listen."""
+        """Calls `wake` as `Store.listen` promises, and whenever a connection begins to listen."""
         subscription = self.listeners.add(group, wake)
         with self._lock:
             if self._thread is None and not self._closed.is_set():
@@ -88,7 +88,7 @@ class PostgresNotifications:
         return connection
 
     def _follow(self, connection: psycopg.Connection[Any]) -> None:
-        """Until this is closed. Raises what psycopg raises when the connection breaks."""
+        """Follows notifications until this is closed. Raises what psycopg raises on a break."""
         with selectors.DefaultSelector() as selector:
             selector.register(connection, selectors.EVENT_READ)
             selector.register(self._ended, selectors.EVENT_READ)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 class Settings:
     """The ways in which a group follows its store.
 
-    It refreshes when it is woken and every `poll_ms`, and prunes every `prune_ms`. `lookahead`: see
-    `limit_lookahead`. `is_streaming`: whether the store wakes it when others change the group.
+    It refreshes when it is woken and every `poll_ms`, and prunes every `prune_ms`. `lookahead` is
+    the limit of `limit_lookahead`. `is_streaming`: the store wakes it when others change the group.
     """
 
     lookahead: int | None = None
@@ -36,18 +36,18 @@ def limit_lookahead(checkpoints: int) -> Option:
 
 
 def disable_stream() -> Option:
-    """The group hears of what others do when it polls, and only then."""
+    """Lets the group hear of changes by others only when it polls."""
     return lambda settings: replace(settings, is_streaming=False)
 
 
 def poll_every(interval_ms: int) -> Option:
-    """Looks so often whether others have changed the group. Raises ValueError unless positive."""
+    """Polls for changes by others at this interval. Raises ValueError unless it is positive."""
     checked = _positive(interval_ms)
     return lambda settings: replace(settings, poll_ms=checked)
 
 
 def prune_every(interval_ms: int) -> Option:
-    """Prunes so often what nothing depends on. Raises ValueError unless positive."""
+    """Prunes superfluous checkpoints at this interval. Raises ValueError unless it is positive."""
     checked = _positive(interval_ms)
     return lambda settings: replace(settings, prune_ms=checked)
 

@@ -1,4 +1,4 @@
-"""The statements of checkpoints, as steps of a transaction of whoever keeps them.
+"""The statements of checkpoints, as steps of a transaction of their store.
 
 A step that writes first locks the group's row: so writers of one group take turns, whatever their
 processes, and what a step reads afterwards stays as it is until it commits. SQLite has one writer
@@ -141,7 +141,7 @@ def _row(
 
 
 def _lock(conn: Connection, group: str) -> Time:
-    """Waits until no other writer of the group is left; what it has committed."""
+    """Waits until no other writer of the group is left; returns the group's committed time."""
     locking = _committed(group).with_for_update()
     text = conn.execute(locking).scalar_one_or_none()
     if text is None:

@@ -1,4 +1,4 @@
-"""The seam below a group: where its checkpoints are kept.
+"""The seam below a group: the store that keeps its checkpoints.
 
 A store knows names as they are given; `Group` gives it canonical ones. All of its methods may be
 called from several threads. Source: spec checkpoint 2.1, 5.2, 5.3.
@@ -26,7 +26,7 @@ class GroupState:
 
 
 class GoingBackwards(Exception):
-    """A partition was said to be complete up to a time before one that was already recorded.
+    """A partition was reported complete up to a time before one that was already recorded.
 
     Nothing was recorded. The feed breaks its promise, or two feeds share the partition.
     """
@@ -44,7 +44,7 @@ class GoingBackwards(Exception):
 
 
 class Subscription(Protocol):
-    """Somebody is told of changes, until it is closed."""
+    """A subscription to the changes of a group, until it is closed."""
 
     def close(self) -> None: ...
 
@@ -82,7 +82,7 @@ class Store(Protocol):
         """The names, in order, of the groups with a checkpoint that is not applied."""
 
     def prune(self, group: str) -> int:
-        """Deletes the applied checkpoints before each partition's `lead`; how many those were.
+        """Deletes the applied checkpoints before each partition's `lead`; returns their number.
 
         Nothing depends on them. Those that are applied after one that is not stay until it is.
         """
@@ -90,5 +90,5 @@ class Store(Protocol):
     def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
         """Calls `wake` soon after the group has changed, by whomever, and when in doubt.
 
-        It must return at once. May tell of less, if the store cannot: who listens polls as well.
+        `wake` must return at once. A store may miss changes of others: listeners poll as well.
         """

@@ -31,7 +31,7 @@ def time_of(text: str) -> Time:
 def create_tables(engine: Engine, *, retry_policy: RetryPolicy = RETRY_POLICY) -> None:
     """Makes the tables where they are missing. Several processes may do this at the same time.
 
-    Not for a metastore of Slackwater: there they are part of its history. Raises
+    Not for a metastore of Slackwater, whose migrations make them. Raises
     SLACKWATER_METASTORE_UNAVAILABLE.
     """
 

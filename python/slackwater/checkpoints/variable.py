@@ -1,4 +1,4 @@
-"""A value that others watch."""
+"""A value that threads can watch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class Variable(Generic[T]):
-    """A value, who may change it, and who waits for it. Thread-safe.
+    """A value that threads change, and for which others wait. Thread-safe.
 
-    Who waits sees the latest value: those between may be missed.
+    A waiting thread sees the latest value: it may miss those between.
     """
 
     def __init__(self, value: T) -> None:
@@ -25,7 +25,7 @@ class Variable(Generic[T]):
             return self._value
 
     def set(self, value: T) -> None:
-        """Changes the value; wakes who waits unless it is equal."""
+        """Changes the value; wakes the waiting threads unless it is equal."""
         self.update(lambda _: value)
 
     def update(self, change: Callable[[T], T]) -> T:

@@ -6,9 +6,9 @@ from threading import Condition
 
 
 class Wakeups:
-    """Calls for a round. Those that come before it begins are one; one that comes later is kept.
+    """Calls for a round. Those that come before it begins are one; a later one is kept.
 
-    The original forgets what comes during a round, and finds it when it looks a second later.
+    CockroachDB Replicator forgets calls during a round, and finds their changes a second later.
     """
 
     def __init__(self) -> None:
@@ -23,13 +23,13 @@ class Wakeups:
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Lets there be no more rounds."""
+        """Ends the rounds: `wait` returns False from now on."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits for a call, `timeout_s` at most; whether there is to be a round."""
+        """Waits for a call, `timeout_s` at most; returns whether a round is to begin."""
         with self._condition:
             self._condition.wait_for(lambda: self._is_called or self._is_closed, timeout_s)
             self._is_called = False

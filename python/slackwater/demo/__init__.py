@@ -26,8 +26,9 @@ def run(
     """Runs the tour; returns the exit status: 0 if every check held, else 1.
 
     The environment is at `location`, or in a temporary folder. `conf` are settings for Spark,
-    `days` is how many days of 2013 are fed (1 to 365). Objects are made in the schema ``demo``,
-    which is dropped first if a demo has made it; another one is left alone, with a failed check.
+    `days` is the number of days of 2013 that are fed (1 to 365). Objects are made in the schema
+    ``demo``, which is dropped first if a demo has made it; any other schema of that name is left
+    alone, with a failed check.
     """
     began = time.monotonic()
     display = Display()

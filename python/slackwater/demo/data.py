@@ -30,7 +30,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Where the files are. `references` has one CSV for each table."""
+    """The files of the data. `references` has one CSV for each table."""
 
     references: Path
     days: Sequence[Day]
@@ -56,7 +56,7 @@ def unpack(folder: Path, days: int) -> Data:
 
 
 def move_into(days: Sequence[Day], feed: Path) -> int:
-    """Renames the days' files into the source's folder; returns how many flights they hold.
+    """Renames the days' files into the source's folder; returns the number of their flights.
 
     A rename makes a whole file appear at once, so the source never sees half of one.
     """

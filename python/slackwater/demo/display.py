@@ -1,4 +1,4 @@
-"""What the demo prints: a progress bar on a terminal, plain lines elsewhere."""
+"""The output of the demo: a progress bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Display:
 
     @contextlib.contextmanager
     def progress(self, title: str, total: int) -> Iterator[Advance]:
-        """Gives a function that is told the steps that were done, and a remark."""
+        """Shows progress; the block gets a function that takes the steps done, and a remark."""
         if self.console.is_terminal:
             columns = (
                 TextColumn("{task.description}"),

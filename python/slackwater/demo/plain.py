@@ -65,7 +65,7 @@ class Plain:
             self._names[name] = f"plain_{name}"
 
     def change(self, airline: str) -> None:
-        """From now on the reference data is as the tour's statements left it."""
+        """Makes to the reference data the changes that the tour's statements made."""
         for name, query in CHANGED.items():
             changed = query.format(csv=f"plain_{name}", airline=airline)
             self._spark.sql(changed).createOrReplaceTempView(f"changed_{name}")

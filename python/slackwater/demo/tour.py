@@ -23,18 +23,18 @@ SINGLE_DAYS = 7
 DAYS_AT_ONCE = 14
 NEW_NAME = "US Airways (now American)"
 RENAMED = 12
-"""How often to and fro: the first times go through code that is not compiled yet."""
+"""The renames to and fro that are measured; the first ones run code that is not compiled yet."""
 MARK = "Made by slackwater demo"
 """The comment of the schema that the demo makes, and drops when it runs again."""
 
 
 class NotOursError(Exception):
-    """The demo would change what it did not make."""
+    """The demo would change a schema that it did not make."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time of the past, in milliseconds, and how many flights there were."""
+    """A time of the past, in milliseconds, and the number of flights then."""
 
     time_ms: int
     flights: int
@@ -42,7 +42,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured, in milliseconds."""
+    """The measurements, in milliseconds."""
 
     file_to_view: list[float] = field(default_factory=list)
     write_to_view: list[float] = field(default_factory=list)
@@ -178,7 +178,7 @@ class Tour:
         self._plain.change(NEW_NAME)
 
     def _measure_writes(self) -> None:
-        """Renames the airline to and fro: from the statement to the answer of a read."""
+        """Renames the airline to and fro; measures from the statement to the answer of a read."""
         for name in ("US Airways Inc.", NEW_NAME) * RENAMED:
             began = time.perf_counter()
             self._spark.sql(fill(self._statements["rename_airline"], name=name)).collect()

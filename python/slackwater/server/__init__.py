@@ -1,1 +1,1 @@
-"""The HTTP face of the adapter, and the coordinator's process."""
+"""The coordinator's process, its HTTP server for sessions, and the ingress."""

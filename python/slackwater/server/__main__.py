@@ -1,4 +1,4 @@
-"""The coordinator's process. Started by the shim; see docs/internals/protocol.md section 1.
+"""The coordinator's process. The shim starts it (docs/internals/protocol.md section 1).
 
 Either it leads the environment and stays until its stdin ends (the driver is gone), or it finds
 a living leader, names it on stdout, and ends. A leader that lives and cannot be reached is
@@ -63,12 +63,12 @@ SHORTEST_LEASE_MS = 1_000
 LONGEST_LEASE_MS = 30_000
 LOG_BYTES = 10 * 1024 * 1024
 LOG_FILES = 5
-"""So many older log files are kept beside the current one."""
+"""The number of older log files that are kept beside the current one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the shim says by environment variables."""
+    """The settings that the shim passes in environment variables."""
 
     location: Location
     metastore: str
@@ -78,7 +78,9 @@ class Settings:
 
     @staticmethod
     def from_environment() -> Settings:
-        """Raises SLACKWATER_INVALID_OPTION, _UNKNOWN_OPTION, _UNSUPPORTED, _METASTORE_REQUIRED,
+        """Reads the variables of this process.
+
+        Raises SLACKWATER_INVALID_OPTION, _UNKNOWN_OPTION, _UNSUPPORTED, _METASTORE_REQUIRED,
         _PASSWORD_SHOWN.
         """
         text = os.environ.get("SLACKWATER_LOCATION") or "slackwater-environment"
@@ -97,7 +99,7 @@ class Settings:
 
 
 def _lease_ms(text: str | None) -> int:
-    """The length of the lease that `text` names. Raises SLACKWATER_INVALID_OPTION."""
+    """The length of the lease in milliseconds. Raises SLACKWATER_INVALID_OPTION."""
     if not text:
         return LEASE_MS
     try:
@@ -118,7 +120,7 @@ def _lease_ms(text: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """What the leader of `epoch` has: where it listens, who may call, and its lease."""
+    """The leadership of `epoch`: its listener, the token of its callers, its log and its lease."""
 
     engine: Engine
     epoch: int
@@ -131,7 +133,7 @@ class Leadership:
 
 
 def main(here: Owner | None = None) -> int:
-    """Runs the process; returns its exit status. `here` says which process it is."""
+    """Runs the process; returns its exit status. `here` identifies the process."""
     answers = _take_over_stdout()
     if os.getpgrp() != os.getpid():
         os.setsid()
@@ -269,11 +271,11 @@ def _take_lead(
 def _end_holder(
     engine: Engine, leader: LeaderRecord | None, here: Owner, error: SlackwaterError
 ) -> bool:
-    """Kills the leader whose lease has run out, if it may be what keeps the metastore locked.
+    """Kills the leader whose lease has run out, if it may keep the metastore locked.
 
     A process that hangs within a transaction of SQLite keeps all others from writing, for as long
-    as it hangs; a server ends such a transaction by itself. Returns whether it is worth another
-    try: another candidate may have been first.
+    as it hangs; a server ends such a transaction by itself. Returns whether another attempt makes
+    sense: another candidate may have been first.
     """
     if engine.dialect.name != "sqlite" or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
         return False
@@ -458,10 +460,10 @@ def _say_leading(answers: int, leadership: Leadership) -> None:
 
 
 def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> Ingress | None:
-    """The ingress, which has begun; None: the environment has none.
+    """Starts the ingress and returns it; None: the environment has none.
 
-    Until the gate is open it asks senders to come again. Settings that this application was given
-    have to be right; of remembered ones it only says that they are not: they may be another host's.
+    Until the gate is open it asks senders to come again. An error of this application's own
+    settings is raised; one of remembered settings is only logged: they may be another host's.
     """
     own = dict(settings.ingress)
     found = transaction(leadership.engine, lambda conn: ingress_settings.remembered(conn, own))
@@ -483,7 +485,7 @@ def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> I
 def _leader_lease(
     settings: Settings, leadership: Leadership, stop: Callable[[str], None]
 ) -> LeaderLease:
-    """Renews the lease from now on: opening a large environment may take longer than it lasts."""
+    """Starts to renew the lease: opening a large environment may take longer than it lasts."""
 
     def lost(reason: str) -> None:
         # Calls that are there now are told why.
@@ -503,7 +505,7 @@ def _leader_lease(
 
 
 def _listening(app: Any, listener: socket.socket) -> threading.Thread:
-    """The thread that serves the application; it has begun."""
+    """Starts the thread that serves the application, and returns it."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=600
     )
@@ -521,7 +523,7 @@ def _listening(app: Any, listener: socket.socket) -> threading.Thread:
 
 
 def _outlive(serving: threading.Thread, stop: Callable[[str], None]) -> None:
-    """A leader that answers nobody any more must not keep its lease."""
+    """Stops the process when the server's thread ends: it must not keep its lease then."""
     serving.join()
     stop("the HTTP server has ended")
 

@@ -1,4 +1,4 @@
-"""Which calls run in which threads, and how many of them at once: decided here, done by `app`."""
+"""Admission: the lane of each call, and the most calls at once. `app` acts on it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUICK_CALLS = frozenset(
 
 
 def lane_of(path: str, caller: Caller, asked: object) -> Lane:
-    """Where a call belongs."""
+    """The lane of a call."""
     if path in CONTROL_CALLS:
         return Lane.CONTROL
     if path in QUICK_CALLS:
@@ -51,10 +51,10 @@ def lane_of(path: str, caller: Caller, asked: object) -> Lane:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """How much the server takes at once.
+    """The limits of what the server takes at once.
 
-    `statements` is how many calls of statements may be under way; as many may be INSIDE, since each
-    of them belongs to one statement. `request_bytes` and `answer_bytes` are for one call.
+    `statements` is the most calls of statements that may be under way; as many may be INSIDE, since
+    each of them belongs to one statement. `request_bytes` and `answer_bytes` are for one call.
     """
 
     control_threads: int = 16

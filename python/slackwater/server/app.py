@@ -1,8 +1,8 @@
 """The HTTP application: the shim's protocol over the coordinator's calls.
 
 Answers are JSON or an Arrow IPC stream. Every call needs the environment's token. Handlers are
-plain functions and run in threads, because a read may wait for a frontier; `admission` says which
-calls share them, so that statements that wait keep nobody from looking, releasing and cancelling.
+plain functions and run in threads, because a read may wait for a frontier. The lanes of `admission`
+have threads of their own, so that waiting statements hold up no lookup, release or cancellation.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 STOP_AFTER_S = 0.2
 CANCEL_AGAIN_S = 0.2
 PARSED_AT_ONCE_BYTES = 64 * 1024
-"""The loop itself parses requests up to this size."""
+"""The largest request that the loop itself parses."""
 
 CANCEL = "/v1/cancel"
 
 UNTIL_DONE = frozenset({"/v1/write"})
-"""Calls that end with their outcome, also when the connection breaks: they are sent again then."""
+"""Calls that run to their end when the connection breaks: the client sends them again."""
 
 OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/renew", "/v1/session/close", CANCEL})
-"""Calls that belong to no statement, and say nothing about the session's transaction."""
+"""Calls that belong to no statement, and whose answers leave out the session's transaction."""
 
 _log = structlog.get_logger("server")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: its path, who calls, and what is asked, in the type of the path's endpoint."""
+    """One call: its path, its endpoint, its caller, and its request in the endpoint's type."""
 
     path: str
     endpoint: Endpoint[Any]
@@ -70,7 +70,7 @@ def application(
 ) -> Starlette:
     """The ASGI application. `stop(reason)` ends the process after a broken invariant.
 
-    `confirm` returns while nobody else can lead; what it raises is the answer to a statement.
+    `confirm` returns while nobody else can lead; its error is the answer to a statement.
     """
     face = Face(coordinator, token, stop, confirm, limits or AdmissionLimits())
     return Starlette(routes=face.routes())
@@ -79,7 +79,7 @@ def application(
 class Face:
     """Takes requests, decodes and admits them, and runs their calls in the threads of their lane.
 
-    `answer` and what it calls run in those threads, everything else in the loop.
+    `_timed` and what it calls run in those threads, everything else in the loop.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Face:
         self._endpoints = self._calls.endpoints()
 
     def routes(self) -> list[Route]:
-        """One for each call, and those that are about the process itself."""
+        """The routes: one for each call, and those about the process itself."""
         return [
             *(self._route(path, endpoint) for path, endpoint in self._endpoints.items()),
             Route("/v1/attend", self._attend, methods=["POST"]),
@@ -130,13 +130,13 @@ class Face:
         return Route(path, serve, methods=["POST"])
 
     async def _status(self, request: Request) -> Response:
-        """Answered by the loop itself: whoever looks whether the leader lives waits for nobody."""
+        """The coordinator's status, from the loop itself: it waits for no other call."""
         if not self._is_authorized(request):
             return Response(status_code=401)
         return _response(self._coordinator.status(), self._limits.answer_bytes)
 
     async def _attend(self, request: Request) -> Response:
-        """Stays open as long as an application that has joined lives."""
+        """Stays open as long as an application that has joined lives, then ends its sessions."""
         if not self._is_authorized(request):
             return Response(status_code=401)
         application_id = str(json.loads(await request.body())["application"])
@@ -149,7 +149,7 @@ class Face:
         return hmac.compare_digest(given.encode(), self._expected)
 
     async def _admitted(self, request: Request, call: Call) -> Response:
-        """The answer. Raises SLACKWATER_TOO_MANY_REQUESTS."""
+        """Runs the call in its lane. Raises SLACKWATER_TOO_MANY_REQUESTS."""
         lane = lane_of(call.path, call.caller, call.asked)
         self._admission.enter(lane)
         try:
@@ -168,7 +168,7 @@ class Face:
     async def _unless_gone(
         self, request: Request, caller: Caller, work: Awaitable[Response]
     ) -> Response:
-        """What `work` gives. When the client goes meanwhile, its call is cancelled."""
+        """The result of `work`. If the client disconnects meanwhile, its call is cancelled."""
         running = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(_disconnected(request))
         await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -184,7 +184,7 @@ class Face:
         return running.result()
 
     def _timed(self, call: Call) -> Response:
-        """The answer, with a header that says how long the coordinator itself took, in ms."""
+        """The answer, with a header for the milliseconds that the coordinator itself took."""
         began = time.perf_counter()
         response = self._answer(call)
         took_ms = (time.perf_counter() - began) * 1000
@@ -224,7 +224,7 @@ class Face:
         return _error(user_error("SLACKWATER_INTERNAL", reason=reason, log=self._coordinator.log))
 
     def _end(self, reason: str) -> None:
-        """Stops the process once the answer to this call is out."""
+        """Stops the process after a moment, in which the answer to this call goes out."""
         timer = threading.Timer(STOP_AFTER_S, self._stop, args=(reason,))
         timer.daemon = True
         timer.start()
@@ -238,7 +238,7 @@ async def _disconnected(request: Request) -> None:
 async def _body(request: Request, limit_bytes: int) -> bytes:
     """The request's body. Raises SLACKWATER_TOO_LARGE.
 
-    What is too much is read all the same and not kept, so that the client gets to the answer.
+    A body that is too large is read all the same and not kept, so that the client reads the answer.
     """
     size = 0
     chunks: list[bytes] = []
@@ -259,7 +259,7 @@ async def _body(request: Request, limit_bytes: int) -> bytes:
 
 
 def _response(result: Rows | Mapping[str, Any] | None, limit_bytes: int) -> Response:
-    """The answer. Raises SLACKWATER_TOO_LARGE."""
+    """The result as an HTTP response. Raises SLACKWATER_TOO_LARGE."""
     if result is None:
         return Response(status_code=404)
     if isinstance(result, Rows):

@@ -36,9 +36,9 @@ _CHANGES: Mapping[str, type[Any]] = {
 
 
 def decoded(kind: type[Request], raw: bytes) -> tuple[protocol.Caller, Request]:
-    """The caller and the request that a body of JSON is; nothing at all is an empty object.
+    """The caller and the request in a body of JSON. An empty body counts as an empty object.
 
-    Raises SLACKWATER_INVALID_REQUEST for what is no such request.
+    Raises SLACKWATER_INVALID_REQUEST for a body that is no such request.
     """
     try:
         body = json.loads(raw) if raw else {}
@@ -50,9 +50,9 @@ def decoded(kind: type[Request], raw: bytes) -> tuple[protocol.Caller, Request]:
 
 
 def decode(kind: type[Request], body: Body) -> tuple[protocol.Caller, Request]:
-    """The caller and the request that `body` is.
+    """The caller and the request in `body`.
 
-    Raises SLACKWATER_INVALID_REQUEST for what is no such request.
+    Raises SLACKWATER_INVALID_REQUEST for a body that is no such request.
     """
     own = {key: value for key, value in body.items() if key not in _CALLER}
     caller = {key: value for key, value in body.items() if key in _CALLER and value is not None}
@@ -72,7 +72,7 @@ def _invalid(kind: type[Any], reason: str) -> SlackwaterError:
 
 
 def _context(given: Body) -> Body:
-    """An empty name is that of nobody, and of the default schema."""
+    """The context without empty names, which stand for no user and for the default schema."""
     said = {key: value for key, value in given.items() if value}
     return {**said, "settings": given.get("settings")}
 
@@ -91,7 +91,7 @@ def _as_of(given: Body | None, _: Any) -> protocol.AsOf | None:
 
 
 def _columns(given: JsonType, _: Any) -> RelationDesc:
-    """A schema, which came as text or as an object."""
+    """The columns of a schema that came as text or as an object."""
     return RelationDesc.from_json(given if isinstance(given, str) else json.dumps(given))
 
 
@@ -113,13 +113,16 @@ def _change(given: Body, _: Any) -> protocol.TableChange:
 
 
 def _definition(given: Body) -> Body:
-    """The fields of the staged table are beside those of the write."""
+    """Moves the fields of the staged table into `table`; they come beside those of the write."""
     table = {key: value for key, value in given.items() if key in _DEFINITION}
     return {**{key: value for key, value in given.items() if key not in table}, "table": table}
 
 
 def _write(given: Body) -> Body:
-    """Without `writes` the fields of the one table are beside those of the write."""
+    """Moves the rows of the tables into `rows`.
+
+    Without `writes`, the fields of the one table come beside those of the write.
+    """
     own = {key: given[key] for key in ("write_id", "hold", "definition") if key in given}
     rest = {key: value for key, value in given.items() if key not in own}
     if "writes" in given:
@@ -145,7 +148,7 @@ def _made() -> Converter:
 
 
 def _reshape(converter: Converter, kind: type[Any], reshape: Callable[[Body], Body]) -> None:
-    """Makes `kind` of what `reshape` makes of its JSON."""
+    """Lets `reshape` change the JSON of `kind` before it is decoded."""
     make = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
     converter.register_structure_hook(kind, lambda given, _: make(reshape(given), kind))
 

@@ -1,8 +1,8 @@
-"""Whether a candidate leads, joins, waits, or is refused. Decides only: no clock, no I/O.
+"""The election: a candidate leads, joins, waits, or is refused. No clock, no I/O.
 
 A leader has gone when it has given its lease up, when its process on this host is dead, or when its
 lease has run out: the candidate has seen it unchanged for its length, by the candidate's own clock.
-That the candidate cannot reach it says nothing. Source: surface 7, decision 0014.
+A leader that the candidate cannot reach may live. Source: surface 7, decision 0014.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import Enum
 from slackwater.persist.leadership import LeaderRecord
 
 OPENING_MS = 45_000
-"""How long a leader that lives may take until it answers: it may be opening the environment."""
+"""Milliseconds that a living leader may take to answer, since it may be opening the environment."""
 
 
 class Decision(Enum):
-    """What the candidate does next. The first ones, which say why, take the lead."""
+    """The next action of a candidate. FIRST to UNLEASED are reasons to take the lead."""
 
     FIRST = "nobody has led"
     GIVEN_UP = "the lease was given up"
@@ -33,8 +33,8 @@ class Decision(Enum):
 class LeaderObservation:
     """The leader on record, as a candidate sees it.
 
-    `answers`: it has answered at its address. `reachable`: it could, from this host and for this
-    user. `dead`: its process has certainly ended.
+    `answers`: it has answered at its address. `reachable`: its address can be reached from this
+    host, and by this user. `dead`: its process has certainly ended.
     """
 
     leader: LeaderRecord | None
@@ -44,7 +44,7 @@ class LeaderObservation:
 
 
 class Election:
-    """What one candidate has seen so far."""
+    """The observations of one candidate so far."""
 
     def __init__(self) -> None:
         self._seen: tuple[int, int] | None = None
@@ -54,7 +54,7 @@ class Election:
         self._met_ms = 0
 
     def decide(self, observation: LeaderObservation, now_ms: int) -> Decision:
-        """What to do. `now_ms`: a monotonic time after the metastore was read."""
+        """Decides the next action. `now_ms`: a monotonic time after the metastore was read."""
         leader = observation.leader
         if leader is None:
             return Decision.FIRST

@@ -1,4 +1,4 @@
-"""Which process this is, whether another one still runs, and the end of one that hangs."""
+"""Identities of processes: this one's, whether another one runs, and the end of a hanging one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def is_dead(owner: Owner, here: Owner, start_of: Callable[[int], str | None]) ->
 
 
 def end(owner: Owner, here: Owner) -> bool:
-    """Kills the process of `owner`, a stopped one too; whether it did.
+    """Kills the process of `owner`, even a stopped one; returns whether it did.
 
     It does so only where `here` knows for certain which process that is, and never kills itself.
     Returns before the process has ended.
@@ -69,7 +69,7 @@ def end(owner: Owner, here: Owner) -> bool:
 
 
 def started(pid: int) -> str | None:
-    """When the process began, in the system's own count; None when it has ended."""
+    """The time at which the process began, in the system's count; None when it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The lease of the leader of this process: who renews it, and whether it still counts.
+"""The lease of the leader of this process: its renewal, and whether it still counts.
 
 The leader stops answering before anybody can take its lease. It counts from the moment before it
 sent the last renewal that succeeded; a candidate counts from a moment after it has read it. When
@@ -20,17 +20,17 @@ from slackwater.persist.metastore import RetryPolicy
 from slackwater.repr.errors import SlackwaterError, user_error
 
 RENEWALS = 3
-"""How often a lease is renewed within its length."""
+"""The number of renewals within the length of a lease."""
 DRIFT = 10
-"""The leader's own limit is that part of the lease shorter: two clocks run a little differently."""
+"""The leader's own limit is shorter than the lease by one part in `DRIFT`, as clocks differ."""
 WAIT_MS = 10_000
-"""How long a call waits for a lease that has run out, as it does for a metastore that is away."""
+"""Milliseconds that a call waits for a lease that has run out, as for a metastore that is away."""
 
 _log = structlog.get_logger("lease")
 
 
 def running_ms() -> int:
-    """Milliseconds that pass also while the machine sleeps, where the system counts them."""
+    """A monotonic clock in milliseconds; it counts sleep of the machine where the system does."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1_000_000
 
@@ -74,7 +74,7 @@ class LeaderLease:
             self._changed.notify_all()
 
     def give_up(self) -> None:
-        """Ends the lease, if that can be told: another application may lead at once."""
+        """Gives the lease up in the metastore, if it can be reached: others may lead at once."""
         self._thread.join()
         try:
             give_up(self._engine, self._epoch, retry_policy=self._retry_policy())
@@ -118,7 +118,7 @@ class LeaderLease:
             return over or self._lost is not None
 
     def _beat(self) -> int:
-        """One renewal; gives the milliseconds until the next."""
+        """Renews the lease once; returns the milliseconds until the next renewal."""
         began_ms = self._clock_ms()
         try:
             renew(self._engine, self._epoch, retry_policy=self._retry_policy())

@@ -52,9 +52,9 @@ class Driver:
     """The driver's JVM, and the bridges to it by their settings. Thread-safe."""
 
     def __init__(self, environment: str = "", jvm: Any = None) -> None:
-        """`environment` says where the environment is that the coordinator leads.
+        """`environment` names the environment that the coordinator leads.
 
-        None: the JVM is the one that the process's variables name.
+        `jvm` None: the JVM is the one that the process's variables name.
         """
         self.environment = environment
         # Part ids are unique in one environment only, and a driver may serve several.
@@ -63,12 +63,12 @@ class Driver:
         self._jvm = jvm
         self._bridges: dict[str, SparkBridge] = {}
         self.statement = threading.local()
-        """What ends the calls of each thread, whatever their settings."""
+        """The interruption that ends the calls of each thread, with whatever settings."""
         self.groups: dict[Interruption, str] = {}
-        """The job group of the call that runs now, of each that may be ended."""
+        """For each interruption, the job group of the call that it would end."""
 
     def jvm(self) -> Any:
-        """Attaches on first use."""
+        """The driver's JVM. Attaches to it on first use."""
         with self._lock:
             if self._jvm is None:
                 # Importing pyspark takes longer than the coordinator may take to answer.
@@ -78,7 +78,7 @@ class Driver:
             return self._jvm
 
     def known(self, settings: str, make: Callable[[], SparkBridge]) -> SparkBridge:
-        """The bridge with these settings, so that what it knows of the driver is kept."""
+        """The one bridge with these settings; `make` makes it when it is asked for first."""
         with self._lock:
             if settings not in self._bridges:
                 self._bridges[settings] = make()
@@ -86,7 +86,7 @@ class Driver:
 
 
 class SparkBridge:
-    """`slackwater.compute.engine.Engine` over the leader's driver.
+    """The bridge to the leader's driver: the `Engine` of `slackwater.compute.engine`.
 
     Reads `PYSPARK_GATEWAY_PORT` and `PYSPARK_GATEWAY_SECRET` when it attaches. Errors of the
     user's SQL are raised as SlackwaterError with Spark's own condition and SQLSTATE.
@@ -98,7 +98,7 @@ class SparkBridge:
         self._calls: Any = None
 
     def under(self, settings: Mapping[str, str] | None) -> SparkBridge:
-        """As the seam says."""
+        """The bridge to the same driver with other settings, as `Engine.under` promises."""
         text = "" if settings is None else json.dumps(dict(settings), sort_keys=True)
         return self._driver.known(text, lambda: SparkBridge(self._driver, text))
 
@@ -130,14 +130,14 @@ class SparkBridge:
             self._driver.statement.interruption = before
 
     def calling_at_end(self, action: Callable[[], None]) -> AbstractContextManager[None]:
-        """Calls `action` when what the thread does ends before its time, while the block runs."""
+        """Calls `action` if the thread's statement or tick is interrupted in the block."""
         interruption = getattr(self._driver.statement, "interruption", None)
         return nullcontext() if interruption is None else interruption.on_cancel_or_deadline(action)
 
     def _run(self, method: Any, *arguments: Any, most_ms: int | None = None) -> Any:
-        """A call that may take long. Its statement's end is the end of its job group.
+        """Makes a call that may take long. The end of its statement ends its job group.
 
-        `TickEnded` when it takes longer than `most_ms`.
+        Raises `TickEnded` when it takes longer than `most_ms`.
         """
         interruption = getattr(self._driver.statement, "interruption", None)
         group = f"slackwater-{uuid.uuid4().hex}"
@@ -161,7 +161,7 @@ class SparkBridge:
 
     @contextmanager
     def _at_most(self, most_ms: int | None, group: str) -> Iterator[None]:
-        """Ends the call of that group when the block takes longer, which raises `TickEnded`."""
+        """Ends the group's call after `most_ms` in the block, which raises `TickEnded` then."""
         if most_ms is None:
             yield
             return
@@ -184,7 +184,7 @@ class SparkBridge:
             timer.cancel()
 
     def rows_read(self, interruption: Interruption) -> int:
-        """As the seam says."""
+        """The number of rows read, as `Engine.rows_read` promises."""
         group = self._driver.groups.get(interruption)
         return 0 if group is None else int(_call(self._scala().rowsRead, group))
 
@@ -195,7 +195,7 @@ class SparkBridge:
     def analyze(
         self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
     ) -> Analysis:
-        """As the seam says."""
+        """The driver's analysis of a query, as `Engine.analyze` promises."""
         analyze, kept = self._bridge().analyze, json.dumps(list(functions))
         answer = self._described(self._run(analyze, text, catalog, self._names(namespace), kept))
         return Analysis(
@@ -214,14 +214,14 @@ class SparkBridge:
     def plan(
         self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
     ) -> KeptPlan:
-        """As the seam says."""
+        """The plan of a query, which the driver keeps, as `Engine.plan` promises."""
         plan, kept = self._bridge().plan, json.dumps(list(functions))
         owner = (self._driver.environment, self._driver.origin)
         answer = self._run(plan, text, catalog, self._names(namespace), kept, *owner)
         return KeptPlan(self._described(answer)["plan"], analyzed_plan(answer))
 
     def infer(self, files: InferredFiles) -> RelationDesc:
-        """As the seam says."""
+        """The columns that Spark infers from files, as `Engine.infer` promises."""
         request = {
             "format": files.format,
             "options": dict(files.options),
@@ -232,7 +232,7 @@ class SparkBridge:
         return RelationDesc.from_json(answer)
 
     def _described(self, answer: str) -> dict[str, Any]:
-        """What the driver says of a query or of files. Raises the error that it says instead."""
+        """The driver's JSON about a query or files. Raises the error, if it has one instead."""
         described: dict[str, Any] = json.loads(answer)
         if "error" in described:
             self._check_deadline()
@@ -245,7 +245,7 @@ class SparkBridge:
     def open_program(
         self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
     ) -> SparkProgram:
-        """As the seam says."""
+        """Opens a program in the driver, as `Engine.open_program` promises."""
         flows = _call(self._bridge().dataflows)
         program_id = _call(
             flows.open,
@@ -349,7 +349,7 @@ class SparkBridge:
         return [WrittenFile(**entry) for entry in answer]
 
     def cancel(self, group: str) -> None:
-        """Ends the call of that group, if there is one, or there comes to be."""
+        """Ends the call of that group, even if it has not begun yet."""
         try:
             _call(self._scala().cancel, group)
         except SlackwaterError as error:
@@ -363,24 +363,24 @@ class SparkBridge:
 
 
 class SparkCheck:
-    """`slackwater.compute.engine.Check` in the driver."""
+    """A condition in the driver: the `Check` of `slackwater.compute.engine`."""
 
     def __init__(self, bridge: Any, check_id: str) -> None:
         self._bridge = bridge
         self._check_id = check_id
 
     def holds(self, rows: pa.Table) -> list[bool]:
-        """As the seam says."""
+        """For each row whether the condition is true, as `Check.holds` promises."""
         answer = _call(self._bridge.check, self._check_id, to_stream(rows))
         return [byte == 1 for byte in answer]
 
     def close(self) -> None:
-        """As the seam says."""
+        """Lets the driver forget the condition."""
         _call(self._bridge.closeCheck, self._check_id)
 
 
 class SparkProgram:
-    """`slackwater.compute.engine.TickProgram` in the driver."""
+    """A program in the driver: the `TickProgram` of `slackwater.compute.engine`."""
 
     def __init__(self, bridge: SparkBridge, flows: Any, program_id: str, plan_id: str) -> None:
         self._bridge = bridge
@@ -389,7 +389,7 @@ class SparkProgram:
         self._plan_id = plan_id
 
     def load(self, inputs: InputContents) -> Timestamp:
-        """As the seam says."""
+        """Hydrates the program in the driver, as `TickProgram.load` promises."""
         bridge = self._bridge
         request = json.dumps(_collections_json(inputs))
         load = bridge._bridge().loadProgram
@@ -403,7 +403,7 @@ class SparkProgram:
         most_ms: int | None = None,
         before: InputContents | None = None,
     ) -> Ticked:
-        """As the seam says."""
+        """Runs a tick in the driver, as `TickProgram.tick` promises."""
         request = self._request(lower, upper, deltas, most_ms, before)
         payload = self._run(request, by_jobs=before is not None)
         end = 4 + int.from_bytes(payload[:4], "big")
@@ -452,20 +452,20 @@ class SparkProgram:
         )
 
     def sizes(self) -> tuple[Size, ...]:
-        """As the seam says."""
+        """The sizes of the program's arrangements, as `TickProgram.sizes` promises."""
         found = json.loads(_call(self._flows.sizes, self._program_id))
         return tuple(Size(rows, keys) for rows, keys in found)
 
     def reorder(self, program: Program) -> None:
-        """As the seam says."""
+        """Goes on with another order of lookups, as `TickProgram.reorder` promises."""
         _call(self._flows.reorder, self._program_id, program.to_json())
 
     def committed(self, upper: Timestamp) -> None:
-        """As the seam says."""
+        """Tells the driver that no tick will begin before `upper`."""
         _call(self._flows.committed, self._program_id, upper)
 
     def close(self) -> None:
-        """As the seam says."""
+        """Ends the program, and frees what it keeps in the driver."""
         _call(self._flows.close, self._program_id)
 
 
@@ -536,7 +536,7 @@ _FUNCTION_ERRORS = frozenset(
         "java.lang.NumberFormatException",
     }
 )
-"""What Java's libraries throw over values; some of Spark's functions let it through as it is."""
+"""Exceptions of Java's libraries over values, which some of Spark's functions let through."""
 
 _LIBRARIES = (
     "java.",
@@ -548,19 +548,22 @@ _LIBRARIES = (
     "org.apache.commons.",
     "org.apache.spark.sql.errors.",
 )
-"""Whoever calls these has the error that they throw."""
+"""The prefixes of library classes: an error that they throw belongs to the class that called."""
 
 _FUNCTIONS = (
     "org.apache.spark.sql.catalyst.expressions.",
     "org.apache.spark.sql.catalyst.util.",
     "org.apache.spark.unsafe.types.",
 )
-"""Where Spark's functions are, and the code that it generates for them."""
+"""The prefixes of the classes of Spark's functions, and of the code generated for them."""
 
 
 def _translate(exception: Any) -> SlackwaterError:
-    """The user error in a Java exception: the innermost cause that has a condition and a state of
-    Spark's, or else what a function threw over its arguments."""
+    """The user error in a Java exception.
+
+    That is the innermost cause with a condition of Spark's, if it has a SQLSTATE, or else the error
+    that a function threw over its arguments.
+    """
     found = None
     causes = _causes(exception)
     for cause in causes:
@@ -592,7 +595,7 @@ def _translate(exception: Any) -> SlackwaterError:
 
 
 def _of_limited_results(causes: list[Any]) -> SlackwaterError | None:
-    """The error of a job whose tasks have more to tell than the driver takes.
+    """The error of a job whose tasks return more than the driver takes; None: it is another error.
 
     Spark says so in the text of the exception that ends the job, and nowhere else
     (`TaskSetManager.canFetchMoreResults`).
@@ -615,7 +618,7 @@ def _of_python(state: str, traceback: str) -> SlackwaterError:
 
 
 def _causes(exception: Any) -> list[Any]:
-    """The exception and what caused it, outermost first; bounded, for causes may be a circle."""
+    """The exception and its causes, outermost first; at most 20, since causes may be a circle."""
     causes: list[Any] = []
     while exception is not None and len(causes) < 20:
         causes.append(exception)
@@ -624,7 +627,7 @@ def _causes(exception: Any) -> list[Any]:
 
 
 def _is_of_a_function(exception: Any) -> bool:
-    """Whether one of Spark's functions threw it: then the same arguments do it again."""
+    """Whether one of Spark's functions threw it, so that the same arguments fail again."""
     names = _class_names(exception)
     if not _FUNCTION_ERRORS.isdisjoint(names):
         return True

@@ -1,4 +1,4 @@
-"""What Spark tells of Python that failed in an executor: what it comes of, and how to say it."""
+"""Failures of Python in an executor: their causes, and their texts for users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a function was."""
+    """The place of a function in a traceback."""
 
     file: str
     line: str
@@ -24,7 +24,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class PythonFailure:
-    """What a traceback says: what was raised, in a line, and through which frames."""
+    """A failure in a traceback: the line of its exception, and the frames that it came through."""
 
     raised: str
     frames: Sequence[Frame]
@@ -33,8 +33,8 @@ class PythonFailure:
     def is_of_values(self) -> bool:
         """Whether a function failed over its arguments, so that the same ones make it fail again.
 
-        Not so where the executor's Python lacks a module or memory, and where the worker failed
-        before it took rows, as it does when it cannot load a function or is of another version.
+        False if the executor's Python lacks a module or memory, and if the worker failed before it
+        took rows, as it does when it cannot load a function or is of another version.
         """
         kind = self.raised.partition(":")[0].rpartition(".")[2]
         of_worker = [frame.function for frame in self.frames if _WORKER.search(frame.file)]
@@ -42,7 +42,7 @@ class PythonFailure:
         return kind not in _MISSING and not before_rows
 
     def __str__(self) -> str:
-        """Such as ``ValueError: too large (line 4 of <stdin>, in scaled)``."""
+        """A text such as ``ValueError: too large (line 4 of <stdin>, in scaled)``."""
         if not self.frames:
             return self.raised
         last = self.frames[-1]
@@ -50,7 +50,7 @@ class PythonFailure:
 
 
 def failure(traceback: str) -> PythonFailure:
-    """What the traceback says. The line of its exception is the first one after the last frame."""
+    """The failure in a traceback. Its exception is in the first line after the last frame."""
     raised, frames = None, []
     for line in traceback.strip().splitlines():
         if frame := _FRAME.match(line):

@@ -61,7 +61,7 @@ def _session(location: str | None, metastore: str | None, conf: Mapping[str, str
 
 
 def _look(spark: Any) -> tuple[str, float]:
-    """What there is to say of the environment, and when to look again, in seconds."""
+    """The state of the environment in words, and the seconds until the next look."""
     try:
         spark.sql(_LOOK).collect()
         return ("leading" if _leads(spark) else "standing by: another application leads"), LOOK_S
@@ -76,7 +76,7 @@ def _leads(spark: Any) -> bool:
 
 
 def _is_stopped(spark: Any) -> bool:
-    """A JVM that no longer answers, in whatever way that shows, has stopped too."""
+    """Whether Spark has stopped. A JVM that does not answer any more counts as stopped."""
     try:
         return bool(spark.sparkContext._jsc.sc().isStopped())
     except Exception:

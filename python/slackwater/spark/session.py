@@ -65,10 +65,10 @@ def settings(
 
 
 def fair_scheduling(given: Mapping[str, str]) -> dict[str, str]:
-    """The settings with which what maintains views and what users ask share the executors.
+    """The settings with which maintained views and queries of users share the executors.
 
-    Empty where `given` says how jobs are scheduled: in Spark's default, the order in which they
-    come, a query would wait for each view that is being filled.
+    Empty where `given` has a scheduling mode. In Spark's default, jobs run in the order in which
+    they come: a query would wait for each view that is being hydrated.
     """
     if SCHEDULER_MODE in given or ALLOCATIONS in given:
         return {}
@@ -81,10 +81,9 @@ def configure(
 ) -> Any:
     """Adds Slackwater to a `SparkSession.builder` and returns the builder.
 
-    Keeps the jars that the builder has, and how it says jobs are scheduled. `location` is where
-    the environment lives (default: the folder ``slackwater-environment`` below the working
-    directory), `metastore` an SQLAlchemy URL.
-    Raises FileNotFoundError when there is no jar for the installed Spark.
+    Keeps the builder's jars and its scheduling mode. `location` is that of the environment
+    (default: the folder ``slackwater-environment`` below the working directory), `metastore` is an
+    SQLAlchemy URL. Raises FileNotFoundError when there is no jar for the installed Spark.
     """
     present = getattr(builder, "_options", {}).get("spark.jars", "")
     jars = [jar for jar in present.split(",") if jar]

@@ -1,4 +1,4 @@
-"""Following a relation's changes from Python, over plain Spark SQL: the same in every front end."""
+"""The changes of a relation as a Python iterator, over plain Spark SQL in any front end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def subscribe(
     Yields non-empty record batches with the columns `mz_timestamp`, `mz_progressed` if `progress`,
     `mz_diff`, then the relation's; times in milliseconds, never decreasing. Begins with the
     contents as of `as_of` (default: now) unless `snapshot` is False, and ends before `up_to`;
-    without `up_to` it ends when the generator is closed. `timeout_ms` is how long one round trip
-    waits for the next change. `spark` is a session of any kind, a Connect session included.
+    without `up_to` it ends when the generator is closed. One round trip waits at most `timeout_ms`
+    for the next change. `spark` is a session of any kind, a Connect session included.
 
     Raises Spark's exception types with the conditions of SUBSCRIBE.
     """

@@ -1,1 +1,1 @@
-"""The catalog: what objects exist, and how they depend on each other."""
+"""The catalog: the objects of an environment, and their dependencies."""

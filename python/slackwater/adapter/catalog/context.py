@@ -1,4 +1,4 @@
-"""Where a statement runs: what its names mean, and for whom it runs."""
+"""The context of a statement: the meaning of its names, and its user."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a statement runs: the Spark session's current catalog and namespace, and its user.
+    """The current catalog and namespace of the Spark session of a statement, and its user.
 
-    `settings` are those of Spark's that can change the result of a query, where the statement is
-    one that needs them; a definition keeps them. `functions` are temporary functions of the session
-    that the statement may call, as the shim describes them.
+    `settings` are Spark's settings that can change the result of a query, for statements that need
+    them; a definition keeps them. `functions` are temporary functions of the session that the
+    statement may call, as the shim describes them.
     """
 
     catalog: str = "slackwater"

@@ -1,4 +1,4 @@
-"""What belongs to the kind of an object: one type for each kind, with its form in the metastore.
+"""Details of catalog items: one type for each kind of object, with its form in the metastore.
 
 The metastore has each as a JSON object. Objects of earlier releases lack fields that came later,
 which then have their defaults, and may have fields that nobody reads any more.
@@ -24,12 +24,12 @@ from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig, column, header_map
 
 RECEIVED = "__received"
-"""When a request came, as the condition of a webhook sees it: the value of now()."""
+"""The column with the time at which a request came: the value of now() in the condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoDetails:
-    """Those of a relation of the system, and of an object whose definition is not known yet."""
+    """The details of a system relation, and of an object whose definition is not known yet."""
 
 
 NO_DETAILS = NoDetails()
@@ -37,7 +37,7 @@ NO_DETAILS = NoDetails()
 
 @dataclass(frozen=True, slots=True)
 class TableDetails:
-    """`properties` are the user's."""
+    """A table. `properties` are the user's."""
 
     retain_history_ms: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class ViewDetails:
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """What says whether two plans have the same rows."""
+    """The version of a view's plan: plans whose versions are equal compute the same rows."""
 
     version: int
     fingerprint: str
@@ -93,7 +93,7 @@ class MaterializedViewDetails:
 
 @dataclass(frozen=True, slots=True)
 class SinkDetails:
-    """`progress_shard` is the shard whose upper says how far the sink is."""
+    """A sink. The upper of `progress_shard` is the time up to which it has written."""
 
     config: SinkConfig
     as_of: Timestamp
@@ -102,7 +102,7 @@ class SinkDetails:
 
 @dataclass(frozen=True, slots=True)
 class SecretDetails:
-    """`version` grows with each ALTER; the value is elsewhere."""
+    """A secret, without its value. `version` grows with each ALTER."""
 
     version: int = 0
 
@@ -132,7 +132,10 @@ class GeneratorDetails:
 
 @dataclass(frozen=True, slots=True)
 class CheckedInput:
-    """What a condition may look at, and what it calls it. `secret` is the id of one."""
+    """An input of a condition, under the name that the condition has for it.
+
+    `secret` is the id of the secret, if the input is one.
+    """
 
     kind: Literal["BODY", "HEADERS", "SECRET"]
     name: str
@@ -156,7 +159,7 @@ class CheckConfig:
 
     @property
     def desc(self) -> RelationDesc:
-        """The columns of the rows that the condition is asked about."""
+        """The columns of the rows over which the condition is evaluated."""
         columns = []
         for each in self.inputs:
             kind = "binary" if each.is_bytes else "string"
@@ -178,7 +181,10 @@ class WebhookDetails:
 
 @dataclass(frozen=True, slots=True)
 class FeedTableSettings:
-    """A table of a source of changefeeds; `extras` is the column of what it does not declare."""
+    """A table of a source of changefeeds.
+
+    `extras` is the column for the contents that the declaration does not name.
+    """
 
     name: str
     key: tuple[str, ...]
@@ -187,7 +193,7 @@ class FeedTableSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedSettings:
-    """How a source of changefeeds was declared. `path` None: it takes requests."""
+    """The declaration of a source of changefeeds. `path` None: the source takes requests."""
 
     format: str
     tables: tuple[FeedTableSettings, ...]
@@ -241,7 +247,7 @@ _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
     "progress": ProgressDetails,
     None: SubsourceDetails,
 }
-"""By the connector in the metastore; a table of a source has none."""
+"""The types of details by the connector in the metastore; a table of a source has none."""
 
 CONNECTOR_NAMES: Mapping[type[Any], str | None] = {kind: name for name, kind in _CONNECTORS.items()}
 

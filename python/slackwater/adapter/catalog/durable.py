@@ -1,7 +1,8 @@
 """The catalog in the metastore.
 
-Every change is one fenced metastore transaction: the entries, the audit events and whatever the
-caller adds (the shards of new objects, say). The snapshot in memory is swapped after it.
+Every change is one fenced metastore transaction: the entries, the audit events and the caller's
+steps (which make the shards of new objects, for example). The snapshot in memory is swapped after
+it.
 
 Source: spec coordinator 4.1 to 4.3, 4.7.
 """
@@ -70,10 +71,10 @@ class Publish(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """A change that is ready to be written; see `DurableCatalog.stage`.
+    """A change that is ready to be written, as `DurableCatalog.stage` gives it.
 
-    Run `step` in a transaction; when that has committed, `publish` calls what it is given, makes
-    the change visible and returns the new snapshot and what changed.
+    Run `step` in a transaction; when that has committed, `publish` calls the function that it is
+    given, makes the change visible and returns the new snapshot and the difference.
     """
 
     step: Step
@@ -83,7 +84,7 @@ class StagedChange:
 class DurableCatalog:
     """The catalog of the environment. Thread-safe; changes are serialised.
 
-    `lock` is for who derives a change from what the catalog is.
+    A caller that derives a change from the catalog's state holds `lock` meanwhile.
     """
 
     def __init__(
@@ -206,10 +207,10 @@ class DurableCatalog:
             yield StagedChange(step, publish)
 
     def resolve(self) -> None:
-        """Finds out what became of a change whose outcome the metastore could not tell.
+        """Finds out whether a change happened whose outcome the metastore could not tell.
 
-        Without such a change it asks nobody. Raises `FatalError` if the change happened: what
-        follows from it has not been done, and a restart begins with the whole catalog.
+        Without such a change it asks nobody. Raises `FatalError` if the change happened: its
+        consequences have not been carried out, and a restart begins with the whole catalog.
         """
         with self._changing:
             self._resolve()

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from slackwater.adapter.time.watch import Cancellation
 
 LOOK_S = 0.1
-"""How often who waits for the lock looks whether the statement still wants it."""
+"""Seconds between two looks whether a statement that waits for the lock is to end."""
 
 
 class CatalogLock:
-    """Held by who changes the catalog; its holder may take it again.
+    """The lock that every change of the catalog holds; its holder may take it again.
 
     Lock order: this one, then the committer's, then persist's; nobody waits for a frontier with any
     of them. The storage controller's lock is the innermost: nothing is waited for under it.

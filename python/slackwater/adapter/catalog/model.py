@@ -55,7 +55,7 @@ class ItemKind(Enum):
 
     @property
     def display_name(self) -> str:
-        """The kind as messages say it."""
+        """The kind in the words of messages."""
         return self.value.replace("-", " ")
 
     @property
@@ -82,9 +82,9 @@ class SchemaEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredCollection:
-    """Where the contents of an object are: its columns and its shard.
+    """The columns and the shard of an object that has contents of its own.
 
-    `errors_shard` is the shard of the errors in the contents; None: there are none ever.
+    `errors_shard` is the shard of the errors in the contents; None: there are never any.
     """
 
     desc: RelationDesc
@@ -123,7 +123,7 @@ class CatalogItem:
 
     @property
     def direct_dependencies(self) -> tuple[GlobalId, ...]:
-        """What its definition names; `depends_on` also has what is below views among these."""
+        """The objects that its definition names; `depends_on` also has those below these views."""
         match self.details:
             case ViewDetails(named=named) | MaterializedViewDetails(named=named):
                 return self.depends_on if named is None else named
@@ -142,12 +142,12 @@ class CatalogItem:
 
     @property
     def is_changefeed(self) -> bool:
-        """Whether it is a source of changefeeds, of which others are the tables."""
+        """Whether it is a source of changefeeds, whose tables are objects of their own."""
         return isinstance(self.details, ChangefeedDetails)
 
     @property
     def errors_shard(self) -> int | None:
-        """The shard of the errors in its contents; None: it has no errors ever."""
+        """The shard of the errors in its contents; None: it never has errors."""
         match self.details:
             case FilesDetails(errors=shard_id) | MaterializedViewDetails(errors=shard_id):
                 return shard_id
@@ -156,12 +156,12 @@ class CatalogItem:
 
     @property
     def progress_shard(self) -> int | None:
-        """Of a sink, the shard whose upper says how far it is."""
+        """The shard whose upper is the frontier of this sink; None for other objects."""
         return self.details.progress_shard if isinstance(self.details, SinkDetails) else None
 
     @property
     def retain_history_ms(self) -> int | None:
-        """How much history it keeps; None: as much as is kept of everything."""
+        """Milliseconds of history that it keeps; None: as much as is kept of everything."""
         return self.details.retain_history_ms if isinstance(self.details, Retaining) else None
 
     @property
@@ -175,20 +175,20 @@ class CatalogItem:
 
     @property
     def stored(self) -> StoredCollection:
-        """Where its contents are. FatalError: it has none, and who asks believes that it has."""
+        """Its columns and shards. Raises FatalError if it has no contents of its own."""
         if self.desc is None or self.shard_id is None:
             raise FatalError(f"{self.full_name} ({self.id}) has no contents of its own")
         return StoredCollection(self.desc, self.shard_id, self.errors_shard)
 
     def of(self, kind: type[D]) -> D:
-        """Its details, which are of that kind. FatalError: they are not."""
+        """Its details, which are of that kind. Raises FatalError if they are not."""
         if not isinstance(self.details, kind):
             raise FatalError(f"{self.full_name} ({self.id}) has no {kind.__name__}")
         return self.details
 
     @property
     def ingested(self) -> IngestedDetails:
-        """The details of a source that an ingestion reads. FatalError: it is none."""
+        """The details of a source that an ingestion reads. Raises FatalError if it is none."""
         if not isinstance(self.details, IngestedDetails):
             raise FatalError(f"{self.full_name} ({self.id}) is read by no ingestion")
         return self.details
@@ -254,7 +254,7 @@ class CatalogState:
     def of(
         schemas: Iterable[SchemaEntry], items: Iterable[CatalogItem], revision: int = 0
     ) -> CatalogState:
-        """The state with these entries, taken as consistent."""
+        """The state with these entries, which are not checked."""
         by_id = {item.id: item for item in items}
         users: dict[GlobalId, set[GlobalId]] = {}
         for item in by_id.values():
@@ -269,7 +269,7 @@ class CatalogState:
         )
 
     def with_item(self, item: CatalogItem) -> CatalogState:
-        """The state with one more object, whose id and name are new, taken as consistent."""
+        """The state with one more object, whose id and name are new. Nothing is checked."""
         users = {each: self.used_by.get(each, frozenset()) | {item.id} for each in item.depends_on}
         return replace(
             self,
@@ -294,7 +294,7 @@ class CatalogState:
                 raise FatalError(f"{item.full_name} ({item.id}) needs {missing} or its schema")
 
     def item(self, global_id: GlobalId) -> CatalogItem:
-        """Raises SLACKWATER_DEPENDENCY_DROPPED if it does not exist any more."""
+        """The object. Raises SLACKWATER_DEPENDENCY_DROPPED if it does not exist any more."""
         found = self.items.get(global_id)
         if found is None:
             raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=global_id)
@@ -304,7 +304,7 @@ class CatalogState:
         return self.schemas.get(fold(name))
 
     def schema(self, name: str) -> SchemaEntry:
-        """Raises SLACKWATER_SCHEMA_NOT_FOUND."""
+        """The schema of that name. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
         found = self.find_schema(name)
         if found is None:
             raise user_error("SLACKWATER_SCHEMA_NOT_FOUND", schemaName=name)

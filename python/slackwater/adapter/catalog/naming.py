@@ -1,4 +1,4 @@
-"""From names in statements to items of the catalog."""
+"""The resolution of names in statements to items of the catalog."""
 
 from __future__ import annotations
 

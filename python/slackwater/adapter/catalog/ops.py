@@ -32,7 +32,7 @@ class CreateSchema:
 
 @dataclass(frozen=True, slots=True)
 class CommentSchema:
-    """`comment` None: it goes away."""
+    """Changes the comment of a schema; None removes it."""
 
     name: str
     comment: str | None
@@ -96,7 +96,7 @@ class Altered:
 
 @dataclass(frozen=True, slots=True)
 class CatalogDiff:
-    """What a change did, in the order in which it happened; dependents are dropped first.
+    """The difference that a change made, in the order of its steps; dependents are dropped first.
 
     An object that the same change created and dropped is in neither list.
     """
@@ -141,7 +141,7 @@ def _apply_one(state: CatalogState, op: CatalogOp) -> CatalogState:
 
 
 def _create_schema(state: CatalogState, schema: SchemaEntry) -> CatalogState:
-    """SLACKWATER_SCHEMA_ALREADY_EXISTS, SLACKWATER_RESERVED_NAME."""
+    """Raises SLACKWATER_SCHEMA_ALREADY_EXISTS, SLACKWATER_RESERVED_NAME."""
     if state.find_schema(schema.name) is not None:
         raise user_error("SLACKWATER_SCHEMA_ALREADY_EXISTS", schemaName=schema.name)
     if fold(schema.name).startswith(_RESERVED_PREFIXES):
@@ -154,7 +154,7 @@ def _create_schema(state: CatalogState, schema: SchemaEntry) -> CatalogState:
 
 
 def _comment_schema(state: CatalogState, name: str, comment: str | None) -> CatalogState:
-    """SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT."""
+    """Raises SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT."""
     schema = state.schema(name)
     if schema.is_system:
         raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
@@ -163,7 +163,7 @@ def _comment_schema(state: CatalogState, name: str, comment: str | None) -> Cata
 
 
 def _drop_schema(state: CatalogState, op: DropSchema) -> CatalogState:
-    """SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SCHEMA_NOT_EMPTY, SLACKWATER_SYSTEM_OBJECT."""
+    """Raises SLACKWATER_SCHEMA_NOT_FOUND, _SCHEMA_NOT_EMPTY, _SYSTEM_OBJECT."""
     schema = state.schema(op.name)
     if schema.is_system or fold(schema.name) == DEFAULT_SCHEMA:
         raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
@@ -181,8 +181,10 @@ def _drop_schema(state: CatalogState, op: DropSchema) -> CatalogState:
 
 
 def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
-    """SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT, names that are taken (42P07, 42710),
-    SLACKWATER_DUPLICATE_COLUMN, SLACKWATER_DEPENDENCY_DROPPED. FatalError: the id was used.
+    """Raises the errors of names that are taken (42P07, 42710), and FatalError for a used id.
+
+    Also SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT, SLACKWATER_DUPLICATE_COLUMN and
+    SLACKWATER_DEPENDENCY_DROPPED.
     """
     if item.id in state.items:
         raise FatalError(f"the id {item.id} is used already")
@@ -197,7 +199,7 @@ def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
 
 
 def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
-    """SLACKWATER_DEPENDENT_OBJECTS, SLACKWATER_SYSTEM_OBJECT, SLACKWATER_DEPENDENCY_DROPPED."""
+    """Raises SLACKWATER_DEPENDENT_OBJECTS, _SYSTEM_OBJECT, _DEPENDENCY_DROPPED."""
     item = _changeable(state, op.id)
     doomed = state.with_dependents([item.id, *_children(state, item.id)])
     if not op.cascade:
@@ -209,7 +211,10 @@ def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
 
 
 def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
-    """As for creation, and SLACKWATER_DEPENDENT_OBJECTS."""
+    """Raises SLACKWATER_DEPENDENT_OBJECTS, and the errors of names that are taken (42P07, 42710).
+
+    Also SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT and SLACKWATER_DEPENDENCY_DROPPED.
+    """
     item = _changeable(state, op.id)
     schema = state.schema(op.new_schema if op.new_schema is not None else item.schema_name)
     if schema.is_system:
@@ -225,7 +230,7 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
 
 
 def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
-    """SLACKWATER_DUPLICATE_COLUMN, SLACKWATER_SYSTEM_OBJECT, SLACKWATER_DEPENDENCY_DROPPED."""
+    """Raises SLACKWATER_DUPLICATE_COLUMN, _SYSTEM_OBJECT, _DEPENDENCY_DROPPED."""
     item = _changeable(state, op.id)
     after = replace(
         item,

@@ -29,13 +29,13 @@ _parsed = lru_cache(maxsize=4096)(parse)
 
 
 def current_sql(state: CatalogState, item: CatalogItem) -> str:
-    """What makes the item again, as it is now; of a part of a source, what makes the source."""
+    """The SQL that makes the item again as it is now; for a part of a source, its source's."""
     whole = None if item.parent is None else state.items.get(item.parent)
     return shown_sql(item if whole is None else whole)
 
 
 def shown_sql(item: CatalogItem) -> str:
-    """What SHOW CREATE prints: it recreates the item from any session.
+    """The answer of SHOW CREATE: SQL that recreates the item from any session.
 
     The schema and the settings under which a query was defined are part of it. A table of a
     source and a progress relation have the text of their source.
@@ -113,14 +113,14 @@ def _create_view_sql(item: CatalogItem) -> str:
 def _under(
     view: ViewDetails | MaterializedViewDetails, settings: Mapping[str, str] | None
 ) -> st.DefinedUnder:
-    """Under what a query was defined; releases before kept no settings."""
+    """The namespace and settings under which a query was defined; early releases kept none."""
     schema = QualifiedName((view.catalog, *view.namespace))
     known = None if settings is None else tuple(sorted(of_results(settings).items()))
     return st.DefinedUnder(schema, known)
 
 
 def _with_columns(made: st.CreateSource, item: CatalogItem) -> st.CreateSource:
-    """With the columns that were inferred: other files would make other ones."""
+    """The statement with the columns that were inferred, since other files would give others."""
     if made.columns is not None or item.desc is None or not item.desc.columns:
         return made
     if not isinstance(made.connector, st.FilesSource):

@@ -14,10 +14,10 @@ from slackwater.planner.parser.statements import DefinedUnder
 from slackwater.repr.errors import user_error
 
 OF_VIEW = "slackwater.view.config."
-"""Before the name of a setting, in the properties of a plain view: Spark expands it with these."""
+"""The prefix, in the properties of a plain view, of the settings with which Spark expands it."""
 
 OF_SPARK = "slackwater.view."
-"""Before the name of each property that Spark needs to expand a plain view."""
+"""The prefix of the properties that Spark needs to expand a plain view."""
 
 SCHEMA_MODE = "slackwater.view.schema-mode"
 USUAL_MODE = "COMPENSATION"
@@ -66,12 +66,12 @@ def as_properties(settings: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def of_results(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of the settings that change values."""
+    """The settings among `settings` that change values."""
     return {key: value for key, value in settings.items() if key.startswith(RESULTS)}
 
 
 def context_of(context: Context, under: DefinedUnder) -> Context:
-    """The context in which a definition is to be read: what it does not say is the session's."""
+    """The context in which a definition is read: its own, completed by that of the session."""
     if under.schema is not None:
         parts = under.schema.parts
         catalog, *schema = parts if len(parts) > 1 else (CATALOG_NAME, *parts)
@@ -95,10 +95,10 @@ def refuse_other_reading(name: str, settings: Mapping[str, str] | None) -> None:
 
 
 def refuse_other_settings(name: str, settings: Mapping[str, str] | None, view: CatalogItem) -> None:
-    """A maintained view is computed with one set of settings, those of the views in it included.
+    """Raises SLACKWATER_UNSUPPORTED when the plain view means something else with `settings`.
 
-    Raises SLACKWATER_UNSUPPORTED when the plain view means something else with them. Views of
-    earlier releases have none, and are taken with those of `name`.
+    The maintained view `name`, with the plain views in it, is computed with one set of settings.
+    Plain views of earlier releases have none, and are taken with those of `name`.
     """
     own = of_view(view)
     if settings is None or not own:

@@ -1,1 +1,1 @@
-"""The storage controller from the side of the catalog: collections, shards, the table log."""
+"""The catalog's side of the storage controller: collections, shards, the table log."""

@@ -60,7 +60,7 @@ def retention(item: CatalogItem) -> LagWriteFrontier:
 
 
 def export_description(item: CatalogItem) -> ExportDescription:
-    """What the controller knows of a sink."""
+    """The description of a sink for the storage controller."""
     snapshot = item.of(SinkDetails).config.snapshot
     return ExportDescription(item.depends_on[0], INSTANCE, "files", _begin(item), snapshot)
 
@@ -84,7 +84,7 @@ class Collections:
     _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
 
     def open(self) -> None:
-        """Everything that the catalog has, when a leader begins.
+        """Makes the collections and exports of the whole catalog, when a leader begins.
 
         Views and sinks take their holds before any policy moves a since.
         """
@@ -102,7 +102,10 @@ class Collections:
         self.storage.do(lambda core: core.reconcile_state())
 
     def create(self, items: Iterable[CatalogItem], after: CatalogState) -> None:
-        """Collections of items that were created durably; `after` is the catalog with them."""
+        """Makes the collections of items that were created durably.
+
+        `after` is the catalog with them.
+        """
         stored = [item for item in items if _is_stored(item)]
         self.storage.create(
             [self._collection(item, after) for item in stored],
@@ -112,14 +115,14 @@ class Collections:
             self._hold_inputs(item, after)
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
-        """RETAIN HISTORY may have changed, or what a sink reads. History does not come back."""
+        """Follows a change of RETAIN HISTORY, or of a sink's input. History does not come back."""
         if after.kind is ItemKind.SINK and before.depends_on != after.depends_on:
             self.alter_export(after)
         if _is_stored(after) and retention(before) != retention(after):
             self.storage.set_policy(after.id, retention(after))
 
     def drop(self, items: Sequence[CatalogItem]) -> None:
-        """Gives up what was dropped durably."""
+        """Drops the collections, exports and holds of items that were dropped durably."""
         with self._lock:
             holds = [self._views.pop(item.id, None) for item in items]
         for hold in holds:
@@ -131,11 +134,11 @@ class Collections:
         )
 
     def prepare_export(self, global_id: GlobalId, from_id: GlobalId) -> None:
-        """Holds the input of a sink to come, so that its as-of can be chosen."""
+        """Holds the input of a sink before its creation, so that its as-of can be chosen."""
         self._prepared[global_id] = self._prepare(global_id, from_id)
 
     def cancel_export(self, global_id: GlobalId) -> None:
-        """The sink does not come. After its creation this has no effect."""
+        """Releases the input of a sink that does not come. After its creation it has no effect."""
         token = self._prepared.pop(global_id, None)
         if token is not None:
             self.storage.do(lambda core: core.exports.cancel(token))
@@ -149,7 +152,7 @@ class Collections:
         self._report_progress(item)
 
     def alter_export(self, item: CatalogItem) -> None:
-        """A sink goes on with another input, which is held where the sink needs it."""
+        """Gives a sink another input, which is held from where the sink needs it."""
         self._report_progress(item)
         self.storage.do(lambda core: core.alter_export(item.id, export_description(item)))
 
@@ -157,9 +160,9 @@ class Collections:
         return self.storage.do(lambda core: core.exports.prepare(global_id, from_id))
 
     def _report_progress(self, item: CatalogItem) -> None:
-        """What the sink still needs: its as-of before it has begun, then what follows its files.
+        """Reports how far the sink is: its as-of before it has begun, then the end of its files.
 
-        An export needs its input from one step before what is reported of it.
+        An export keeps its input readable from one step before its reported frontier.
         """
         begun = Frontier(_begin(item).value + 1)
         if item.progress_shard is not None:
@@ -167,7 +170,7 @@ class Collections:
         self.storage.report([(item.id, begun)])
 
     def report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
-        """Views were written up to here: what they still need of their inputs moves with them."""
+        """Reports views that were written up to `uppers`, and moves their holds on their inputs."""
         self.storage.report([(each, Frontier(upper)) for each, upper in uppers.items()])
         with self._lock:
             for global_id, upper in uppers.items():
@@ -192,7 +195,7 @@ class Collections:
         return item.id, CollectionDescription(_data_source(item, state)), metadata
 
     def _hold_inputs(self, item: CatalogItem, state: CatalogState) -> None:
-        """A view still needs its inputs at the last time before its own upper."""
+        """Holds the inputs of a view at the last time before its own upper, which it needs."""
         if item.kind is not ItemKind.MATERIALIZED_VIEW:
             return
         inputs = list(dict.fromkeys(_stored_inputs(item, state)))
@@ -207,7 +210,7 @@ class Collections:
 
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
-    """Who writes the collection. A source's ingestion is its own remap, its progress relation."""
+    """The writer of the collection. An ingestion has the id of its remap, the progress relation."""
     match item.kind:
         case ItemKind.MATERIALIZED_VIEW:
             return Other()

@@ -38,12 +38,12 @@ class Feed(Protocol):
         ...
 
     def release(self, time: Timestamp | None) -> None:
-        """Times below `time` are not needed any more; None: nothing is."""
+        """Gives up the times below `time`; None: all of them."""
         ...
 
 
 class FeedHold:
-    """The hold of a feed on what it reads, which moves forward with it.
+    """The hold of a feed on its inputs, which moves forward with it.
 
     It begins at the first time at which all can be read, or `at` a time. Raises
     SLACKWATER_NO_VALID_TIMESTAMP when it cannot be read then any more.
@@ -75,8 +75,8 @@ class FeedHold:
 class CollectionFeed:
     """The feed of a stored collection, read from its parts.
 
-    Where the contents have an error, it raises SLACKWATER_SOURCE_ERROR. Without a hold, somebody
-    else holds what it reads.
+    Where the contents have an error, it raises what `Relations.refuse_errors` raises. Without a
+    hold, it reads a collection that somebody else holds.
     """
 
     def __init__(self, relations: Relations, item: CatalogItem, hold: FeedHold | None) -> None:

@@ -22,7 +22,7 @@ from slackwater.storage.controller.protocol import AppendDone, AppendRefused
 
 @dataclass(frozen=True, slots=True)
 class PersistShardStore:
-    """Shards by their client. What its methods raise is what those of the client do."""
+    """Shards through `PersistClient`. Its methods raise what those of the client raise."""
 
     persist: PersistClient
 
@@ -39,7 +39,7 @@ class PersistShardStore:
         self.persist.transactions.transact(drop)
 
     def append(self, effect: AppendRows) -> AppendDone | AppendRefused:
-        """One transaction with the rows, the uppers, and the steps and results beside them."""
+        """Commits rows, uppers, and the steps and results beside them in one transaction."""
         extras = CommitExtras() if effect.extras is None else effect.extras
         if not isinstance(extras, CommitExtras):
             raise AssertionError(f"a commit cannot have {type(extras).__name__}")

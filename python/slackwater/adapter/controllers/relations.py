@@ -1,7 +1,7 @@
-"""The relations of the catalog over time: frontiers, holds, contents, and what refuses a read.
+"""The relations of the catalog over time: frontiers, holds, contents, and refusals of reads.
 
-A view that is not stored is as far as the least of what it is computed from. System relations can
-be read at all times.
+The frontiers of a view that is not stored follow from those of its inputs. System relations can be
+read at all times.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Relations:
         return self._stored(item, self.storage.since)
 
     def frontiers(self, item: CatalogItem) -> tuple[Frontier, Frontier]:
-        """Since and upper of the item, of a stored one at one moment."""
+        """The since and the upper of the item. Those of a stored one are of one moment."""
         if item.shard_id is None:
             return self.since(item), self.upper(item)
         try:

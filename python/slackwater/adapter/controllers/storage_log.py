@@ -1,4 +1,4 @@
-"""The table log over the storage controller: what the group committer writes goes through it."""
+"""The table log of a leader: it passes the group committer's writes to the storage controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from slackwater.storage.controller.shell import Storage
 
 @dataclass(frozen=True, slots=True)
 class CommitExtras:
-    """What else a commit of tables has: steps of its transaction, and results by write id."""
+    """The parts of a commit beside its rows: steps of its transaction, and results by write id."""
 
     steps: Sequence[Step] = ()
     results: Mapping[str, WriteResult] = field(default_factory=dict)
@@ -48,7 +48,10 @@ class StorageLog:
         steps: Sequence[Step],
         results: Mapping[str, WriteResult],
     ) -> None:
-        """As the seam says; and SLACKWATER_DEPENDENCY_DROPPED when a table is gone."""
+        """Appends as `TableLog.append` promises.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED besides, when a table is gone.
+        """
         if lower != self.tables_upper():
             raise LogMovedError(f"the upper is {self.tables_upper()}, not {lower}")
         owners = self._storage.owners(parts)

@@ -49,7 +49,7 @@ class TableLog(Protocol):
         ...
 
     def written(self, write_id: str) -> WriteResult | None:
-        """What the committed write `write_id` did, if there is one."""
+        """The result of the committed write `write_id`; None: there is none."""
         ...
 
     def new_parts(self, shard_id: int, updates: pa.Table) -> tuple[NewPart, ...]:

@@ -1,1 +1,1 @@
-"""CREATE, ALTER, DROP and COMMENT: what a statement changes in the catalog, and what follows."""
+"""CREATE, ALTER, DROP and COMMENT: changes of the catalog, and their consequences."""

@@ -1,4 +1,4 @@
-"""What becomes of a source of changefeeds after its creation."""
+"""ALTER SOURCE ... ADD TABLE and ALTER SOURCE ... REPLAY DEAD LETTERS."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slackwater.storage.ingestion import IngestionRunner
 
 
 class ChangefeedDefinitions:
-    """ALTER SOURCE of what changefeeds fill."""
+    """Changes of the sources that changefeeds fill."""
 
     def __init__(
         self,
@@ -46,7 +46,10 @@ class ChangefeedDefinitions:
         statement: st.AlterSourceAddTable,
         cancellation: Cancellation,
     ) -> None:
-        """One more table, from the next binding on; what has come of it is a dead letter."""
+        """Adds a table, which is filled from the next binding on.
+
+        Its changes that were bound before are dead letters.
+        """
         if self._is_missing(session, context, statement.name, statement.if_exists):
             return
         with self._changes.defining(cancellation):
@@ -69,7 +72,7 @@ class ChangefeedDefinitions:
         statement: st.ReplayDeadLetters,
         cancellation: Cancellation,
     ) -> None:
-        """Tries again what no table took; returns when that is done, with a notice."""
+        """Tries the dead letters again; returns when that is done, with a notice."""
         if self._is_missing(session, context, statement.name, statement.if_exists):
             return
         source = self._source(context, statement.name)

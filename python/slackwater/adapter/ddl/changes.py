@@ -1,8 +1,8 @@
-"""A change of the catalog: one metastore transaction, and what follows from it.
+"""A change of the catalog: one metastore transaction, and its consequences.
 
-The transaction holds entries, audit rows and shards. What follows (dataflows, ingestions, sinks
-start and stop) is derived from the committed difference alone, by `Implications`, which start-up
-uses as well. Source: spec coordinator 1.7, 4.3, 4.4.
+The transaction holds entries, audit rows and shards. The consequences (dataflows, ingestions and
+sinks start and stop) are derived from the committed difference alone, by `Implications`, which
+start-up uses as well. Source: spec coordinator 1.7, 4.3, 4.4.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from slackwater.repr.relation import RelationDesc
 class Changes:
     """Commits changes, under the lock of the catalog, which `defining` takes for a statement.
 
-    `on_drop` are told, in the transaction, of objects of their kind that are dropped.
+    `on_drop` has functions by kind, which the transaction calls for each object that it drops.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Changes:
     def new_name(
         self, session: Session, context: Context, name: QualifiedName, *, if_not_exists: bool
     ) -> tuple[str, str] | None:
-        """Schema and name of an object to come; None: it is there, and the statement is done."""
+        """The schema and the name of a new object; None: it exists, and the statement is done."""
         schema, own = resolve(name, context.catalog, context.namespace)
         existing = self.state.find(schema, own)
         if existing is None or not if_not_exists:
@@ -94,11 +94,11 @@ class Changes:
         return self._catalog.allocate_ids()[0]
 
     def reserve_shard(self) -> int:
-        """The id of a shard to come, which nobody else gets."""
+        """Reserves the id of a shard, which nobody else gets."""
         return self._persist.definitions.reserve_shard()
 
     def new_item(self, kind: ItemKind, schema: str, name: str, context: Context) -> CatalogItem:
-        """An object to come: it has an id and an owner, and no definition yet."""
+        """A new object with an id and an owner, and without a definition."""
         return CatalogItem(
             id=self.new_id(),
             kind=kind,
@@ -114,7 +114,7 @@ class Changes:
         ops: Sequence[CatalogOp] | Callable[[Connection], Sequence[CatalogOp]],
         user: str | None,
     ) -> CatalogDiff:
-        """Commits a change and what follows from it. Called with the catalog's lock held."""
+        """Commits a change, with its consequences. Called with the catalog's lock held."""
         _, diff = self._catalog.transact(
             self._with_shards_dropped(ops), user=user, on_durable=self._implications.prepare
         )
@@ -129,7 +129,7 @@ class Changes:
     ) -> WriteResult:
         """Commits a change in the transaction of a write, to which `write` gives the step.
 
-        Called with the catalog's lock held; what the write is locked by was locked before that.
+        Called with the catalog's lock held; the write locks of the write were taken before it.
         """
         with self._catalog.stage(self._with_shards_dropped(ops), user=user) as change:
             result = write(change.step)
@@ -161,7 +161,7 @@ class Changes:
     def with_columns(
         self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
     ) -> Callable[[Connection], Sequence[CatalogOp]]:
-        """The alteration, and with it the columns of the item and of its shard."""
+        """The alteration, which gives the item and its shard the columns of `desc`."""
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             before = item.desc
@@ -222,6 +222,6 @@ class Changes:
 
 
 def _propagates_errors(item: CatalogItem) -> bool:
-    """Whether what cannot be made a row of the item becomes an error in its contents."""
+    """Whether input that cannot be made a row of the item becomes an error in its contents."""
     details = item.details
     return isinstance(details, FilesDetails) and details.config.on_error == "PROPAGATE"

@@ -115,7 +115,7 @@ def refuse_new_column(item: CatalogItem, state: CatalogState) -> None:
 def refuse_nullability(item: CatalogItem, state: CatalogState) -> None:
     """Raises an error unless a column of the item can lose its NOT NULL.
 
-    What a new column would be refused for, and views that promise NOT NULL themselves.
+    It is refused where a new column would be, and under views that promise NOT NULL themselves.
     """
 
     def promises(other: CatalogItem) -> bool:

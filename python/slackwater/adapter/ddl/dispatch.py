@@ -1,4 +1,4 @@
-"""Definitions: the statements of our own grammar that change the catalog, to whom they concern."""
+"""Definitions: passes each statement that changes the catalog to the part that performs it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slackwater.planner.parser import statements as st
 class Definitions:
     """Changes the catalog. Thread-safe: changes are serialised by the catalog's lock.
 
-    `tables`, `views` and `objects` also take what Spark's grammar asks of a catalog.
+    `tables`, `views` and `objects` also take the definitions of Spark's own grammar.
     """
 
     tables: Tables

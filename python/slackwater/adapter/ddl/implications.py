@@ -1,4 +1,4 @@
-"""What follows from a change of the catalog: dataflows start and stop.
+"""The consequences of a change of the catalog: dataflows start and stop.
 
 Collections, ingestions and sinks come and go with the storage controller, which tells the replica.
 
@@ -25,7 +25,7 @@ _log = structlog.get_logger("implications")
 
 
 class Implications:
-    """Starts and stops what the items of the catalog need."""
+    """Starts and stops the collections, dataflows, ingestions and sinks of the catalog's items."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Implications:
         self._waiting: dict[GlobalId, str] = {}
 
     def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
-        """To be called after the transaction, before anybody can see the change.
+        """Makes the collections of created items; called before anybody can see the change.
 
-        So whoever finds an object in the catalog finds its collection.
+        So an object that is found in the catalog has its collection.
         """
         try:
             self._collections.create(diff.created, after)
@@ -53,7 +53,7 @@ class Implications:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
     def apply(self, diff: CatalogDiff) -> None:
-        """To be called after the transaction, with the catalog's lock held."""
+        """Carries out a committed change; called with the catalog's lock held."""
         try:
             for item in diff.dropped:
                 self._stop(item)
@@ -69,14 +69,14 @@ class Implications:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
     def start_all(self) -> None:
-        """Starts what the catalog holds, inputs first. What cannot start now is tried again."""
+        """Starts everything that the catalog has, inputs first. Failed starts are tried again."""
         for item in self._catalog.state.topological():
             self._try(item)
         self._collections.storage.connect_replica(INSTANCE, REPLICA)
         self._replica.apply_commands()
 
     def retry(self) -> None:
-        """Tries again what could not start: Spark may not have been there, say.
+        """Tries again the starts that failed, because Spark was not there for example.
 
         To be called without the catalog's lock: planning may take long.
         """

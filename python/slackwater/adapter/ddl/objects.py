@@ -1,4 +1,4 @@
-"""What can be done with objects of several kinds: drop, rename, comment, keep history; schemas."""
+"""Definitions for objects of several kinds (drop, rename, comment, keep history) and schemas."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Objects:
     def comment_on_namespace(
         self, name: str, text: str, user: str | None, cancellation: Cancellation
     ) -> None:
-        """An empty text takes the comment away."""
+        """Changes the comment of a schema. An empty text removes it."""
         with self._changes.defining(cancellation):
             self._changes.commit([CommentSchema(name, text or None)], user)
 

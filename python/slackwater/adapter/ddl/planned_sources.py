@@ -276,7 +276,7 @@ class ConnectorPlanner:
         statement: st.CreateSource,
         connector: st.WebhookSource,
     ) -> CatalogItem:
-        """Raises SLACKWATER_UNKNOWN_OBJECT for a secret, and what is wrong with the condition."""
+        """The source. Raises SLACKWATER_UNKNOWN_OBJECT for a secret, and the condition's errors."""
         config = WebhookConfig.of(connector)
         details = WebhookDetails(config, statement.retain_history_ms)
         secrets: list[GlobalId] = []
@@ -296,9 +296,9 @@ class ConnectorPlanner:
         statement: st.CreateSource,
         connector: st.ChangefeedSource,
     ) -> tuple[CatalogItem, list[CatalogItem]]:
-        """The source, its tables, its landing, and the collection of what no table takes.
+        """The source, its tables, its landing, and its dead letters.
 
-        Raises SLACKWATER_INVALID_OPTION, and what is wrong with columns.
+        Raises SLACKWATER_INVALID_OPTION, and errors of the columns.
         """
         tables = {each.name: self._feed_columns(each, context) for each in connector.tables}
         taken = {each.casefold() for each in (blank.name, *tables)}
@@ -338,7 +338,7 @@ class ConnectorPlanner:
     ) -> tuple[CatalogItem, AlterItem]:
         """The item of one more table of a changefeed, and the change of its source.
 
-        Raises SLACKWATER_INVALID_OPTION, and what is wrong with columns.
+        Raises SLACKWATER_INVALID_OPTION, and errors of the columns.
         """
         details = source.of(ChangefeedDetails)
         exports = details.exports
@@ -409,7 +409,7 @@ class ConnectorPlanner:
         return RelationDesc.from_json(analysis.desc.columns[0].type_json)
 
     def _engine(self, context: Context) -> Engine:
-        """Spark as that session has it, but for how texts are written."""
+        """Spark with the session's settings, save for those of the syntax of texts."""
         settings = dict(context.settings or {})
         settings.pop(ESCAPED_LITERALS, None)
         return self._spark.under(settings)
@@ -492,7 +492,7 @@ def _check_feed(feed: str) -> None:
 
 
 def _interval_ms(connector: st.LoadGenerator) -> int | None:
-    """TPCH does not change unless a TICK INTERVAL asks for it."""
+    """The interval of a generator; None: TPCH does not change unless it has a TICK INTERVAL."""
     still = connector.kind == "TPCH" and connector.tick_interval_ms is None
     return None if still else connector.tick_interval_ms or DEFAULT_INTERVAL_MS
 

@@ -1,4 +1,4 @@
-"""Maintained views as objects: what may be one, its plan, its shards, its dataflow."""
+"""Maintained views as objects: their checks, plans, shards and dataflows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from slackwater.repr.relation import RelationDesc, quote_identifier
 
 @dataclass(frozen=True, slots=True)
 class PlannedView:
-    """A maintained view before its shards exist. `read` is all that its query was resolved to."""
+    """A maintained view before its shards exist. `read` has the objects below its query."""
 
     item: CatalogItem
     plan: ViewPlan
@@ -44,9 +44,9 @@ class PlannedView:
     read: Mapping[GlobalId, CatalogItem | None]
 
     def describes(self, state: CatalogState) -> bool:
-        """Whether the query means the same in `state`: a name means an object until that changes.
+        """Whether the query means the same in `state`: no object below it has changed.
 
-        An object is not altered in place, so the same one is the same description.
+        An object is not altered in place, so an identical one has the same description.
         """
         return all(
             item is not None and state.items.get(global_id) is item
@@ -95,7 +95,7 @@ class Views:
         )
 
     def _analyzed(self, full: str, context: Context, text: str) -> Analysis:
-        """The query as Spark understands it, once nothing keeps it from being maintained."""
+        """The analysis of the query. Refuses a query that cannot be maintained."""
         refuse_other_reading(full, context.settings)
         engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
@@ -140,9 +140,9 @@ class Views:
     def _read(
         state: CatalogState, item: CatalogItem, plan: ViewPlan
     ) -> dict[GlobalId, CatalogItem | None]:
-        """What the query names, and what is below, as it is in `state`.
+        """The objects that the query names, and those below them, as they are in `state`.
 
-        `state` is from before the analysis: what has changed while Spark looked is seen as well.
+        `state` is from before the analysis, so that changes during the analysis are seen as well.
         """
         ids = {*item.depends_on, *_collections(plan)}
         pending = list(ids)
@@ -154,7 +154,7 @@ class Views:
         return {each: state.items.get(each) for each in ids}
 
     def release(self, planned: PlannedView) -> None:
-        """The view exists and holds its inputs itself, or does not come to be."""
+        """Releases the inputs: the view holds them itself now, or is not created."""
         unused = self._planned.pop(planned.item.id, None)
         if unused is not None:
             engine = self._engine.under(_details(planned.item).settings)
@@ -173,7 +173,7 @@ class Views:
         return replace(planned.item, shard_id=rows, details=details)
 
     def plan_ahead(self, item: CatalogItem) -> None:
-        """Plans the view, so that `dataflow` need not: it may be asked with the catalog locked."""
+        """Plans the view, so that `dataflow`, which may be called under the lock, need not."""
         self._planned[item.id] = self.plan(item)
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
@@ -196,7 +196,7 @@ class Views:
         )
 
     def plan(self, item: CatalogItem) -> ViewPlan:
-        """How a view's stored query is maintained. The driver keeps it until it is to forget it."""
+        """The plan of a view's stored query. The driver keeps it until it is told to forget it."""
         view = _details(item)
         text = view.asserting or view.query
         return self._plan(text, view.catalog, view.namespace, view.settings, view.functions)
@@ -216,12 +216,12 @@ class Views:
             return ViewPlan(kept, None, missing.reason)
 
     def analyze(self, context: Context, text: str) -> Analysis:
-        """What Spark says of a query that is to be explained."""
+        """The analysis of a query that is to be explained."""
         engine = self._engine.under(context.settings)
         return engine.analyze(text, context.catalog, context.namespace)
 
     def last_tick(self, item: CatalogItem) -> TickRecord | None:
-        """What the last tick of the view did; None: it has made none that is on record."""
+        """The record of the view's last tick; None: none is on record."""
         return self._worker.records.last(item.id)
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
@@ -240,7 +240,7 @@ class Views:
         return self._explained(plan, settings)
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
-        """Raises SLACKWATER_FOREIGN_RELATION when the query reads what is not ours."""
+        """Raises SLACKWATER_FOREIGN_RELATION when the query reads relations of other catalogs."""
         if analysis.foreign:
             raise user_error(
                 "SLACKWATER_FOREIGN_RELATION", objectName=name, relationName=analysis.foreign[0]
@@ -253,7 +253,7 @@ class Views:
 
     @staticmethod
     def named(analysis: Analysis) -> tuple[GlobalId, ...]:
-        """Those of the dependencies that the query itself names."""
+        """The dependencies that the query itself names."""
         named = (GlobalId(each) for each in analysis.named)
         return tuple(each for each in named if not is_system(each))
 
@@ -297,9 +297,9 @@ class Views:
     def _refuse_untimely(
         self, name: str, plan: ViewPlan, analysis: Analysis, settings: Mapping[str, str] | None
     ) -> None:
-        """Forgets the plan of a view that changes with time and has no program.
+        """Refuses a view that changes with time and has no program, and forgets its plan.
 
-        Nobody could say when it does. Raises SLACKWATER_TEMPORAL_FILTER.
+        Without a program, the times of its changes are unknown. Raises SLACKWATER_TEMPORAL_FILTER.
         """
         if plan.program is not None or not analysis.uses_mz_now:
             return
@@ -318,7 +318,7 @@ class Views:
             refuse_other_settings(full, settings, self._relations.item(GlobalId(below)))
 
     def _inputs(self, plan: ViewPlan) -> dict[GlobalId, Input]:
-        """Where the collections are that the plan reads."""
+        """The collections that the plan reads, with their shards, by id."""
         inputs = {}
         for global_id in _collections(plan):
             item = self._relations.item(global_id)
@@ -343,7 +343,7 @@ class Views:
 
 
 def _asserted(desc: RelationDesc, names: Sequence[str], view: str) -> frozenset[str]:
-    """The columns of `desc` that are meant. Raises SLACKWATER_UNKNOWN_COLUMN."""
+    """The columns of `desc` that ASSERT NOT NULL names. Raises SLACKWATER_UNKNOWN_COLUMN."""
     known = {column.name.lower() for column in desc.columns}
     for name in names:
         if name.lower() not in known:
@@ -363,7 +363,7 @@ def _not_null(desc: RelationDesc, asserted: frozenset[str]) -> RelationDesc:
 
 
 def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: str) -> str | None:
-    """The query as it is maintained: it fails where an asserted column of `desc` is NULL."""
+    """The query, made to fail where an asserted column of `desc` is NULL; None without any."""
     if not asserted:
         return None
     columns = []
@@ -378,7 +378,7 @@ def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: st
 
 
 def _maintained(item: CatalogItem, plan: ViewPlan) -> CatalogItem:
-    """The object with how it is maintained."""
+    """The object with its kind of maintenance and the version of its plan."""
     details = replace(
         _details(item),
         maintenance="incremental" if plan.program else "recompute",

@@ -29,7 +29,7 @@ from slackwater.repr.ids import GlobalId
 
 
 class SinkDefinitions:
-    """Definitions of sinks. `awaited` has the times for which a statement waits to be out."""
+    """Definitions of sinks. `awaited` has the times that statements wait for sinks to write."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class SinkDefinitions:
         statement: st.AlterSinkFrom,
         cancellation: Cancellation,
     ) -> None:
-        """ALTER SINK ... SET FROM: what is out stays, from there on the other relation's changes.
+        """ALTER SINK ... SET FROM: the files stay, and the other relation's changes follow them.
 
-        First all that the old relation held at the time of the statement goes out. The running sink
-        ends after the catalog has changed; the next one continues where the files end, so there is
-        no time at which both relations are written, or none.
+        First the sink writes all that the old relation held at the time of the statement. The
+        running sink ends after the catalog has changed; the next one continues where the files end,
+        so there is no time at which both relations are written, or none.
         """
         schema, own = resolve(statement.name, context.catalog, context.namespace)
         if statement.if_exists and self._changes.state.find(schema, own) is None:

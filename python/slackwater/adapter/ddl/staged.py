@@ -1,8 +1,8 @@
 """Tables that are made, or replaced, together with their contents: one commit at one timestamp.
 
-`stage` says what the statement is about before its query runs. `write` commits the definition in
-the transaction of the group commit that brings the rows, so that a failure anywhere leaves what
-was. See docs/decisions 0015.
+`stage` checks the statement, and finds the table that it replaces, before its query runs. `write`
+commits the definition in the transaction of the group commit that brings the rows, so that a
+failure anywhere leaves everything as it was. Source: docs/decisions 0015.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from slackwater.repr.relation import RelationDesc
 
 
 class StagedTables:
-    """CREATE TABLE AS SELECT, REPLACE TABLE and what DataFrames say for them. Thread-safe."""
+    """CREATE TABLE AS SELECT, REPLACE TABLE, and their forms in DataFrames. Thread-safe."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class StagedTables:
         parts: Sequence[PartsAt],
         write: Write,
     ) -> WriteResult:
-        """The object stays; its contents, and what the definition says of it, are others."""
+        """Keeps the object, and replaces its contents, properties and comment."""
         altered = self._tables.redefined(existing, planned)
 
         def at(time: Timestamp) -> tuple[NewPart, ...]:
@@ -159,7 +159,7 @@ class StagedTables:
         parts: PartsAt,
         write: Write,
     ) -> WriteResult:
-        """A new object; one that is there under its name is dropped in the same transaction."""
+        """Makes a new object; an existing one of that name is dropped in the same transaction."""
         _refuse_dependents(self._changes.state, existing)
         prepared: list[tuple[Timestamp, tuple[NewPart, ...]]] = []
 
@@ -205,7 +205,7 @@ def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
 def _is_kept(
     existing: CatalogItem, definition: StageTable, target: Target, as_select: bool
 ) -> bool:
-    """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE when it should, and cannot."""
+    """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE if it should and cannot."""
     if not as_select:
         return existing.desc == definition.schema
     if target.shard is None and not _same_columns(existing, definition.schema):
@@ -214,7 +214,7 @@ def _is_kept(
 
 
 def _refuse_dependents(state: CatalogState, existing: CatalogItem | None) -> None:
-    """Other columns would be another object, and what depends on the table would lose it."""
+    """Refuses to replace the columns of a table with dependents: they would lose the object."""
     if existing is None:
         return
     above = [each for each in state.with_dependents([existing.id]) if each.id != existing.id]

@@ -1,4 +1,4 @@
-"""Tables: made, altered."""
+"""CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Tables:
             return self._changes.state.item(item.id)
 
     def plan_table(self, context: Context, asked: CreateTable | StageTable) -> CatalogItem:
-        """The object of a table to come, without its shard.
+        """The object of a new table, without its shard.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, SLACKWATER_UNSUPPORTED.
         """
@@ -90,10 +90,10 @@ class Tables:
         )
 
     def redefined(self, existing: CatalogItem, planned: CatalogItem) -> AlterItem | None:
-        """What changes at a table that stays when it is replaced by one with equal columns.
+        """The alteration of a table that stays when one with equal columns replaces it.
 
-        Properties and comment are the replacement's. How much history is kept stays, unless the
-        replacement says it: history that is gone does not come back.
+        Properties and comment are the replacement's. RETAIN HISTORY stays unless the replacement
+        has one: history that is gone does not come back. None: nothing changes.
         """
         before, after = existing.of(TableDetails), planned.of(TableDetails)
         retain_ms = after.retain_history_ms
@@ -121,8 +121,8 @@ class Tables:
     ) -> CatalogItem:
         """Adds columns, drops NOT NULL, changes properties and the comment.
 
-        Other changes are SLACKWATER_UNSUPPORTED. Raises what
-        `slackwater.adapter.ddl.columns` raises.
+        Raises SLACKWATER_UNSUPPORTED for other changes, and what `slackwater.adapter.ddl.columns`
+        raises.
         """
         with self._changes.defining(cancellation):
             item = self._changes.state.get(schema_of(asked.namespace), asked.name)
@@ -169,7 +169,7 @@ class Tables:
     def create_table_with_options(
         self, session: Session, context: Context, statement: st.CreateTable
     ) -> None:
-        """Spark parses columns and types as in that session: the options travel as properties."""
+        """CREATE TABLE ... WITH: Spark runs the statement, with the options as properties."""
         body = statement.body.text
         if statement.retain_history_ms is not None:
             body += f" TBLPROPERTIES ('{RETAIN_HISTORY}' = '{statement.retain_history_ms} ms')"
@@ -222,11 +222,11 @@ _DISPLAY_NAMES = {
     "UpdateColumnDefaultValue": "another DEFAULT of a column",
     "ClusterBy": "CLUSTER BY",
 }
-"""Changes by the names that Spark has for them."""
+"""Words for unsupported changes, by the names that Spark has for them."""
 
 
 def _refuse_property(key: str, item: CatalogItem) -> None:
-    """Only tables have properties of the user's: nothing else could be made again with them."""
+    """Refuses a property of anything but a table or view: SHOW CREATE could not repeat it."""
     if item.kind not in (ItemKind.TABLE, ItemKind.VIEW):
         raise user_error(
             "SLACKWATER_UNSUPPORTED",

@@ -1,12 +1,13 @@
-"""Objects of earlier versions: what this one expects beside them is made when a leader begins.
+"""The upgrade of objects of earlier versions, when a leader begins.
 
-Sources of the first version have no progress relation, and their state says how far they are; its
+Sources of the first version have no progress relation, and their state has their frontier; its
 sinks have no progress shard. Its views have shards with states of groups, which nobody reads any
-more: what maintains a view now is in memory, and is made of the view's inputs; and they have no
-shard of errors, but stop where a row makes their query fail. Definitions could name the cluster
-`default`, as another name of the only one. Each object is
-brought up in a transaction of its own, so whatever a crash leaves is done by the next leader.
-Nobody else runs meanwhile.
+more: the state of a view is now in memory, and is made of the view's inputs. They have no shard of
+errors, but stop where a row makes their query fail. Definitions could name the cluster `default`,
+as another name of the only one.
+
+Each object is upgraded in a transaction of its own, so the next leader does what a crash leaves
+undone. Nobody else runs meanwhile.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from slackwater.repr.relation import RelationDesc, quote_identifier
 
 
 def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
-    """Brings the objects of the catalog up; without old ones it does nothing."""
+    """Upgrades the objects of the catalog; without old ones it does nothing."""
     for item in tuple(catalog.state.items.values()):
         match item.details:
             case (
@@ -62,7 +63,7 @@ def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
 
 
 def with_the_only_cluster(create_sql: str) -> str:
-    """The definition with ``IN CLUSTER `default` `` as the cluster is called."""
+    """The definition, with the name of the only cluster where it has ``IN CLUSTER `default` ``."""
     found = tokenize(create_sql)
     for word, cluster, name in zip(found, found[1:], found[2:], strict=False):
         is_clause = word.is_word("IN") and cluster.is_word("CLUSTER")

@@ -39,7 +39,7 @@ from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.relation import RelationDesc
 
 ATTEMPTS = 3
-"""So often a view is analysed, the last time with the catalog locked."""
+"""The most analyses of a view's query, of which the last one is made with the catalog locked."""
 
 
 class ViewDefinitions:
@@ -53,9 +53,9 @@ class ViewDefinitions:
     def create_view(
         self, context: Context, asked: CreateView, cancellation: Cancellation
     ) -> CatalogItem:
-        """A stored query. Its names mean what they mean in `context`, for ever.
+        """Creates a stored query. Its names mean for ever what they mean in `context`.
 
-        Its properties are kept and given back with the object: Spark's settings at creation, say.
+        Its properties, which have Spark's settings at creation, are kept and given back with it.
         """
         schema_name, name, query = asked.schema_name, asked.name, asked.query
         engine = self._engine.under(context.settings)
@@ -115,7 +115,7 @@ class ViewDefinitions:
         statement: st.CreateViewUnder,
         cancellation: Cancellation,
     ) -> None:
-        """A stored query that says itself where its names and settings are from."""
+        """Creates a stored query whose statement states its namespace and settings."""
         named = self._changes.new_name(
             session, context, statement.name, if_not_exists=statement.if_not_exists
         )
@@ -144,10 +144,10 @@ class ViewDefinitions:
         statement: st.CreateMaterializedView,
         cancellation: Cancellation,
     ) -> None:
-        """Spark analyses the query while other definitions go on.
+        """Creates a maintained view. Spark analyses the query while other definitions go on.
 
-        When what it names has changed meanwhile it is analysed again; the last time nothing can
-        change, so that it comes to an end.
+        If an object below the query has changed meanwhile, it is analysed again. The last time the
+        catalog is locked, so that this ends.
         """
         named = self._changes.new_name(
             session, context, statement.name, if_not_exists=statement.if_not_exists
@@ -179,7 +179,7 @@ class ViewDefinitions:
         *,
         replace_existing: bool,
     ) -> bool:
-        """Creates the view; False when what it reads is not what was analysed any more."""
+        """Creates the view; False: an object below it has changed since the analysis."""
         schema, name = planned.item.schema_name, planned.item.name
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
@@ -217,7 +217,7 @@ def _asked(
 
 
 def _commented(desc: RelationDesc, texts: Sequence[str | None]) -> RelationDesc:
-    """The columns with these comments, if there are any; those of the query are not theirs."""
+    """The columns with `texts` in place of the query's comments; unchanged without texts."""
     if not texts:
         return desc
     columns = []

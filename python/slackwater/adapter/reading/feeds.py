@@ -20,7 +20,7 @@ from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_COLUMN, TIME_
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, where its names mean what they mean, its columns, and what it reads."""
+    """A query with the context of its names, its columns, and the collections that it reads."""
 
     text: str
     context: Context

@@ -1,4 +1,4 @@
-"""What keeps sources and views from going on, for those who read them."""
+"""The health of sources and views: the reasons for which they do not go on."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ WARNING, CODE = "WARNING", "01000"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How sources and views are, now. Thread-safe, as its parts are."""
+    """The present health of sources and views. Thread-safe, as its parts are."""
 
     ingestion: IngestionRunner
     webhooks: Webhooks
     worker: Worker
 
     def source_status(self, source: CatalogItem) -> StatusChange | None:
-        """The last change of a source's status; of a table of it that of the source."""
+        """The last change of a source's status; for a table of a source, that of the source."""
         owner = source.parent or source.id
         return self.ingestion.status(owner) or self.webhooks.status(source)
 
     def source_statuses(self) -> Iterator[StatusChange]:
-        """Those of all sources that have one."""
+        """The last change of each source's status; some sources have none."""
         yield from self.ingestion.statuses()
         yield from self.webhooks.statuses()
 
     def failure(self, view: CatalogItem) -> SlackwaterError | None:
-        """What ended the last attempt to maintain a view; None: it goes on."""
+        """The error of the last attempt to maintain a view; None: it did not fail."""
         return self.worker.failure(view.id)
 
     def failing_below(self, state: CatalogState, item: CatalogItem) -> str:
-        """What keeps the item, or a view that it reads, from going on; "": nothing is known."""
+        """A sentence on why the item, or a view below it, does not go on; "" if none is known."""
         failure = self.failure(item)
         if failure is not None:
             return f" The last attempt to maintain {item.full_name} failed: {failure.message}"
@@ -50,9 +50,10 @@ class Health:
     def tell_of_stalled(
         self, session: Session, state: CatalogState, items: Iterable[CatalogItem]
     ) -> None:
-        """A notice for each stalled source below `items`.
+        """Gives the session a notice for each stalled source below `items`.
 
-        Their contents are true, and do not grow. A session is told once, until one stalls anew.
+        The contents of such a source are right, and do not grow. A session gets the notice once,
+        until the source stalls anew.
         """
         for source in sorted(_sources_below(state, items), key=lambda item: item.id):
             change = self.ingestion.status(source.id) or self.webhooks.status(source)

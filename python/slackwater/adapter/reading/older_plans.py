@@ -10,9 +10,10 @@ from slackwater.repr.relation import RelationDesc
 
 
 def refuse_older_plan(item: CatalogItem, desc: RelationDesc, not_null: Collection[str]) -> None:
-    """Raises Spark's own error for a plan that was made when columns were NOT NULL which are not.
+    """Raises Spark's own error for a plan with columns that have lost their NOT NULL since.
 
-    `not_null` are those of the plan, `desc` is what the item has. Spark would read a NULL as 0.
+    `not_null` are the columns that the plan takes for NOT NULL, `desc` describes the item now.
+    Spark would read a NULL as 0.
     """
     lost = [each.name for each in desc.columns if each.nullable and each.name in not_null]
     if lost:

@@ -57,12 +57,15 @@ READABLE = frozenset(
 )
 
 ATTEMPTS = 3
-"""How often a statement whose time is ours to choose is bound before it is refused."""
+"""The most attempts to bind a statement without AS OF, for which a time can be chosen anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockLease:
-    """How long an application that has a write lock may be silent, by a clock in seconds."""
+    """The lease of write locks: an application that renews nothing for `ms` loses its locks.
+
+    `monotonic` gives seconds.
+    """
 
     ms: int = LEASE_MS
     monotonic: Callable[[], float] = clocks.monotonic
@@ -73,9 +76,9 @@ class OpenHold:
     """The holds of a running statement, and whether it has locked shards for a write.
 
     One hold is on all collections that are read at the statement's time, and one on each that is
-    read at a time of its own. `last_renewed_s` is when its application last spoke of a lock that
-    waits for its write, on the monotonic clock; None while there is none, or the coordinator works
-    on it.
+    read at a time of its own. `last_renewed_s` is the monotonic time at which the application last
+    renewed a lock that waits for its write; None while there is no such lock, or while the
+    coordinator works on the statement.
     """
 
     session: Session
@@ -86,7 +89,7 @@ class OpenHold:
 
 
 class SystemRows(Protocol):
-    """What the system says of itself."""
+    """The seam to the rows of system relations."""
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> Mapping[GlobalId, bytes]:
         """The rows of some system relations at one moment, now.
@@ -214,14 +217,14 @@ class Reads:
         opened.session.holds.discard(token)
 
     def renew(self, token: str) -> None:
-        """The application that has the lock lives. Unknown ones are ignored."""
+        """Renews the lease of a lock. Unknown holds are ignored."""
         with self._lock:
             opened = self._open.get(token)
             if opened is not None and opened.last_renewed_s is not None:
                 opened.last_renewed_s = self._lease.monotonic()
 
     def claim(self, token: str) -> bool:
-        """Keeps a lock for the write that has come; false if it is not there any more."""
+        """Keeps a lock for the write that has come; False if there is no such lock any more."""
         with self._lock:
             opened = self._open.get(token)
             if opened is not None:
@@ -235,9 +238,9 @@ class Reads:
             return opened is not None and opened.locked
 
     def end_expired(self) -> tuple[str, ...]:
-        """Ends the locks whose applications have renewed nothing for a lease; gives their sessions.
+        """Ends the locks that were not renewed for a lease; returns their sessions' ids.
 
-        What they have read stays readable no longer, either: their writes are refused.
+        Their holds end as well, and their writes are refused.
         """
         before_s = self._lease.monotonic() - self._lease.ms / 1000
         with self._lock:
@@ -253,7 +256,7 @@ class Reads:
         return tuple(opened.session.session_id for opened in expired.values())
 
     def release_block(self, session: Session) -> None:
-        """Ends what a transaction block kept readable."""
+        """Releases the hold of a transaction block."""
         with session.lock:
             hold, session.block_hold = session.block_hold, None
         if hold is not None:
@@ -388,8 +391,8 @@ class Reads:
     ) -> None:
         """Takes the holds at the earliest times at which the statement may read.
 
-        What is read at one time is read at or after the latest since, so holding it there lets no
-        since go back.
+        Collections that are read at one time are read at or after the latest of their sinces, so
+        that a hold there is early enough.
         """
         holder = Holder(HoldKind.STATEMENT, opened.session.session_id)
         together: list[CatalogItem] = []
@@ -450,9 +453,9 @@ class Reads:
     def _keep_domain(
         self, session: Session, inputs: Sequence[InputFrontiers], time: Timestamp
     ) -> None:
-        """Keeps readable at `time` what later reads of the block may name.
+        """Holds at `time` everything that later reads of the block may name.
 
-        That is everything in the schemas that its first read names (spec coordinator 2.9).
+        That is all of the schemas that its first read names (spec coordinator 2.9).
         """
         schemas = {fold(self._relations.item(each.id).schema_name) for each in inputs}
         holder = Holder(HoldKind.TRANSACTION, session.session_id)
@@ -497,7 +500,7 @@ class Reads:
         times: Sequence[Timestamp | None],
         cancellation: Cancellation,
     ) -> None:
-        """Waits for those that were not complete when the time was chosen."""
+        """Waits for the inputs that were not complete at their times when these were chosen."""
         for item, chosen_from, time in zip(items, inputs, times, strict=True):
             if time is not None and chosen_from.upper.allows(time):
                 self.wait_complete(item, time, cancellation)
@@ -505,7 +508,7 @@ class Reads:
     def _system_rows(
         self, items: Sequence[CatalogItem], times: Sequence[Timestamp | None]
     ) -> dict[GlobalId, dict[str, Any]]:
-        """The system relations among `items`, all at one moment."""
+        """The rows of the system relations among `items`, all of one moment."""
         wanted = {
             item.id: time
             for item, time in zip(items, times, strict=True)

@@ -47,7 +47,7 @@ from slackwater.storage.subscribe import (
 
 @dataclass(slots=True)
 class Subscription:
-    """A SUBSCRIBE that is being read: what was formatted but not fetched, and how far it is."""
+    """A SUBSCRIBE that is being read: its rows that are not fetched yet, and its position."""
 
     timeline: Timeline
     feed: Feed
@@ -72,9 +72,9 @@ class Subscription:
         return self.position >= self.up_to and not self.ready
 
     def advance(self) -> None:
-        """Formats what has become complete since the last time.
+        """Formats the times that have become complete since the last call.
 
-        Raises SLACKWATER_RESULT_SIZE, and from then on always: what did not fit is lost.
+        Raises SLACKWATER_RESULT_SIZE, and from then on always: rows that did not fit are lost.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -87,7 +87,7 @@ class Subscription:
             self.feed.release(Timestamp(max(self.as_of, upper - 1)))
 
     def _start(self) -> None:
-        """What cannot be read now is tried again with the next rows: nothing begins before it."""
+        """Formats the first rows. If they cannot be read now, the next call tries it again."""
         rows = [self.output.begin()]
         ended = self.as_of >= self.up_to
         if self.output.spec.snapshot and not ended:
@@ -147,8 +147,8 @@ class Subscription:
 class QueryCursor:
     """A cursor over the answer of a SELECT at the time of DECLARE.
 
-    It is computed when it is first fetched; until then `hold` keeps what it reads. System relations
-    have no history: it reads them as they are then.
+    It is computed when it is first fetched; until then `hold` keeps its inputs readable. System
+    relations have no history: it reads them as they are at that moment.
     """
 
     desc: RelationDesc
@@ -225,7 +225,7 @@ class Subscriptions:
         context: Context,
         statement: st.Subscribe | st.Query,
     ) -> Cursor:
-        """Opens a cursor. Its time is chosen now, and what it reads is held from now on.
+        """Opens a cursor. Its time is chosen now, and its inputs are held from now on.
 
         In a block it is the block's time, unless AS OF states another one. Raises
         SLACKWATER_UNSUPPORTED for a query over other catalogs, which would be read with the rights
@@ -381,7 +381,10 @@ def _refuse_system(item: CatalogItem) -> None:
 def _spec(
     statement: st.Subscribe, desc: RelationDesc, as_of: Timestamp, up_to: Timestamp | None
 ) -> SubscribeSpec:
-    """What the statement asks for. Raises for keys and orders that name no column."""
+    """The specification of the statement's rows.
+
+    Raises SLACKWATER_INVALID_OPTION for keys and orders that do not name one column.
+    """
     envelope = statement.envelope
     key = () if envelope is None else envelope.key
     order: tuple[OrderColumn, ...] = ()

@@ -12,7 +12,7 @@ from slackwater.repr.ids import GlobalId
 
 @dataclass(frozen=True, slots=True)
 class BufferedWrite:
-    """What one statement writes to one table. `name` is qualified, for messages."""
+    """The write of one statement to one table. `name` is qualified, for messages."""
 
     table: GlobalId
     name: str
@@ -22,5 +22,5 @@ class BufferedWrite:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory; rows in files take nothing."""
+        """The bytes that it takes in memory; rows in files take none."""
         return self.rows.nbytes if isinstance(self.rows, pa.Table) else 0

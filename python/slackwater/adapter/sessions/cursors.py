@@ -1,4 +1,4 @@
-"""What a session's cursor can do."""
+"""The seam to the cursors of a session."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Cursor(Protocol):
     def fetch(
         self, count: int | None, timeout_ms: int | None, cancellation: Cancellation
     ) -> Result:
-        """Up to `count` rows (None: all that are ready), waiting for the first one.
+        """Up to `count` rows (None: all that are ready), after waiting for the first one.
 
-        Waits at most `timeout_ms`, and answers without rows then. None: until there is one, or the
-        cursor is at its end, up to the statement's deadline: SLACKWATER_STATEMENT_TIMEOUT.
-        Raises SLACKWATER_CANCELED, and SLACKWATER_RESULT_SIZE when there is more to keep than the
-        session allows.
+        Waits at most `timeout_ms`, and answers without rows then. With `timeout_ms` None it waits
+        until there is a row or the cursor is at its end, and raises SLACKWATER_STATEMENT_TIMEOUT at
+        the statement's deadline. Raises SLACKWATER_CANCELED, and SLACKWATER_RESULT_SIZE when the
+        rows to keep are more than the session allows.
         """
         ...
 

@@ -15,7 +15,7 @@ NO_COLUMNS = RelationDesc(())
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows and what their columns are."""
+    """Rows, and the description of their columns."""
 
     desc: RelationDesc
     table: pa.Table

@@ -1,4 +1,4 @@
-"""Sessions: what a connection has set, opened and been told."""
+"""Sessions: the variables, transaction, cursors and notices of each connection."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ from slackwater.repr.ids import GlobalId
 NOTICES_KEPT = 100
 PENDING_COMMITS_KEPT = 64
 WRITES_KEPT = 1024
-"""More than there are statements at once, and the client sends only what has no answer again."""
+"""So many ids of writes are remembered: more than there are statements at once.
+
+A client repeats only a write whose answer it lacks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message beside a result. `severity` is NOTICE or WARNING; `code` an SQLSTATE.
+    """A message beside a result. `severity` is NOTICE or WARNING; `code` is an SQLSTATE.
 
-    `number` is its own among those of its session, from 0 on.
+    `number` counts the notices of its session, from 0 on.
     """
 
     severity: str
@@ -61,9 +64,9 @@ class Running:
 
 @dataclass(slots=True)
 class PendingCommit:
-    """A COMMIT that the client has sent under `write_id`, and what has become of it.
+    """A COMMIT that the client has sent under `write_id`, and its outcome.
 
-    `block` is what it commits: Idle once that is settled, or another COMMIT has come.
+    `block` is the block that it commits; Idle once that is settled, or another COMMIT has come.
     """
 
     write_id: str
@@ -75,9 +78,9 @@ class PendingCommit:
 class Session:
     """One Spark session. Several of its statements may run at once, in threads of their own.
 
-    `lock` guards what they share and change by looking at it first: the transaction, its hold and
-    its end, the cursors, and the notices. It is held for as long as that takes, never while a
-    statement runs or waits. Lock order: before the storage controller's, after none.
+    `lock` guards the state that they share: the transaction, its hold and its end, the cursors, and
+    the notices. It is held while that is read and changed, never while a statement runs or waits.
+    Lock order: before the storage controller's, after none.
     """
 
     session_id: str
@@ -119,11 +122,14 @@ class Session:
 
     @property
     def result_limit_bytes(self) -> int:
-        """The most that an answer, or what is kept for one, may have."""
+        """The most bytes that an answer, or the rows kept for one, may have."""
         return variables.size_bytes(self.variable("max_query_result_size"))
 
     def cancel(self, named: Callable[[Running], bool] = lambda _: True) -> None:
-        """Ends the calls that `named` picks: those of one statement, say. All of them without."""
+        """Ends the running calls that `named` picks, those of one statement for example.
+
+        Without it, all of them.
+        """
         for running in list(self.running.values()):
             if named(running):
                 running.cancellation.cancel()
@@ -136,7 +142,7 @@ class Session:
             self.pending.append(notice)
 
     def is_news(self, change: tuple[GlobalId, int]) -> bool:
-        """Whether the session has not been told of an object's change at that time; now it is."""
+        """Whether this change of an object is new to the session, which knows it from now on."""
         with self.lock:
             if change in self.known_stalls:
                 return False
@@ -155,8 +161,8 @@ class Session:
     def enter(self, *, in_block: bool) -> None:
         """Notes a call. `in_block`: the client knows of a block that has not ended.
 
-        If this coordinator has not seen the session before, the block was the one before's. Else
-        another thread has ended it meanwhile.
+        If this coordinator sees the session for the first time, the block was begun under the
+        coordinator before it, and is lost. Else another thread has ended it meanwhile.
         """
         with self.lock:
             if in_block and not self.entered and isinstance(self.transaction, Idle):
@@ -201,16 +207,16 @@ class Session:
                 self.transaction = statement_failed(self.transaction)
 
     def roll_back(self) -> Transaction[BufferedWrite]:
-        """Ends the block; gives what there was."""
+        """Ends the block; returns the transaction as it was."""
         with self.lock:
             block, self.transaction = self.transaction, Idle()
             self._end_cursors()
             return block
 
     def commit(self, write_id: str) -> tuple[PendingCommit, bool]:
-        """Ends the block, and whether this COMMIT comes for the first time.
+        """Ends the block; returns the commit, and whether it comes for the first time.
 
-        One that came before ends nothing: it is about the block of then.
+        One that came before ends nothing: it is about the block that was open then.
         """
         with self.lock:
             if (asked := self.pending_commits.get(write_id)) is not None:
@@ -297,6 +303,6 @@ class Sessions:
             return tuple(self._sessions.values())
 
     def notify(self, message: str, severity: str, code: str) -> None:
-        """A notice for each session, which is told with its next answer."""
+        """Gives each session a notice, which goes out with its next answer."""
         for session in self.all():
             session.notify(message, severity, code)

@@ -1,4 +1,4 @@
-"""The ingestions of changefeeds from what is durable, and what the system relations show of them.
+"""The ingestions of changefeeds, made of their durable state, and their rows in system relations.
 
 Source: spec checkpoint 5.4, 5.5.
 """
@@ -155,7 +155,7 @@ class ChangefeedSources:
                 )
 
     def forget(self, source_id: GlobalId) -> None:
-        """The source runs no more: nobody asks for what it has received."""
+        """Forgets what a source has received that does not run any more."""
         self.changefeeds.forget(source_id)
 
 

@@ -1,9 +1,9 @@
-"""Sources FROM CHANGEFEED: what feeds send lands, and a resolved time is a checkpoint.
+"""Sources FROM CHANGEFEED: changes of feeds land, and a resolved timestamp is a checkpoint.
 
 The changes of all requests that wait share a commit, and a request is answered when that is
-durable. It then lies in the arrivals of the source, for its ingestion, which need not read the
-landing while it runs. A resolved time is durable by a transaction of its own, before which the feed
-was told that all its changes are.
+durable. The changes then lie in the source's inbox, for its ingestion, which need not read the
+landing while it runs. A resolved timestamp becomes durable by a transaction of its own, before
+which the feed was told that all its changes are.
 
 Source: spec checkpoint 5.4, 5.6, docs/decisions 0027.
 """
@@ -66,7 +66,7 @@ class FeedRequest:
 
 @dataclass(slots=True)
 class Replay:
-    """A request to try dead letters again. When it is `done`: how many were, how many are left."""
+    """A request to try dead letters again. Once `done` is set, `tried` and `left` count them."""
 
     done: threading.Event = field(default_factory=threading.Event)
     tried: int = 0
@@ -74,7 +74,7 @@ class Replay:
 
 
 class Inbox:
-    """What has landed in a source, with the times at which it did. Thread-safe."""
+    """The changes that have landed in a source, with the times of their landing. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -85,12 +85,12 @@ class Inbox:
         self.progress: Callable[[], ChangefeedProgress] | None = None
 
     def begin(self) -> None:
-        """The landing is about to be read: from now on it is certain again what has landed."""
+        """Makes the inbox certain again: its ingestion is about to read the landing."""
         with self._lock:
             self._is_certain = True
 
     def read_before(self, upper: Timestamp) -> None:
-        """The landing was read before `upper`: only what lands from then on is news."""
+        """Leaves out changes that landed before `upper`, up to which the landing was read."""
         with self._lock:
             self._read_before = upper
 
@@ -99,7 +99,7 @@ class Inbox:
             self._entries.append((landed_at, rows))
 
     def invalidate(self) -> None:
-        """Something may have landed, or not."""
+        """Makes the inbox uncertain: something may have landed that is not in it."""
         with self._lock:
             self._is_certain = False
 
@@ -111,12 +111,12 @@ class Inbox:
         return replay
 
     def replay_requests(self) -> int:
-        """See `Arrivals`."""
+        """The number of requests to try dead letters again."""
         with self._lock:
             return len(self._replays)
 
     def replayed(self, replay_requests: int, tried: int, left: int) -> None:
-        """See `Arrivals`."""
+        """Ends so many requests: so many dead letters were tried, and so many are left."""
         with self._lock:
             granted, self._replays = (
                 self._replays[:replay_requests],
@@ -127,7 +127,7 @@ class Inbox:
             replay.done.set()
 
     def take(self) -> Sequence[ChangeRecord] | None:
-        """See `Arrivals`."""
+        """The changes since the last call; None: they are not certain, look at the landing."""
         with self._lock:
             if not self._is_certain:
                 return None
@@ -144,7 +144,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Queue:
-    """What waits for the thread that writes."""
+    """The requests that wait for the thread that writes."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     waiting: list[tuple[FeedRequest, Sequence[ChangeRecord]]] = field(default_factory=list)
@@ -186,7 +186,7 @@ class Changefeeds:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the threads. What waits is written; what comes later is UNAVAILABLE."""
+        """Ends the threads. Requests that wait are written; later ones are UNAVAILABLE."""
         with self._queue.changed:
             self._queue.is_ending = True
             self._queue.changed.notify_all()
@@ -214,12 +214,12 @@ class Changefeeds:
         return known[1]
 
     def inbox(self, source_id: GlobalId) -> Inbox:
-        """What lands in a source."""
+        """The inbox of a source."""
         with self._lock:
             return self._inboxes.setdefault(source_id, Inbox())
 
     def forget(self, source_id: GlobalId) -> None:
-        """The source does not run any more."""
+        """Forgets the inbox of a source that does not run any more."""
         with self._lock:
             self._inboxes.pop(source_id, None)
             self._known.pop(source_id, None)
@@ -232,18 +232,18 @@ class Changefeeds:
             request.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
 
     def url(self, item: CatalogItem) -> str:
-        """Where feeds send to; without an ingress, the path alone."""
+        """The URL to which feeds of the source post; without an ingress, the path alone."""
         parts = (CATALOG_NAME, item.schema_name, item.name)
         return f"{self._listening().url}{PATH}{'/'.join(quote(p, safe='') for p in parts)}"
 
     def endpoint_notice(self, item: CatalogItem) -> str:
-        """What whoever creates a source is told."""
+        """The notice at the source's creation: its URL, and the reason if none can come yet."""
         told = f"Changefeeds into {item.full_name} go to {self.url(item)}?feed=<name>."
         error = self._listening().error
         return told if error is None else f"{told} None can come yet: {error}."
 
     def changefeed_progress(self) -> dict[GlobalId, ChangefeedProgress]:
-        """How the sources stand that run."""
+        """The progress of the sources that run."""
         with self._lock:
             found = [(each, inbox.progress) for each, inbox in self._inboxes.items()]
         return {each: progress() for each, progress in found if progress is not None}

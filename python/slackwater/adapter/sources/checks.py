@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Request(Protocol):
-    """What a condition is asked about; `received_us` counts from the epoch."""
+    """A request as a condition sees it; `received_us` is in microseconds since the epoch."""
 
     @property
     def body(self) -> bytes: ...
@@ -34,7 +34,7 @@ class Request(Protocol):
 
 
 def verify(engine: Engine, config: CheckConfig) -> None:
-    """Raises SLACKWATER_INVALID_CHECK, and what Spark says of the condition."""
+    """Raises SLACKWATER_INVALID_CHECK, and Spark's errors of the condition."""
     engine.under(config.settings).check(config.condition, config.desc).close()
 
 
@@ -51,9 +51,9 @@ class Checks:
     def holds(
         self, item: CatalogItem, config: CheckConfig, requests: Sequence[Request]
     ) -> list[bool]:
-        """Which requests the condition of the source `item` is true for.
+        """For each request, whether the condition of the source `item` is true.
 
-        A text that is not UTF-8 makes it fail. Raises SLACKWATER_DEPENDENCY_DROPPED when a secret
+        It is false where a text is not UTF-8. Raises SLACKWATER_DEPENDENCY_DROPPED when a secret
         is gone, SLACKWATER_SECRET_NOT_TEXT, and when Spark or the metastore cannot be asked.
         """
         check = self._check(item, config)
@@ -96,7 +96,7 @@ class Checks:
 def _row(
     config: CheckConfig, secrets: Sequence[str | bytes | None], request: Request
 ) -> list[Any] | None:
-    """The values of a request; None if a text of it is none."""
+    """The values of a request; None if one of its texts is not UTF-8."""
     values: list[Any] = []
     for each, secret in zip(config.inputs, secrets, strict=True):
         match each.kind:

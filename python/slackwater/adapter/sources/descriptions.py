@@ -1,4 +1,4 @@
-"""What the catalog keeps of a source, as those who run it need it."""
+"""Properties of sources that their ingestions need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.storage.key_value import KeyValueConfig
 
 DEFAULT_INTERVAL_MS = 1000
-"""How often a source looks for more, where its definition does not say."""
+"""The interval at which a source looks for more, where its definition has none."""
 
 
 def partitions(source: CatalogItem) -> int:

@@ -17,7 +17,7 @@ def inferred_columns(engine: Engine, config: FilesConfig, object_name: str) -> R
 
     The source can read these files under them. Raises SLACKWATER_SOURCE_FILES_NOT_FOUND,
     SLACKWATER_SOURCE_FILE_UNREADABLE, SLACKWATER_UNSUPPORTED_TYPE, with ON ERROR STALL
-    SLACKWATER_SOURCE_BAD_ROW, and what Spark says of files without columns.
+    SLACKWATER_SOURCE_BAD_ROW, and Spark's errors of files without columns.
     """
     groups = sample(config)
     desc = None

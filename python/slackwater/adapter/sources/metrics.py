@@ -71,20 +71,23 @@ class Metrics:
 
     @contextmanager
     def timed(self, what: Timed, schema: str) -> Iterator[None]:
-        """Observes how long its body takes."""
+        """Observes the time that its block takes."""
         with self._durations[what].labels(schema).time():
             yield
 
     def went_backwards(self, schema: str) -> None:
-        """A resolved time was refused."""
+        """Counts a resolved timestamp that was refused."""
         self._backwards.labels(schema).inc()
 
     def landed(self, schema: str, rows: int) -> None:
-        """Changes have landed."""
+        """Counts changes that have landed."""
         self._landed.labels(schema).inc(rows)
 
     def reached(self, places: Mapping[str, tuple[Time, Time]], now_ms: int) -> None:
-        """Where all groups stand at a wall clock time: what is committed, and what is proposed."""
+        """Records the committed and the proposed time of each group, by full name of the source.
+
+        `now_ms` is the wall clock time from which their ages count. Other groups are removed.
+        """
         for gauge in self._times.values():
             # Of a group that is gone, or has another name, nothing stays.
             gauge.clear()

@@ -1,4 +1,4 @@
-"""What is shown of the partitions of changefeeds."""
+"""The partitions of changefeeds, as a system relation shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from slackwater.storage.changefeed.ingestion import FeedCounters
 
 @dataclass(frozen=True, slots=True)
 class PartitionEntry:
-    """How one feed of a source stands. Times are None before the first; `waiting` are changes."""
+    """The progress of one feed of a source. Times are None before the first.
+
+    `waiting` counts the changes that wait.
+    """
 
     source_id: GlobalId
     partition: str

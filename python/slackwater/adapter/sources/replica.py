@@ -1,6 +1,6 @@
-"""The replica of this process: it runs the ingestions and sinks that the controller tells it to.
+"""The replica of this process, which runs ingestions and sinks by the controller's commands.
 
-What it is told waits in `ReplicaInbox` until whoever changes the catalog has it carried out.
+Its commands wait in `ReplicaInbox` until whoever changes the catalog has them carried out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slackwater.storage.controller.protocol import Response, RunIngestion, RunSi
 
 
 class Replica:
-    """Runs what it is told. `respond` takes what it has to say to the controller."""
+    """Carries out the commands of the controller. `respond` takes its responses to it."""
 
     def __init__(
         self,
@@ -43,7 +43,10 @@ class Replica:
                     self._give_up(global_id)
 
     def _give_up(self, global_id: GlobalId) -> None:
-        """Ends the object, if it runs; its last step is done when this returns."""
+        """Ends the object, if it runs. When this returns, an ingestion has done its last step.
+
+        A sink may still be writing, if that takes long (`SinkRunner.remove`).
+        """
         self._sources.stop(global_id)
         self._sinks.remove(global_id)
         self._respond(DroppedIds(ReplicaKey(INSTANCE, REPLICA), (global_id,)))

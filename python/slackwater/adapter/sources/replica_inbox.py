@@ -1,7 +1,7 @@
-"""What the storage controller tells the replica of this process, until it is carried out.
+"""The commands of the storage controller to the replica of this process.
 
-The controller tells when its state changes, which is before the catalog shows the change. So
-commands wait, in their order, until whoever changes the catalog has them carried out.
+The controller gives commands when its state changes, which is before the catalog shows the change.
+So they wait, in their order, until whoever changes the catalog has them carried out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slackwater.storage.controller.protocol import Command, RunIngestion, RunSin
 
 
 class ReplicaInbox:
-    """What the controller has told the replica and it has not carried out yet, in order."""
+    """The commands that the replica has not carried out yet, in their order."""
 
     def __init__(self) -> None:
         self._commands: deque[RunIngestion | RunSink | AllowCompaction] = deque()

@@ -63,5 +63,5 @@ class Secrets:
 
 
 def version_of(item: CatalogItem) -> int:
-    """How often the secret was altered."""
+    """The number of times that the secret was altered."""
     return item.of(SecretDetails).version

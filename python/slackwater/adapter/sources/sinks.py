@@ -28,14 +28,14 @@ PROGRESS = RelationDesc.of(frontier="long")
 RETRY_S = 1.0
 IDLE_S = 1.0
 STOP_S = 5.0
-"""How long a statement waits for the range that a sink is writing when it is to end."""
+"""Seconds that a statement waits for the range that a sink is writing when it is to end."""
 
 _log = structlog.get_logger("sink")
 
 
 @dataclass(slots=True)
 class RunningSink:
-    """One sink and how it is. `error` is the last problem; None while it works.
+    """One sink and its state. `error` is the last problem; None while it works.
 
     `after` are threads that were told to end and may still write the same folder: this sink begins
     when they have ended.
@@ -58,7 +58,8 @@ def sink_config(item: CatalogItem) -> SinkConfig:
 class SinkRunner:
     """Runs the sinks of the environment. A failing sink retries and holds up no other.
 
-    `awaited` has the times that somebody waits for to be out; else a sink is in no hurry to say so.
+    `awaited` has the times that statements wait for: until such a time is on record, the sink
+    flushes its files after each step.
     `clock_ms` gives wall clock milliseconds.
     """
 
@@ -103,8 +104,8 @@ class SinkRunner:
     def remove(self, global_id: GlobalId) -> None:
         """Stops a sink, and waits up to `STOP_S` for the range that it is writing.
 
-        A file system that does not answer keeps its thread, and not who drops or alters the sink.
-        Others are ignored.
+        A file system that does not answer holds up the sink's thread, and not the statement that
+        drops or alters the sink. Other ids are ignored.
         """
         with self._lock:
             running = self._running.pop(global_id, None)
@@ -126,7 +127,7 @@ class SinkRunner:
             self.remove(global_id)
 
     def frontier(self, global_id: GlobalId) -> Frontier:
-        """Everything before this time is out; the as-of while the sink has not begun."""
+        """The time before which everything is written; the as-of while the sink has not begun."""
         running = self._running.get(global_id)
         if running is None:
             return Frontier(0)
@@ -200,16 +201,16 @@ class SinkRunner:
         running.sink.close()
 
     def _progress(self, item: CatalogItem, as_of: Timestamp) -> Frontier | None:
-        """What the sink has reported; None as long as it has reported nothing."""
+        """The frontier that the sink has recorded; None as long as it has recorded none."""
         if item.progress_shard is None:
             return None
         upper = self._persist.reads.upper(item.progress_shard)
         return Frontier(upper) if upper > as_of else None
 
     def _record(self, item: CatalogItem, sink: FilesSink) -> None:
-        """Makes known, durably, what is out: from then on it need not be readable any more.
+        """Records the sink's frontier durably; its input need not be readable before it any more.
 
-        The files are the authority; this may lag behind them, never the other way round.
+        The files are the authority; the record may lag behind them, never the other way round.
         """
         shard_id = item.progress_shard
         if shard_id is None or sink.frontier is None:
@@ -232,7 +233,7 @@ class SinkRunner:
         reached: Frontier | None,
         stop: Cancellation,
     ) -> Frontier | None:
-        """Writes what has become complete; returns how far the sink is then."""
+        """Writes the times that have become complete; returns the sink's new frontier."""
         seen = as_of if reached is None else reached.value
         if not self._watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, stop):
             sink.tell()
@@ -249,6 +250,6 @@ class SinkRunner:
         return upper
 
     def _is_awaited(self, item: CatalogItem, sink: FilesSink) -> bool:
-        """Whether somebody waits for a time that is out, and not on record yet."""
+        """Whether a statement waits for a time that the sink has not recorded yet."""
         awaited = self._awaited.get(item.id)
         return awaited is not None and (sink.frontier is None or sink.frontier.value <= awaited)

@@ -1,13 +1,13 @@
-"""What is durable of ingestions: their states, statistics and the history of their statuses.
+"""The durable state of ingestions: their states, statistics and the history of their statuses.
 
 A step is derived from a state. Its transaction first checks that this state still is the stored
 one, by the number of steps that were committed: every step adds one, and only a leader, whose
 epoch the same transaction checks, commits steps. So of two steps that were derived from one state
 one commits, whatever became of the answers; the other is superseded, and its ingestion is built
-again from what is stored.
+again from the stored state.
 
 The row of a source exists from its creation to its drop, both inside the transactions of the
-catalog. What comes later finds no row and changes nothing.
+catalog. Later steps find no row and change nothing.
 
 Source: spec controllers 2.11, 5.2, traps 12 and 13.
 """
@@ -43,7 +43,7 @@ from slackwater.storage.source_time import SourceFrontier
 T = TypeVar("T")
 
 HISTORY_KEPT = 200
-"""So many changes of status are kept of each source."""
+"""The number of changes of status that are kept of each source."""
 
 _TABLES = (source_states, source_statistics, source_status_history)
 
@@ -51,7 +51,7 @@ _TABLES = (source_states, source_statistics, source_status_history)
 class SourceStates:
     """The durable states of all sources. Thread-safe.
 
-    What is not said to happen in the caller's transaction raises SLACKWATER_METASTORE_UNAVAILABLE.
+    Methods that do not run in the caller's transaction raise SLACKWATER_METASTORE_UNAVAILABLE.
     """
 
     def __init__(self, metastore: Transactor, committer: GroupCommitter) -> None:
@@ -65,7 +65,7 @@ class SourceStates:
         statements.forget(conn, source_id)
 
     def reached(self, source_id: GlobalId) -> Reached:
-        """What is stored, without the frontier, which the remap has.
+        """The stored state of a source, without its frontier, which the remap has.
 
         Raises SLACKWATER_DEPENDENCY_DROPPED.
         """
@@ -88,12 +88,10 @@ class SourceStates:
         appends: Mapping[int, RowsOrParts],
         more: Sequence[Step] = (),
     ) -> None:
-        """Commits rows with ``__diff`` by shard and what is durable of `step`, at one time.
+        """Commits rows with ``__diff`` by shard and the durable state of `step`, at one time.
 
-        `more` happens in the same transaction.
-
-        Raises `StepSuperseded` unless `reached` is what is stored, SLACKWATER_DEPENDENCY_DROPPED,
-        and what `GroupCommitter.submit` does.
+        The steps in `more` run in the same transaction. Raises `StepSuperseded` unless `reached` is
+        the stored state, SLACKWATER_DEPENDENCY_DROPPED, and what `GroupCommitter.submit` raises.
         """
         after = reached.after(step)
 
@@ -190,6 +188,6 @@ def _append_history(conn: Connection, changes: Sequence[StatusChange]) -> None:
 
 
 def frontier_of_state(state: str) -> SourceFrontier:
-    """How far a source of the first version was, by the state of its last step."""
+    """The source frontier of a source of the first version, by the state of its last step."""
     found = json.loads(state)
     return SourceFrontier.at(found["tick"] if "tick" in found else len(found["files"]))

@@ -1,4 +1,4 @@
-"""The steps of ingestions: what a source has read since its last step becomes one commit.
+"""The steps of ingestions: each commits what its source has read since the last one.
 
 Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 """
@@ -26,7 +26,7 @@ from slackwater.storage.progress import binding_rows
 
 
 class SourceSteps:
-    """Commits what ingestions have read."""
+    """Commits the steps of ingestions."""
 
     def __init__(
         self,

@@ -57,9 +57,9 @@ class Sources:
         self._running: dict[GlobalId, GlobalId] = {}
 
     def run(self, ingestion: GlobalId) -> None:
-        """Runs an ingestion where its durable state says; its id is that of its remap.
+        """Runs an ingestion from its durable state on; its id is that of its remap.
 
-        One that runs already sees at each step which exports it has. Called, as `stop` is, by one
+        One that runs already finds its exports anew at each step. Called, as `stop` is, by one
         thread at a time.
         """
         if ingestion in self._running:
@@ -84,10 +84,10 @@ class Sources:
     def wait_for_snapshot(
         self, session: Session, item: CatalogItem, cancellation: Cancellation
     ) -> None:
-        """Returns when what the source found first can be read, so that no read misses it.
+        """Returns when the first contents of the source can be read, so that no read misses them.
 
-        A source exists from its definition on: at the deadline, or when the statement is
-        cancelled, a notice says that it still reads.
+        At the deadline, or when the statement is cancelled, a notice says that the source still
+        reads: it exists from its definition on.
         """
         ingestion = self._ingestion
         with cancellation.on_cancel(ingestion.signal):
@@ -123,7 +123,7 @@ class Sources:
         return Resumed(self._begun(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
-        """How far the source was read for what its exports hold; None: nothing is bound yet."""
+        """The source frontier up to which its exports have its data; None: nothing is bound yet."""
         progress = self._relations.item(item.progress)
         upper = Timestamp(self._relations.upper(progress).value)
         rows = present_rows(self._relations.snapshot(progress, Timestamp(upper - 1)))

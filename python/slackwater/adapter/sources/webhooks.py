@@ -2,7 +2,8 @@
 
 The requests of a source that wait at the same moment are checked together, and those of all sources
 are written together: a request is answered when the commit that has its rows is durable and
-readable. Who hands a request over is called back, in another thread, and never waits.
+readable. The caller that hands a request over never waits; it is called back, mostly in another
+thread.
 
 Source: spec coordinator 6.4.
 """
@@ -50,13 +51,13 @@ _log = structlog.get_logger("webhooks")
 
 
 class Verdict(Enum):
-    """What became of a request.
+    """The outcome of a request.
 
     COMMITTED: its rows are durable. REFUSED: the condition of CHECK does not hold. MALFORMED,
-    TOO_LARGE: the body is not what the source takes. BACKWARDS: a feed takes back what it has
-    resolved. GONE: the source, or a secret that its
-    condition needs, is not there any more. FULL: too much waits, or there is no space. UNAVAILABLE:
-    it may be sent again later; whether it was committed is not certain. FAILED: a defect.
+    TOO_LARGE: the source does not take the body. BACKWARDS: a feed takes back a time that it has
+    resolved. GONE: the source, or a secret that its condition needs, is not there any more. FULL:
+    too much waits, or there is no space. UNAVAILABLE: it may be sent again later; whether it was
+    committed is not certain. FAILED: a defect.
     """
 
     COMMITTED = "committed"
@@ -71,7 +72,7 @@ class Verdict(Enum):
 
 
 Done = Callable[[Verdict, str], None]
-"""Takes the verdict and what the sender may know of it. Quick: others wait meanwhile."""
+"""Takes the verdict and a text for the sender. It must be quick: other requests wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """A request. `received_us` counts from the epoch."""
+    """A request. `received_us` is in microseconds since the epoch."""
 
     webhook: Webhook
     body: bytes
@@ -97,7 +98,7 @@ class WebhookRequest:
 
 @dataclass(slots=True)
 class _RequestQueue:
-    """The requests of one source that wait to be checked. `busy`: a thread looks after them."""
+    """The requests of one source that wait to be checked. `busy`: a thread checks them now."""
 
     waiting: deque[WebhookRequest] = field(default_factory=deque)
     busy: bool = False
@@ -116,7 +117,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Whether requests can come. `url` begins all addresses; `error` says why none can."""
+    """The state of the ingress. `url` begins all addresses; `error` says why none can come."""
 
     url: str
     error: str | None
@@ -158,7 +159,7 @@ class Webhooks:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the threads. What waits is written; what comes later is UNAVAILABLE."""
+        """Ends the threads. Requests that wait are written; later ones are UNAVAILABLE."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -218,7 +219,7 @@ class Webhooks:
                 _tell(batch, *seen(error))
 
     def _checked(self, batch: Sequence[WebhookRequest]) -> list[WebhookRequest]:
-        """Those that may pass; the others are told."""
+        """The requests that pass their conditions; the others are answered."""
         webhook = batch[0].webhook
         others = [each for each in batch if each.webhook is not webhook]
         if others:
@@ -316,22 +317,22 @@ class Webhooks:
     # What the system relations show.
 
     def listens(self, url: str, error: str | None) -> None:
-        """Notes where requests come, or why none can."""
+        """Notes the URL at which requests come, or why none can."""
         self._listening = Listening(url, error, self._clock_ms())
 
     @property
     def listening(self) -> Listening:
-        """Whether requests can come."""
+        """The state of the ingress."""
         return self._listening
 
     def url(self, item: CatalogItem) -> str:
-        """Where the requests of a source go; without an ingress, the path alone."""
+        """The URL to which senders post; without an ingress, the path alone."""
         parts = (CATALOG_NAME, item.schema_name, item.name)
         path = "/".join(quote(part, safe="") for part in parts)
         return f"{self._listening.url}{PATH}{path}"
 
     def endpoint_notice(self, item: CatalogItem) -> str:
-        """What whoever creates a source is told."""
+        """The notice at the source's creation: its URL, and the reason if none can come yet."""
         told = f"Requests for {item.full_name} go to POST {self.url(item)}."
         error = self._listening.error
         return told if error is None else f"{told} None can come yet: {error}."
@@ -340,7 +341,7 @@ class Webhooks:
         return {item.id: self.url(item) for item in self._items()}
 
     def status(self, item: CatalogItem) -> StatusChange | None:
-        """How a source is; None for one of another kind."""
+        """The status of a webhook source; None for a source of another kind."""
         if not item.is_webhook:
             return None
         listening = self._listening
@@ -356,7 +357,7 @@ class Webhooks:
         return [each for each in found if each is not None]
 
     def statistics(self) -> dict[GlobalId, SourceStatistics]:
-        """The counters of all sources, with what is not stored yet."""
+        """The counters of all sources, including those that are not stored yet."""
         found = {}
         for item in self._items():
             news = self._counted.get(item.id, SourceStatistics())
@@ -388,9 +389,10 @@ _VERDICTS: Mapping[str, Verdict] = {
 
 
 def seen(error: Exception) -> tuple[Verdict, str]:
-    """What the sender gets to know of an error; the log has its kind, and never its text.
+    """The verdict and the text that a sender gets for an error.
 
-    Texts of others may have something of the request, or of a secret.
+    The log has the error's condition and never its text, which may have something of the request or
+    of a secret.
     """
     condition = error.condition if isinstance(error, SlackwaterError) else type(error).__name__
     verdict = _VERDICTS.get(condition, Verdict.FAILED)

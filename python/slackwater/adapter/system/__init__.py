@@ -1,1 +1,1 @@
-"""What the system says about itself: SHOW and the system relations."""
+"""SHOW and the system relations, which describe the environment itself."""

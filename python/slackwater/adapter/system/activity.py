@@ -1,4 +1,4 @@
-"""Rows of the system relations that show what runs.
+"""Rows of the system relations about activity.
 
 Frontiers, lags, hydration, ticks, statuses, statistics, sessions, holds and storage.
 Each function makes one relation's rows; `relations` names their columns.
@@ -42,14 +42,14 @@ def hydration_progress(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def _lag_ms(behind: Frontier, ahead: Frontier) -> int | None:
-    """How far `behind` trails; None if it is not closed but `ahead` is: there is no measure."""
+    """Milliseconds by which `behind` trails `ahead`; None if only `ahead` is the empty frontier."""
     if behind >= ahead:
         return 0
     return None if ahead.is_empty else ahead.value - behind.value
 
 
 def materialization_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    """Against the direct inputs (local) and against the tables and sources below them (global)."""
+    """Lags against the direct inputs (local), and the tables and sources below them (global)."""
     kinds = (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX, ItemKind.SINK)
     for item in items(snapshot, *kinds):
         own = snapshot.frontiers.get(item.id)
@@ -83,7 +83,7 @@ def _maintained_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[Glob
 
 
 def _root_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[GlobalId]:
-    """The tables and sources that it rests on, transitively."""
+    """The tables and sources below the item, transitively."""
     roots: set[GlobalId] = set()
     stack, seen = list(item.depends_on), set[GlobalId]()
     while stack:

@@ -1,4 +1,4 @@
-"""What people are told without having asked: the rows of mz_notices, and some of their texts."""
+"""The rows of mz_notices, and some of their texts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ UNINDEXED_HINT = "Memory is asked for again, after 2, 4, 8, .. and at most 64 ch
 
 
 def stalled(name: str, error: SlackwaterError) -> str:
-    """What is said of a view that does not go on."""
+    """The text for a view that does not go on."""
     return f"{name} does not go on: [{error.condition}] {error.message}"
 
 
 def unindexed(name: str, error: SlackwaterError) -> str:
-    """What is said of a view that has no room for what its changes are looked up in."""
+    """The text for a view that has no room for its arrangements."""
     return f"{name} reads its inputs at each change: [{error.condition}] {error.message}"
 
 
 def notices(
     sessions: Sessions, worker: Worker, state: CatalogState, now_ms: int
 ) -> Iterator[NoticeEntry]:
-    """Those of all sessions, and one for each view that does not go on at the moment, or has no
-    room for what its program keeps."""
+    """The notices of all sessions, and those of views.
+
+    There is one for each view that does not go on at the moment, or has no room for what its
+    program keeps.
+    """
     yield from _of_sessions(sessions)
     yield from _of_views(worker, state, now_ms)
 

@@ -1,4 +1,4 @@
-"""Rows of the system relations that show what the catalog defines.
+"""Rows of the system relations about the objects of the catalog.
 
 Each function makes one relation's rows; `relations` names their columns.
 """
@@ -40,7 +40,7 @@ _SYSTEM_OIDS = 20_000
 ON_CLUSTERS = frozenset(
     {ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX}
 )
-"""The kinds of what a cluster maintains."""
+"""The kinds of objects that a cluster maintains."""
 _NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
 
@@ -66,14 +66,16 @@ def _schema_id(catalog: CatalogState, item: CatalogItem) -> str:
 
 
 def _privileges(item: CatalogItem) -> list[str]:
-    """In PostgreSQL's notation: grantee=privileges/grantor; everybody may read, nobody is kept
-    from anything, since access is Spark's business."""
+    """The privileges in PostgreSQL's notation: grantee=privileges/grantor.
+
+    Everybody has all that the kind of object knows, since Spark controls access.
+    """
     letters = "arwd" if item.kind is ItemKind.TABLE else "r"
     return [f"={letters}/{item.owner}"]
 
 
 def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
-    """The cluster that maintains it, which is the only one; of a table or view none."""
+    """The cluster that maintains the item, which is the only one; None for a table or view."""
     if item.kind not in ON_CLUSTERS:
         return None
     return next((c.id for c in snapshot.clusters if c.name == CLUSTER), None)
@@ -84,7 +86,7 @@ def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
 
 
 def _definition(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
-    """`create_sql` and `redacted_create_sql`; of system relations neither."""
+    """`create_sql` and `redacted_create_sql`; both NULL for system relations."""
     sql = current_sql(snapshot.catalog, item)
     return (sql, redacted(sql)) if sql else (None, None)
 
@@ -182,7 +184,7 @@ SINK_TYPE = "files"
 
 
 def source_type(item: CatalogItem) -> str:
-    """Its connector: ``load-generator``, ``files``, ``webhook``, ``progress``, or ``subsource``."""
+    """The connector: ``load-generator``, ``files``, ``webhook``, ``progress``, ``subsource``."""
     return CONNECTOR_NAMES[type(item.details)] or "subsource"
 
 
@@ -289,7 +291,7 @@ def fully_qualified_names(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def comments(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    """Of a column with its position in `mz_columns`, of anything else with NULL."""
+    """The comments: of columns with their position in `mz_columns`, of objects with NULL."""
     for schema in snapshot.catalog.schemas.values():
         if schema.comment:
             yield schema.id, "schema", None, schema.comment
@@ -304,7 +306,7 @@ def comments(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def secrets(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    """Names alone."""
+    """The secrets, without their values."""
     for item in items(snapshot, ItemKind.SECRET):
         yield (*_identity(snapshot, item), item.owner, _privileges(item))
 

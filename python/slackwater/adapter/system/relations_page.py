@@ -82,7 +82,7 @@ DESCRIPTIONS: Mapping[str, str] = {
         "How far each feed of a changefeed source is, and what became of its changes."
     ),
 }
-"""One sentence for each relation."""
+"""A sentence on each relation, by its name."""
 
 
 def page() -> str:

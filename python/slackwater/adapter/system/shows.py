@@ -166,7 +166,7 @@ class Shows:
                 return (item.name, comment)
 
     def _fault(self, item: CatalogItem) -> SlackwaterError | None:
-        """Why the view does not go on, or has no rows at the last time that is complete."""
+        """The error for which the view does not go on, or has no rows at its last complete time."""
         last = self._relations.upper(item).last_complete()
         try:
             self._relations.refuse_errors(item, last, Timestamp(last + 1))

@@ -1,4 +1,4 @@
-"""What the system relations show: one frozen value, gathered by the coordinator for each read."""
+"""The contents of the system relations as one frozen value, gathered for each read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slackwater.repr.ids import GlobalId
 
 @dataclass(frozen=True, slots=True)
 class ObjectFrontiers:
-    """`since` is None for sinks, which cannot be read."""
+    """The frontiers of an object. `since` is None for sinks, which cannot be read."""
 
     since: Frontier | None
     upper: Frontier
@@ -34,7 +34,7 @@ class Hydration:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """Of a source or a sink: `created`, `starting`, `running`, `stalled`, `failed`, ...
+    """The status of a source or a sink: `created`, `starting`, `running`, `stalled`, `failed`, ...
 
     `details_json` is JSON or None; times are milliseconds since the epoch.
     """
@@ -117,7 +117,7 @@ class NoticeEntry:
 
 @dataclass(frozen=True, slots=True)
 class SystemSnapshot:
-    """Everything the system relations are made of, at one moment. `now_ms` is the wall clock."""
+    """Everything that the rows of system relations are made of, at the wall clock time `now_ms`."""
 
     catalog: CatalogState
     now_ms: int
@@ -136,5 +136,5 @@ class SystemSnapshot:
     ticks: tuple[TickRecord, ...] = ()
     hydration_progress: tuple[HydrationProgress, ...] = ()
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
-    """Where requests for a source go, by its id."""
+    """The URL to which requests for a source go, by its id."""
     partitions: tuple[PartitionEntry, ...] = ()

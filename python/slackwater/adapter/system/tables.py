@@ -51,7 +51,7 @@ _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What runs in the environment and says of itself how it is."""
+    """The running parts of the environment whose state the system relations show."""
 
     sessions: Sessions
     health: Health
@@ -103,7 +103,10 @@ class SystemTables:
         with_progress: bool = False,
         with_partitions: bool = False,
     ) -> SystemSnapshot:
-        """What the system relations show, now; what the metastore or Spark are asked, if wanted."""
+        """The contents of the system relations now.
+
+        `with_audit` and the others add what has to be read from the metastore or the driver.
+        """
         catalog = self._relations.state
         worker, webhooks = self._health.worker, self._health.webhooks
         now_ms = self._timeline.now()

@@ -1,1 +1,1 @@
-"""Which time a statement reads and writes at: the oracle, the choice, the waiting for frontiers."""
+"""Times of reads and writes: the oracle, timestamp selection, waiting for frontiers."""

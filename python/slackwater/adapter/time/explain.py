@@ -33,7 +33,7 @@ _ISOLATION_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampExplanation:
-    """What EXPLAIN TIMESTAMP shows. `session_wall_time_ms` is the session's clock."""
+    """The contents of EXPLAIN TIMESTAMP. `session_wall_time_ms` is the session's clock."""
 
     determination: TimestampDetermination
     inputs: tuple[InputFrontiers, ...]
@@ -143,7 +143,7 @@ def _bound_lines(bounds: Sequence[Constraint], *, dated: bool) -> list[str]:
 
 
 def reason_text(constraint: Constraint) -> str:
-    """Why a bound holds, e.g. ``StorageInput([u1, u2])``; at most ten ids are named."""
+    """The reason of a bound, e.g. ``StorageInput([u1, u2])``; at most ten ids are named."""
     name = constraint.reason.value
     if constraint.isolation is not None:
         return f"{name}({_ISOLATION_NAMES[constraint.isolation]})"

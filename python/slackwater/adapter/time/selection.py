@@ -1,4 +1,4 @@
-"""Which one time a query reads all its collections at.
+"""Timestamp selection: the choice of the one time at which a query reads all its collections.
 
 Pure: frontiers, the oracle's read timestamp, isolation and AS OF in; one time, or an error, out.
 The rule is a set of bounds, each with its reason, so that EXPLAIN TIMESTAMP can print those that
@@ -105,7 +105,7 @@ class InputFrontiers:
 
 @dataclass(frozen=True, slots=True)
 class TimestampRequest:
-    """What the choice depends on.
+    """Everything that the choice depends on.
 
     `depends_on_time`: the query mentions `mz_now()`. A query without inputs that does not is
     constant and needs no time. `oracle_read_ts` must be given when `needs_oracle_read` says so.
@@ -144,7 +144,10 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """An inclusive bound of the chosen time. `ids` and `isolation` say whose, where it matters."""
+    """An inclusive bound of the chosen time.
+
+    `ids` and `isolation` are the collections or the isolation level that it comes from, if any.
+    """
 
     bound: Frontier
     reason: Reason
@@ -162,7 +165,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class TimestampDetermination:
-    """The choice and what it rests on.
+    """The choice, and the bounds and frontiers from which it was made.
 
     `since` and `upper` are those of all inputs together. `respond_immediately`: no input has to
     progress before the query can be answered.

@@ -28,5 +28,5 @@ class Timeline:
         return self.oracle.read_ts()
 
     def now(self) -> Timestamp:
-        """Now, by the wall clock."""
+        """The present time by the wall clock."""
         return Timestamp(self.clock_ms())

@@ -1,4 +1,4 @@
-"""How statements wait, and how their waiting ends.
+"""The waits of statements for frontiers, and the ends of these waits.
 
 `FrontierWatch` is one condition that every writer signals after its commit is applied. Threads that
 wait hold no other lock (lock order: docs/internals/coordinator.md).
@@ -15,13 +15,13 @@ from slackwater.repr.cancellation import CancellationToken
 from slackwater.repr.errors import user_error
 
 _LOOK_S = 0.5
-"""So often who waits looks at the clock."""
+"""The longest pause, in seconds, after which a thread that waits looks at the clock again."""
 LONGEST_S = 10.0**9
-"""How long who has no deadline waits: for ever, in a form that locks take."""
+"""Seconds that stand for no deadline: practically for ever, and short enough for locks."""
 
 
 class Cancellation:
-    """The end of one statement before its time: because somebody wished so, or at its deadline.
+    """The end of one statement before its time: on request, or at its deadline.
 
     Every wait of the statement observes the same one. Thread-safe. `timeout_ms` counts from now;
     0 means no deadline. `monotonic` gives seconds.
@@ -44,19 +44,19 @@ class Cancellation:
         return self._token.is_cancelled
 
     def extend(self, wait_ms: int) -> None:
-        """Counts the deadline from after `wait_ms`, which the statement itself says it waits."""
+        """Counts `timeout_ms` anew from `wait_ms` after now: the statement asks to wait so long."""
         if self._until is not None:
             self._until = self._monotonic() + (wait_ms + self.timeout_ms) / 1000
 
     def left_s(self) -> float:
-        """Seconds until the deadline; none are left after it."""
+        """Seconds until the deadline, 0 after it; `LONGEST_S` without a deadline."""
         return LONGEST_S if self._until is None else max(0.0, self._until - self._monotonic())
 
     def left_ms(self) -> int:
         return int(self.left_s() * 1000)
 
     def pause(self, seconds: float) -> None:
-        """Returns after so long, or when the statement is cancelled."""
+        """Returns after `seconds`, or when the statement is cancelled."""
         self._token.wait(seconds)
 
     def check(self) -> None:
@@ -65,7 +65,10 @@ class Cancellation:
             raise user_error("SLACKWATER_CANCELED")
 
     def check_deadline(self, doing: str) -> None:
-        """As `check`; after the deadline SLACKWATER_STATEMENT_TIMEOUT, which names `doing`."""
+        """Raises what `check` does; after the deadline SLACKWATER_STATEMENT_TIMEOUT.
+
+        That error names `doing`.
+        """
         self.check()
         if self.left_s() <= 0:
             raise user_error(
@@ -73,15 +76,18 @@ class Cancellation:
             )
 
     def on_cancel(self, action: Callable[[], None]) -> AbstractContextManager[None]:
-        """Calls `action` in the canceller's thread, if it comes to that while the block runs.
+        """Calls `action` in the canceller's thread, if the statement is cancelled in the block.
 
-        At once if it has come to that already. It may still run when the block has ended.
+        If it is cancelled already, at once. The action may still run when the block has ended.
         """
         return self._token.on_cancel(action)
 
     @contextmanager
     def on_cancel_or_deadline(self, action: Callable[[], None]) -> Iterator[None]:
-        """As `on_cancel`, and at the deadline as well: for what cannot be told how long to take."""
+        """Calls `action` as `on_cancel` does, and at the deadline as well.
+
+        For work that takes no time limit of its own.
+        """
         with self.on_cancel(action):
             if self._until is None:
                 yield
@@ -112,7 +118,7 @@ class FrontierWatch:
         self._moved = threading.Condition()
 
     def signal(self) -> None:
-        """To be called after any frontier, catalog or status change."""
+        """Wakes the threads that wait. Call it after any frontier, catalog or status change."""
         with self._moved:
             self._moved.notify_all()
 
@@ -121,8 +127,8 @@ class FrontierWatch:
     ) -> bool:
         """Waits until `reached()`; False when `timeout_s` went by first.
 
-        `reached` is called with the condition's lock held and must be quick; what it raises is
-        passed on. Raises SLACKWATER_CANCELED.
+        `reached` is called with the condition's lock held and must be quick. Raises what `reached`
+        raises, and SLACKWATER_CANCELED.
         """
         deadline = self._monotonic() + timeout_s
         with cancellation.on_cancel(self.signal), self._moved:

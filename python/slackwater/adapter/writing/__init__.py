@@ -1,1 +1,1 @@
-"""From rows to one durable commit of the environment's tables."""
+"""The path of rows into one durable commit of the environment's tables."""

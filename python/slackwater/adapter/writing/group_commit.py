@@ -33,7 +33,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_FIELD
 
 StepAt = Callable[[Timestamp], Step]
-"""Makes a step of a write's transaction; what it prepares is prepared outside of that."""
+"""Makes a step of a write's transaction. It is called before the transaction begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Write:
     `write_id` makes it idempotent: submitted twice, it has one effect. `owner` is the holder of
     the write lock under which it runs. `steps` run inside its transaction; one that raises makes
     this write fail, and this one only. `step_at` makes one more step when the time is known.
-    `inserted` and `deleted` are what the client is told.
+    `inserted` and `deleted` are the counts for the client.
     """
 
     write_id: str
@@ -66,9 +66,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """`wait_ms`: how long a request waits for locks of others before it fails.
+    """The settings of the group committer.
 
-    `max_waiting` and `max_waiting_bytes` bound what waits at once, beyond which it is refused.
+    `wait_ms`: a request fails after it has waited so long for locks of others. `max_waiting` and
+    `max_waiting_bytes` bound the requests that wait at once; others are refused.
     """
 
     tick_ms: int = 1000
@@ -86,12 +87,12 @@ class _PendingWrite:
 
     @property
     def size_bytes(self) -> int:
-        """What its rows take in memory."""
+        """The bytes that its rows take in memory."""
         return sum(r.nbytes for r in self.write.appends.values() if isinstance(r, pa.Table))
 
 
 def count_changes(updates: pa.Table) -> tuple[int, int]:
-    """How many rows a table with ``__diff`` inserts and deletes."""
+    """The numbers of rows that a table with ``__diff`` inserts and deletes."""
     diffs = updates.column(DIFF_COLUMN)
     inserted = pc.sum(pc.max_element_wise(diffs, 0)).as_py() or 0
     deleted = pc.sum(pc.min_element_wise(diffs, 0)).as_py() or 0
@@ -110,7 +111,7 @@ def at_time(rows: pa.Table, timestamp: Timestamp) -> pa.Table:
 
 
 def pause_before_commit_ms(write_ts: Timestamp, now_ms: int, max_ahead_ms: int) -> int:
-    """How long to wait so that the timeline does not outrun the clock.
+    """Milliseconds to wait before a commit, so that the timeline does not outrun the clock.
 
     Times that lie further ahead than writes can ever get are the sign of a clock that went back:
     then nobody waits, and time goes on by single steps until the clock has caught up.
@@ -157,7 +158,7 @@ def _nothing(_: object) -> None:
 
 @dataclass(slots=True)
 class _Shared:
-    """What callers and the committing thread share, below one condition variable."""
+    """State shared by callers and the committing thread, guarded by one condition variable."""
 
     queue: WriteQueue = field(default_factory=WriteQueue)
     writes: dict[int, _PendingWrite] = field(default_factory=dict)
@@ -218,10 +219,10 @@ class GroupCommitter:
     def submit(self, write: Write, wait_ms: int | None = None) -> Future[WriteResult]:
         """Queues `write`. The future is done when the write is durable and readable, or failed.
 
-        It waits at most `wait_ms` for locks of others; how long the commit takes has no limit. It
+        It waits at most `wait_ms` for locks of others; the commit itself has no time limit. It
         fails with SLACKWATER_LOCK_TIMEOUT, SLACKWATER_FENCED, SLACKWATER_METASTORE_UNAVAILABLE,
-        SLACKWATER_TOO_MANY_REQUESTS or whatever a step of the write raised. It cannot be cancelled;
-        see `withdraw`.
+        SLACKWATER_TOO_MANY_REQUESTS or whatever a step of the write raised. The future cannot be
+        cancelled; `withdraw` takes back a write that has not begun.
         """
         future: Future[WriteResult] = Future()
         future.set_running_or_notify_cancel()
@@ -262,10 +263,10 @@ class GroupCommitter:
             return True
 
     def written(self, write_id: str) -> WriteResult | None:
-        """What the write did, if it was committed; then it is readable when this returns.
+        """The result of the write, if it was committed; it is readable when this returns.
 
-        None: it has not been committed, and what nobody submits again never will be, unless it is
-        on its way now. Raises SLACKWATER_METASTORE_UNAVAILABLE.
+        None: it has not been committed, and never will be unless it is on its way now or is
+        submitted again. Raises SLACKWATER_METASTORE_UNAVAILABLE.
         """
         earlier = self._log.written(write_id)
         if earlier is not None:
@@ -342,7 +343,7 @@ class GroupCommitter:
             self._die(error)
 
     def _cycle(self) -> bool:
-        """One commit or tick, when one is due; false when the committer is to end."""
+        """Waits for one commit or tick and makes it; False when the committer is to end."""
         going = self._await_work()
         self._pace()
         with self._changed:
@@ -367,7 +368,7 @@ class GroupCommitter:
         return going
 
     def _await_work(self) -> bool:
-        """Waits for a write that may go, a flush or the next tick; false when stopping."""
+        """Waits for a write that may go, a flush or the next tick; False when stopping."""
         tick_at = self._now_ms() + self._settings.tick_ms
         with self._changed:
             while not self._shared.stopping:
@@ -457,7 +458,7 @@ class GroupCommitter:
         return None
 
     def _full(self, size_bytes: int) -> SlackwaterError | None:
-        """Why nothing of that size can wait any more, if so. What finds nobody waiting may wait."""
+        """The error for a request that has no room to wait. One that is alone always has room."""
         shared, settings = self._shared, self._settings
         if len(shared.queue) >= settings.max_waiting:
             limit = f"{settings.max_waiting} writes"
@@ -497,7 +498,7 @@ class GroupCommitter:
         self._on_fatal(error)
 
     def _end(self, error: Exception) -> None:
-        """Fails everything that waits, now and from now on."""
+        """Fails all requests that wait now, and all later ones."""
         with self._changed:
             self._shared.dead = error
             self._shared.queue.drain()

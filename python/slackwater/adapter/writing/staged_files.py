@@ -1,6 +1,6 @@
-"""Large writes of sources and of blocks: their files are written before the commit, elsewhere.
+"""Large writes of sources and of blocks: their files are written before the commit.
 
-The committing thread then only registers them, so that no other write waits for a large one.
+The committing thread then only registers the files, so that no other write waits for a large one.
 
 Source: docs/decisions 0001.
 """
@@ -20,15 +20,16 @@ from slackwater.repr.relation import DIFF_COLUMN
 
 _TIME_BYTES = 8
 _ONES = frozenset({1, -1})
-"""Rows of these diffs are staged as files: those that come and those that go."""
+"""The diffs whose rows are staged as files: insertions and deletions of one row."""
 
 
 def staged_files(persist: PersistClient, shard_id: int, rows: pa.Table) -> RowsOrParts:
     """`rows`, which end with ``__diff``, for a write to the shard.
 
-    What is too much for an inline part is in files when this returns, one for each diff; if the
-    write then fails, they are files that no part names. Raises SLACKWATER_METASTORE_UNAVAILABLE and
-    `Fenced` before it writes one, SLACKWATER_NO_SPACE and what else a file may.
+    Rows that are too many for an inline part are in files when this returns, one for each diff,
+    unless one has another diff than 1 or -1; if the write then fails, no part names these files.
+    Raises SLACKWATER_METASTORE_UNAVAILABLE and `Fenced` before it writes one, SLACKWATER_NO_SPACE
+    and other errors of files.
     """
     size_bytes = rows.nbytes + _TIME_BYTES * rows.num_rows
     if size_bytes <= INLINE_LIMIT_BYTES:

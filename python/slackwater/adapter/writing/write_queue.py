@@ -8,8 +8,8 @@ commits until the release. Writes do not wait for each other: their diffs commut
 No deadlock: a lock is all or nothing, an owner has at most one, and the owner's writes stay within
 it and never wait. Fair: whoever is ahead of a lock drains, whoever is behind waits.
 
-What a request waits for is looked at when it comes, and again when a lock ends: so the cost of a
-request depends on its shards and on the locks that wait, not on the number of waiting writes.
+The queue looks at the obstacles of a request when it comes, and again when a lock ends: so the cost
+of a request depends on its shards and on the locks that wait, not on the number of waiting writes.
 
 Source: spec coordinator 3.3 (all-or-nothing, here without the retry that optimism needs).
 """
@@ -42,9 +42,9 @@ class WriteQueue:
         self._blocked: dict[int, Request] = {}
         self._locks: dict[int, Request] = {}
         self._line: dict[int, dict[int, None]] = {}
-        """By shard the tokens of all that wait for it, in order."""
+        """For each shard, the tokens of the requests that wait for it, in order."""
         self._wanted: dict[int, int] = {}
-        """How many locks wait for a shard."""
+        """For each shard, the number of locks that wait for it."""
         self._held: dict[str, frozenset[int]] = {}
         self._holder: dict[int, str] = {}
         self._in_flight: frozenset[int] = frozenset()
@@ -52,7 +52,7 @@ class WriteQueue:
         self._next_token = 0
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """The number of requests that wait."""
         return len(self._ready) + len(self._blocked) + len(self._locks)
 
     def offer_write(self, shard_ids: frozenset[int], owner: str | None, deadline_ms: int) -> int:
@@ -92,7 +92,7 @@ class WriteQueue:
         return Request(token, shard_ids, owner, is_lock, deadline_ms)
 
     def release(self, owner: str) -> tuple[int, ...]:
-        """Ends `owner`'s lock, or its wait for one: then returns that request's token."""
+        """Ends `owner`'s lock, or its wait for one; then returns the token of that request."""
         shards = self._held.pop(owner, None)
         for shard in shards or ():
             del self._holder[shard]
@@ -104,7 +104,7 @@ class WriteQueue:
         return tuple(request.token for request in waited)
 
     def withdraw(self, token: int) -> bool:
-        """Takes a request out of the queue; false if it is not waiting any more."""
+        """Takes a request out of the queue; False if it is not waiting any more."""
         request = self._find(token)
         if request is None:
             return False
@@ -148,7 +148,7 @@ class WriteQueue:
         return tokens
 
     def finish_writes(self) -> None:
-        """What was taken has been applied, or has failed for good."""
+        """Ends the flight of the writes that were taken: they are applied, or have failed."""
         self._in_flight = frozenset()
 
     def expire(self, now_ms: int) -> tuple[int, ...]:
@@ -185,13 +185,13 @@ class WriteQueue:
             raise FatalError(f"the writes {stuck} are ready, and others hold their shards")
 
     def next_deadline_ms(self) -> int | None:
-        """The next time at which something may expire."""
+        """The next deadline of a request that waits; None: there is none."""
         while self._deadlines and self._find(self._deadlines[0][1]) is None:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def drain(self) -> tuple[int, ...]:
-        """Empties the queue and forgets all locks; the tokens of what was waiting."""
+        """Empties the queue and forgets all locks; returns the tokens of what was waiting."""
         tokens = tuple(sorted([*self._ready, *self._blocked, *self._locks]))
         for found in (self._ready, self._blocked, self._locks, self._line, self._wanted):
             found.clear()
@@ -217,7 +217,7 @@ class WriteQueue:
                     del self._wanted[shard]
 
     def _look_again(self) -> None:
-        """Once a lock has come or gone, a write may go that could not."""
+        """Sorts the waiting writes anew, since a lock has come or gone."""
         ahead: dict[int, int] = {}
         for token, lock in self._locks.items():
             for shard in lock.shard_ids:

@@ -54,7 +54,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose commit it is: the id of the write, and the hold with whose locks it commits."""
+    """The owner of a commit: the id of the write, and the hold whose write locks it has."""
 
     write_id: str
     hold: str | None = None
@@ -62,7 +62,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """What a request writes: rows that end with ``__diff``, and files, each of one diff."""
+    """The contents of a write: rows that end with ``__diff``, and files, each of one diff."""
 
     rows: pa.Table
     files: tuple[tuple[FileBody, int, int], ...]
@@ -74,7 +74,7 @@ class Locks(Protocol):
     """The write locks of statements, each by the token of the hold that it belongs to."""
 
     def claim(self, token: str) -> bool:
-        """Keeps a lock for the write that has come; false if it is not there any more."""
+        """Keeps a lock for the write that has come; False if there is no such lock any more."""
         ...
 
     def has_lock(self, token: str) -> bool:
@@ -103,7 +103,7 @@ class Writes:
         self._locks = locks
 
     def directory(self, asked: PrepareWrite) -> str:
-        """Where executors put the files of a write: to a table, or to a reserved shard."""
+        """The directory for the files of a write to a table, or to a reserved shard."""
         shard = asked.shard
         if shard is None:
             shard = self._table(asked.table).stored.shard_id
@@ -114,8 +114,8 @@ class Writes:
     ) -> WriteResult:
         """The write of protocol section 2: answers once it is durable and applied.
 
-        Once its commit has begun, it is neither cancelled nor late: the answer is what became of
-        it. Before that, SLACKWATER_CANCELED and SLACKWATER_LOCK_TIMEOUT mean: nothing was written.
+        Once its commit has begun, it is neither cancelled nor late: the answer is its outcome.
+        Before that, SLACKWATER_CANCELED and SLACKWATER_LOCK_TIMEOUT mean: nothing was written.
 
         Raises SLACKWATER_READ_ONLY_RELATION, SLACKWATER_NOT_NULL_VIOLATION, SLACKWATER_FENCED,
         SLACKWATER_FOREIGN_FILE, SLACKWATER_METASTORE_UNAVAILABLE, SLACKWATER_DEPENDENCY_DROPPED,
@@ -199,7 +199,7 @@ class Writes:
     def _refuse_unmatched(self, session: Session, item: CatalogItem, received: _Received) -> None:
         """Raises SLACKWATER_ROWS_NOT_PRESENT if a row would be there less than zero times.
 
-        The caller has the table's write lock, so what is there stays until the commit.
+        The caller has the table's write lock, so its rows stay until the commit.
         """
         held = self._relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
@@ -217,9 +217,9 @@ class Writes:
 
     @contextmanager
     def retract_all(self, session: Session, item: CatalogItem) -> Iterator[PartsAt]:
-        """What takes back all that the table has, for a commit inside of the block.
+        """The negation of the table's contents, for a commit inside of the block.
 
-        The caller has the table's write lock. What there is is found out when the block begins.
+        The caller has the table's write lock. The contents are those when the block begins.
         """
         held = self._relations.hold([item], Holder(HoldKind.STATEMENT, session.session_id))
         try:
@@ -260,9 +260,9 @@ class Writes:
             return future.result()
 
     def _together(self, shard_id: int, rows: Sequence[RowsOrParts]) -> RowsOrParts:
-        """All that is written to one shard.
+        """All rows that a commit writes to one shard, in files if they are many.
 
-        Together the statements of a block may be too much for the committing thread to write.
+        The statements of a block together may be too much for the committing thread to write.
         """
         tables = [each for each in rows if isinstance(each, pa.Table)]
         others = [each for each in rows if not isinstance(each, pa.Table)]
@@ -284,7 +284,10 @@ class Writes:
         return self._committer.written(write_id) is not None
 
     def without_lock(self, write_id: str) -> WriteResult:
-        """A write whose reads nobody protects any more: done already, or refused."""
+        """The result of a write that has lost its lock, if it was committed before.
+
+        Raises SLACKWATER_LOCK_LOST if it was not.
+        """
         earlier = self._committer.written(write_id)
         if earlier is None:
             raise user_error("SLACKWATER_LOCK_LOST")
@@ -303,7 +306,7 @@ class Writes:
         return item
 
     def contents(self, item: CatalogItem, rows: TableRows) -> tuple[PartsAt, int]:
-        """`rows` for a table, whose shard may be a reserved one, and how many they are."""
+        """The parts of `rows` for a table, whose shard may be a reserved one, and their number."""
         buffered = self._buffered(item, self._received(item, rows))
         return self._parts(item.stored.shard_id, buffered.rows), buffered.inserted
 
@@ -373,7 +376,7 @@ class Writes:
         return tuple(own.values())
 
     def _split(self, shard_id: int, file: WrittenFile) -> list[tuple[FileBody, int, int]]:
-        """One file of mixed diffs as one file for each diff, so that each part is uniform."""
+        """Splits a file of mixed diffs into one for each diff, so that each part is uniform."""
         blobs = self._persist.blobs
         with blobs.open(file.uri) as source:
             table = pq.read_table(source)

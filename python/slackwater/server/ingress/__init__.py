@@ -1,1 +1,1 @@
-"""The address at which others send what becomes rows. It is not the one that sessions call."""
+"""The ingress: the listener for webhooks and changefeeds, at an address of its own."""

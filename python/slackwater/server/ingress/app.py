@@ -1,4 +1,4 @@
-"""The ASGI application of the ingress: limits, paths, and which status says what.
+"""The ASGI application of the ingress: its limits, paths and statuses.
 
 It runs in the loop of the ingress alone. No answer and no log has anything of a request, but for
 the name of the source. Source: spec coordinator 6.4, checkpoint 5.6.
@@ -41,14 +41,14 @@ HEALTH = "/_/healthz"
 METRICS = "/metrics"
 RETRY_AFTER_S = 1
 ATTEMPTS = 2
-"""How often a request is handed over whose source was changed meanwhile."""
+"""The most times that a request is handed over, if its source changes meanwhile."""
 DRAINED = 4
-"""So many times the limit is read of a body that is too large, so that its sender hears of it."""
+"""A body that is too large is read up to so many limits, so that its sender reads the answer."""
 
 _WEBHOOK = PATH.encode()
 _CHANGEFEED = changefeeds.PATH.encode()
 _METRICS_SCHEMA = "mz_internal"
-"""The schema that a token has to count for, to read metrics with it."""
+"""The schema for which a token has to count to read metrics."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -69,7 +69,7 @@ class Answer:
 
 
 class Refused(Exception):
-    """A request that ends here."""
+    """Ends a request with an answer."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.text)
@@ -125,7 +125,7 @@ class _Verdicts:
     def put(
         self, waiting: asyncio.Future[tuple[Verdict, str]], verdict: Verdict, said: str
     ) -> None:
-        """Called by any thread. When the loop has ended, nobody waits any more."""
+        """Passes a verdict to the loop, from any thread. Has no effect once the loop has ended."""
         with self.lock:
             is_first = not self.arrived
             self.arrived.append((waiting, verdict, said))
@@ -194,7 +194,7 @@ class IngressApp:
         return Answer(200, self._backend().metrics().decode(), content_type=CONTENT_TYPE)
 
     def _backend(self) -> IngressBackend:
-        """Who takes requests. Raises `Refused` while nobody does."""
+        """The backend, which takes requests. Raises `Refused` while there is none."""
         backend = self._gate.backend
         if backend is None:
             raise Refused(CLOSED)
@@ -248,7 +248,7 @@ class IngressApp:
 
     @contextlib.asynccontextmanager
     async def _body(self, receive: Receive, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """The body of a request, which counts as long as it is under way. Raises `Refused`."""
+        """The body of a request; its memory counts until the block ends. Raises `Refused`."""
         expected = _content_length(headers, self._settings.body_bytes)
         if self._bytes + expected > self._settings.memory_bytes:
             raise Refused(FULL)
@@ -265,7 +265,7 @@ class IngressApp:
         return webhook
 
     def _may(self, authorization: str | None, schema: str) -> bool:
-        """A source with a CHECK looks after itself; any other needs a token, if there are keys."""
+        """Whether the token counts for the schema. Without configured keys, none is needed."""
         if self._tokens is None:
             return True
         return self._tokens.allows(authorization, (CATALOG_NAME, schema))
@@ -278,9 +278,9 @@ class IngressApp:
         headers: Mapping[str, str],
         received_us: int,
     ) -> Answer:
-        """Hands the request over. Once more if the source was changed meanwhile, and never else:
+        """Hands the request over; if the source was changed meanwhile, once more.
 
-        whether a request that failed otherwise was committed is not certain.
+        A request that fails otherwise is not repeated: it may have been committed.
         """
         for attempt in range(ATTEMPTS):
             verdict, said = await self._told(self._posting(webhook, body, headers, received_us))
@@ -298,7 +298,7 @@ class IngressApp:
         return hand_over
 
     async def _told(self, hand_over: Callable[[Done], None]) -> tuple[Verdict, str]:
-        """What becomes of a request that `hand_over` passes on, with whom to tell."""
+        """The verdict on a request. `hand_over` passes it on, with a function for the verdict."""
         loop = asyncio.get_running_loop()
         if self._verdicts is None or self._verdicts.loop is not loop:
             self._verdicts = _Verdicts(loop)
@@ -327,7 +327,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _parts(scope: Scope, prefix: bytes) -> list[str]:
-    """What a path has behind `prefix`. Raises `Refused`."""
+    """The parts of the path behind `prefix`. Raises `Refused`."""
     path: bytes = scope["raw_path"]
     if not path.startswith(prefix):
         raise Refused(Answer(404, "nothing is here"))
@@ -349,7 +349,7 @@ def _target(parts: Sequence[str]) -> Target:
 
 
 def _authorization(headers: Mapping[str, str], query: Mapping[str, Sequence[str]]) -> str | None:
-    """The header, or the token that a feed has in its address."""
+    """The header Authorization, or one of the token that a feed has in its address."""
     given = headers.get("authorization")
     if given is None and "access_token" in query:
         return f"Bearer {query['access_token'][0]}"
@@ -357,7 +357,7 @@ def _authorization(headers: Mapping[str, str], query: Mapping[str, Sequence[str]
 
 
 def _content_length(headers: Mapping[str, str], limit: int) -> int:
-    """How large the body will be, at most. Raises `Refused`."""
+    """The most bytes of the body that are kept: its declared length, and at most `limit`."""
     given = headers.get("content-length", "")
     if not (given.isascii() and given.isdecimal()):
         return limit

@@ -1,4 +1,4 @@
-"""What stands behind the ingress: nothing, until the environment is open."""
+"""The gate between the ingress and the coordinator: closed until the environment is open."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from slackwater.adapter.sources.webhooks import Webhooks
 
 @dataclass(frozen=True, slots=True)
 class IngressBackend:
-    """Who takes requests. `confirm` raises unless the process may answer as the leader.
+    """The parts that take requests. `confirm` raises unless the process may answer as the leader.
 
-    `metrics` gives them in the format of Prometheus.
+    `metrics` gives the metrics in the format of Prometheus.
     """
 
     webhooks: Webhooks
@@ -24,7 +24,10 @@ class IngressBackend:
 
 
 class BackendGate:
-    """Thread-safe. Whoever comes while it is closed is asked to come again."""
+    """The backend while it is open. Requests to a closed gate are asked to come again.
+
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +36,7 @@ class BackendGate:
 
     @property
     def backend(self) -> IngressBackend | None:
-        """None: it is closed."""
+        """The backend; None: the gate is closed."""
         return self._backend
 
     def open(self, backend: IngressBackend) -> None:
@@ -48,7 +51,7 @@ class BackendGate:
             self._backend = None
 
     def listens(self, url: str, error: str | None) -> None:
-        """Notes where requests come, or why none can."""
+        """Notes the URL at which requests come, or why none can, and tells the backend."""
         with self._lock:
             self._told = (url, error)
             backend = self._backend

@@ -1,7 +1,7 @@
 """The threads and sockets of the ingress.
 
-It is bound by whoever leads. While the one before still has the port (a process that hangs, say),
-the next tries again until it is free.
+Each leader binds it. While the leader before still has the port (a process that hangs, for
+example), the next one tries again until it is free.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from slackwater.server.ingress.tokens import Tokens
 
 BIND_AGAIN_S = 0.2
 SILENT_S = 15.0
-"""A connection without a request may last so long, also one whose headers come slowly."""
+"""Seconds that a connection may last without a request, or until the headers of one are there."""
 STOPPING_S = 3.0
 HEAD_BYTES = 64 * 1024
 """The most that the headers of a request may take."""
 CONNECTIONS = 4
-"""So many connections there may be for each request that may be under way."""
+"""The most connections for each request that may be under way."""
 
 _log = structlog.get_logger("ingress")
 

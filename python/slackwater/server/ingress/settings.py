@@ -1,4 +1,4 @@
-"""How the ingress listens: the settings below ``spark.slackwater.ingress.``.
+"""The settings of the ingress: those below ``spark.slackwater.ingress.``.
 
 They belong to the environment: the leader that has them remembers them in the metastore, and a
 later leader that has none of its own goes on with those. Files are named, never their contents.
@@ -39,11 +39,11 @@ _KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class IngressSettings:
-    """Where and how the ingress listens.
+    """The address and the limits of the ingress.
 
-    `body_bytes` is the most that one request may have, `memory_bytes` all that are under way
-    together, and `requests` is how many these may be. `timeout_ms` is for one request. `url` is
-    what senders see of the address, where a proxy is in between.
+    `body_bytes` is the most that one request may have, `memory_bytes` the most for all that are
+    under way, and `requests` their largest number. `timeout_ms` is for one request. `url` is the
+    address as senders see it, which differs behind a proxy.
     """
 
     host: str
@@ -64,7 +64,7 @@ class IngressSettings:
 
 
 def read(settings: Mapping[str, str]) -> IngressSettings | None:
-    """What the settings say, by their names without the prefix; None: nothing is to listen.
+    """Reads settings, by their names without the prefix; None: nothing is to listen.
 
     Raises SLACKWATER_UNKNOWN_OPTION, SLACKWATER_INVALID_OPTION.
     """
@@ -140,7 +140,7 @@ def _duration(settings: Mapping[str, str], name: str, default: str) -> int:
 
 
 def remembered(conn: Connection, own: Mapping[str, str]) -> dict[str, str]:
-    """The settings that count: `own`, which are remembered, or without any those of before."""
+    """The settings that count: `own`, which it stores; without any, those stored before."""
     if own:
         conn.execute(sa.delete(ingress))
         conn.execute(sa.insert(ingress).values(id=1, settings=json.dumps(dict(own))))

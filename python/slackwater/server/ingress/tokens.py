@@ -24,7 +24,7 @@ CLAIMS = (
     "https://github.com/cockroachdb/cdc-sink",
 )
 RELOAD_S = 60.0
-"""So often the files are looked at again."""
+"""Seconds after which the files are read again."""
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 
 _log = structlog.get_logger("tokens")
@@ -37,7 +37,7 @@ class _Key:
 
 
 class Tokens:
-    """Says which tokens count. Used by one thread."""
+    """The keys of tokens, and the tokens that were revoked. Used by one thread."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Tokens:
         self._read_s = monotonic()
 
     def allows(self, authorization: str | None, schema: Sequence[str]) -> bool:
-        """Whether a header ``Authorization`` has a token that counts for a schema."""
+        """Whether the header ``Authorization`` has a token that counts for the schema."""
         self._reload()
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
