@@ -355,7 +355,7 @@ def _write_token(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What a leader runs, and closes in the order of `_close`."""
+    """The parts of a leader that runs; `_close` says in which order they end."""
 
     coordinator: Coordinator
     bridge: SparkBridge
@@ -401,7 +401,7 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
 
 
 def _open(settings: Settings, leadership: Leadership, stop: Callable[[str], None]) -> _Opened:
-    """What the leader runs. When it cannot be opened, another process may lead at once."""
+    """Opens the parts of a leader. When that fails, another process may lead at once."""
     from slackwater.adapter.assembly import Given, open_coordinator
     from slackwater.adapter.reading.reads import LockLease
     from slackwater.spark.bridge import Driver, SparkBridge
