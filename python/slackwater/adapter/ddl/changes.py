@@ -191,16 +191,18 @@ class Changes:
         self,
         conn: Connection,
         item: CatalogItem,
-        reserved: int | None,
         time: Timestamp,
         parts: Sequence[NewPart],
     ) -> CatalogItem:
-        """The item with a shard that shares the tables upper and begins at `time` with `parts`."""
+        """The item with a shard that shares the tables upper and begins at `time` with `parts`.
+
+        The shard gets the id that the item names, if that was reserved.
+        """
         persist, desc = self._persist, item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
         shard_id = persist.definitions.create_shard(
-            conn, desc, since=time, upper=None, reserved=reserved
+            conn, desc, since=time, upper=None, reserved=item.shard_id
         )
         persist.commits.add_first_parts(conn, shard_id, parts, time, Timestamp(time + 1))
         return replace(item, shard_id=shard_id)

@@ -99,7 +99,8 @@ class StagedTables:
                 parts, inserted = rows or (_nothing, 0)
                 write = Write(write_id, {}, inserted, owner=hold)
                 if existing is None or not _is_kept(existing, definition, target, rows is not None):
-                    return self._make(context, existing, planned, target, parts, write)
+                    made = replace(planned, shard_id=target.shard)
+                    return self._make(context, existing, made, parts, write)
                 with self._writes.retract_all(session, existing) as removed:
                     both = (removed, parts)
                     return self._refill(context, existing, planned, both, write)
@@ -155,7 +156,6 @@ class StagedTables:
         context: Context,
         existing: CatalogItem | None,
         planned: CatalogItem,
-        target: Target,
         parts: PartsAt,
         write: Write,
     ) -> WriteResult:
@@ -165,7 +165,7 @@ class StagedTables:
 
         def define(conn: Connection) -> Sequence[CatalogOp]:
             time, first = prepared[-1]
-            made = self._changes.with_first_parts(conn, planned, target.shard, time, first)
+            made = self._changes.with_first_parts(conn, planned, time, first)
             return [*_drop(existing), CreateItem(made)]
 
         def commit(step: Step) -> WriteResult:
