@@ -15,7 +15,7 @@ def mode(path):
 
 
 def test_the_folder_of_an_environment_is_its_users_alone(shared_application):
-    shared_application.sql("SHOW mz_version")
+    shared_application.sql("SHOW CLUSTERS")
     location = Path(shared_application.location)
     assert oct(mode(location)) == oct(0o700)
     tokens = list(location.glob("token-*"))
