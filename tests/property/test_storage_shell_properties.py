@@ -304,7 +304,7 @@ class Definitions(RuleBasedStateMachine):
 
     @initialize(target=ids)
     def begin(self):
-        table = self.create("t", 1, [], None)
+        table = self.create("t", False, [], None)
         self.write(table, 1, None)
         self.write(table, 1, None)
         return table
@@ -321,9 +321,13 @@ class Definitions(RuleBasedStateMachine):
         inputs = tuple(each for each in inputs if each in state.items)
         name = f"{kind}{len(self.written)}"
         self.written[name] = []
-        item_kind = ItemKind.TABLE if kind == "t" else ItemKind.MATERIALIZED_VIEW
+        # Tables have no errors.
         made = self.attempt(
-            lambda: self.leader.create(name, item_kind, () if kind == "t" else inputs, has_errors),
+            lambda: (
+                self.leader.create(name, ItemKind.TABLE)
+                if kind == "t"
+                else self.leader.create(name, ItemKind.MATERIALIZED_VIEW, inputs, has_errors)
+            ),
             death,
         )
         return multiple() if made is None else made

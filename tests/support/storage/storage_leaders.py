@@ -15,7 +15,6 @@ from tests.support.persist.persistence import DESC, Environment, updates
 
 from slackwater.adapter.catalog.details import (
     Details,
-    FilesDetails,
     MaterializedViewDetails,
     TableDetails,
 )
@@ -34,8 +33,6 @@ from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.shell import ShardStore, Storage
-from slackwater.storage.file_formats import Format
-from slackwater.storage.files_source import FilesConfig
 
 
 class Died(BaseException):
@@ -140,7 +137,7 @@ class Leader:
     def create(
         self, name: str, kind: ItemKind, inputs: tuple[GlobalId, ...] = (), has_errors: bool = False
     ) -> GlobalId:
-        """A new object, as a definition makes it; `has_errors`: with a shard of errors."""
+        """A new table or view, as a definition makes it; `has_errors`: with a shard of errors."""
         (global_id,) = self.catalog.allocate_ids()
         draft = CatalogItem(global_id, kind, "default", name, "", DESC, depends_on=inputs)
         shares_tables_upper = kind is not ItemKind.MATERIALIZED_VIEW
@@ -155,13 +152,9 @@ class Leader:
             return [CreateItem(replace(draft, shard_id=shard(), details=details(errors)))]
 
         def details(errors: int | None) -> Details:
-            match kind:
-                case ItemKind.MATERIALIZED_VIEW:
-                    return MaterializedViewDetails("", "slackwater", ("default",), errors=errors)
-                case ItemKind.SOURCE:
-                    return FilesDetails(FilesConfig("/files", Format("CSV")), errors=errors)
-                case _:
-                    return TableDetails()
+            if kind is ItemKind.TABLE:
+                return TableDetails()
+            return MaterializedViewDetails("", "slackwater", ("default",), errors=errors)
 
         self.catalog.transact(
             make, on_durable=lambda after, diff: self.collections.create(diff.created, after)
