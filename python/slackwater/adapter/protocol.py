@@ -178,13 +178,10 @@ class TableMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StageTable:
-    """A table that is to be made, or replaced, together with its rows."""
-
+class CreateTable:
     namespace: tuple[str, ...]
     name: str
     schema: RelationDesc
-    mode: TableMode
     properties: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
 
@@ -196,6 +193,14 @@ class StageTable:
     @property
     def full_name(self) -> str:
         return f"slackwater.{self.schema_name}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class StageTable:
+    """A table that is to be made, or replaced, together with its rows."""
+
+    table: CreateTable
+    mode: TableMode
 
     @property
     def statement(self) -> str:
@@ -219,12 +224,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A staged definition as a write brings it. Without `as_select` the table is empty afterwards.
+    """A staged table as a write brings it. Without `as_select` it is empty afterwards."""
 
-    The other fields are those of `StageTable`.
-    """
-
-    table: StageTable
+    staged: StageTable
     target: Target
     as_select: bool
 
@@ -286,24 +288,6 @@ class AlterNamespace:
 class DropNamespace:
     namespace: tuple[str, ...]
     cascade: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTable:
-    namespace: tuple[str, ...]
-    name: str
-    schema: RelationDesc
-    properties: Mapping[str, str] = field(default_factory=dict)
-    comment: str | None = None
-
-    @property
-    def schema_name(self) -> str:
-        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
-        return schema_of(self.namespace)
-
-    @property
-    def full_name(self) -> str:
-        return f"slackwater.{self.schema_name}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

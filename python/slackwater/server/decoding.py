@@ -26,7 +26,7 @@ Body = Mapping[str, Any]
 Request = TypeVar("Request")
 
 _CALLER = frozenset({"session", "context", "execution", "transaction", "internal", "call"})
-_DEFINITION = frozenset(field.name for field in fields(protocol.StageTable))
+_STAGED = frozenset({"mode", *(field.name for field in fields(protocol.CreateTable))})
 _CHANGES: Mapping[str, type[Any]] = {
     "add_column": protocol.AddColumn,
     "set_nullability": protocol.SetNullability,
@@ -112,10 +112,16 @@ def _change(given: Body, _: Any) -> protocol.TableChange:
             return protocol.UnsupportedChange(kind)
 
 
+def _staged(given: Body) -> Body:
+    """The fields of the table are beside its mode."""
+    table = {key: value for key, value in given.items() if key != "mode"}
+    return {**({"mode": given["mode"]} if "mode" in given else {}), "table": table}
+
+
 def _definition(given: Body) -> Body:
     """Moves the fields of the staged table into `table`; they come beside those of the write."""
-    table = {key: value for key, value in given.items() if key in _DEFINITION}
-    return {**{key: value for key, value in given.items() if key not in table}, "table": table}
+    staged = {key: value for key, value in given.items() if key in _STAGED}
+    return {**{key: value for key, value in given.items() if key not in staged}, "staged": staged}
 
 
 def _write(given: Body) -> Body:
@@ -142,6 +148,7 @@ def _made() -> Converter:
     converter.register_structure_hook(JsonType, lambda given, _: given)
     converter.register_structure_hook(protocol.TableChange, _change)
     _reshape(converter, Context, _context)
+    _reshape(converter, protocol.StageTable, _staged)
     _reshape(converter, protocol.Definition, _definition)
     _reshape(converter, protocol.Write, _write)
     return converter

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -57,18 +57,6 @@ class WebhookConfig:
     @staticmethod
     def of(connector: WebhookSource) -> WebhookConfig:
         return WebhookConfig(connector.format, connector.columns, connector.rules)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(found: Mapping[str, Any]) -> WebhookConfig:
-        rules = found["rules"]
-        return WebhookConfig(
-            found["format"],
-            tuple(HeaderColumn(**each) for each in found["columns"]),
-            None if rules is None else tuple(HeaderRule(**each) for each in rules),
-        )
 
     @property
     def desc(self) -> RelationDesc:

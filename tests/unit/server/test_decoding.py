@@ -90,7 +90,8 @@ def test_a_definition_goes_back_with_its_target():
     )
     assert write.definition == protocol.Definition(
         protocol.StageTable(
-            ("default",), "t", COLUMNS, protocol.TableMode.CREATE, {"a": "b"}, None
+            protocol.CreateTable(("default",), "t", COLUMNS, {"a": "b"}, None),
+            protocol.TableMode.CREATE,
         ),
         protocol.Target("u4", None, 7, COLUMNS),
         True,

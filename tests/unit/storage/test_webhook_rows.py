@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slackwater.adapter.catalog.details import WebhookDetails, from_json, to_json
 from slackwater.planner.parser.statements import HeaderColumn, HeaderRule
 from slackwater.storage import webhook
 from slackwater.storage.webhook import (
@@ -182,7 +183,8 @@ def test_a_small_body_cannot_become_rows_without_end(monkeypatch):
 
 def test_the_configuration_survives_json():
     config = WebhookConfig("TEXT", (HeaderColumn("a", "b", True),), (HeaderRule("c", True),))
-    assert WebhookConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     plain = WebhookConfig("JSON")
-    assert WebhookConfig.from_json(json.loads(json.dumps(plain.to_json()))) == plain
+    for each in (config, plain):
+        kept = json.loads(json.dumps(to_json(WebhookDetails(each))))
+        assert from_json("source", kept) == WebhookDetails(each)
     assert table(plain, [RequestRows(["1"], {})]).num_rows == 1

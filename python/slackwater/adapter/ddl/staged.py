@@ -57,9 +57,9 @@ class StagedTables:
         """
         check_outside_block(session.transaction, definition.statement)
         state = self._changes.state
-        planned = self._tables.plan_table(context, definition)
+        planned = self._tables.plan_table(context, definition.table)
         existing = _replaceable(state, definition)
-        if existing is not None and _same_columns(existing, definition.schema):
+        if existing is not None and _same_columns(existing, definition.table.schema):
             return _target(existing, existing, None)
         _refuse_dependents(state, existing)
         apply(state, [*_drop(existing), CreateItem(planned)])
@@ -80,7 +80,7 @@ class StagedTables:
         stated = request.definition
         if stated is None:
             raise AssertionError("the write brings no definition")
-        definition, target = stated.table, stated.target
+        definition, target = stated.staged, stated.target
         write_id, hold = request.write_id, request.hold
         try:
             check_outside_block(session.transaction, definition.statement)
@@ -89,7 +89,7 @@ class StagedTables:
             if hold is None and target.replaces is not None:
                 # Before ddl: who has the lock may want ddl.
                 hold = self._reads.lock_for_write(session, [target.replaces], cancellation)
-            planned = self._tables.plan_table(context, definition)
+            planned = self._tables.plan_table(context, definition.table)
             rows = self._contents(planned, target, request.rows[0]) if stated.as_select else None
             with self._changes.defining(cancellation):
                 earlier = self._committer.written(write_id)
@@ -123,7 +123,7 @@ class StagedTables:
         """The table that is replaced, if it is the one that was staged."""
         if definition.mode is TableMode.CREATE:
             return None
-        existing = self._changes.state.find(definition.schema_name, definition.name)
+        existing = self._changes.state.find(definition.table.schema_name, definition.table.name)
         if (None if existing is None else existing.id) != target.replaces:
             raise _changed(definition)
         return existing
@@ -183,12 +183,12 @@ def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | N
 
     Raises SLACKWATER_WRONG_KIND, and SLACKWATER_UNKNOWN_OBJECT when there has to be one.
     """
-    existing = state.find(definition.schema_name, definition.name)
+    existing = state.find(definition.table.schema_name, definition.table.name)
     if definition.mode is TableMode.CREATE:
         return None
     if existing is None and definition.mode is TableMode.CREATE_OR_REPLACE:
         return None
-    return state.get(definition.schema_name, definition.name, ItemKind.TABLE)
+    return state.get(definition.table.schema_name, definition.table.name, ItemKind.TABLE)
 
 
 def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
@@ -207,8 +207,8 @@ def _is_kept(
 ) -> bool:
     """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE if it should and cannot."""
     if not as_select:
-        return existing.desc == definition.schema
-    if target.shard is None and not _same_columns(existing, definition.schema):
+        return existing.desc == definition.table.schema
+    if target.shard is None and not _same_columns(existing, definition.table.schema):
         raise _changed(definition)
     return target.shard is None
 
@@ -243,4 +243,4 @@ def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) 
 
 
 def _changed(definition: StageTable) -> SlackwaterError:
-    return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=definition.full_name)
+    return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=definition.table.full_name)

@@ -30,7 +30,6 @@ from slackwater.adapter.protocol import (
     SetComment,
     SetNullability,
     SetProperty,
-    StageTable,
     TableChange,
     UnsupportedChange,
     schema_of,
@@ -66,7 +65,7 @@ class Tables:
             self._changes.commit(self._changes.with_tables_shards([item]), context.user)
             return self._changes.state.item(item.id)
 
-    def plan_table(self, context: Context, asked: CreateTable | StageTable) -> CatalogItem:
+    def plan_table(self, context: Context, asked: CreateTable) -> CatalogItem:
         """The object of a new table, without its shard.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, SLACKWATER_UNSUPPORTED.
