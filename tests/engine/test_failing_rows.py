@@ -210,7 +210,7 @@ def errors_of(declared, path, limits, boundaries):
             lower = upper
         found = {}
         for name, flow in bench.flows.items():
-            shard = flow.errors_shard
+            shard = flow.view.errors_shard
             upper = bench.client.reads.state(shard).upper
             parts = bench.client.reads.parts_between(shard, 0, upper)
             rows = bench.client.reads.read(parts, ERRORS).to_pylist()

@@ -298,7 +298,9 @@ def test_an_output_of_another_plan_is_compared_before_it_is_followed(bench, expe
     run(bench, (5,))
     bench.worker.stop()
     bench.worker = bench.new_worker("upgraded")
-    bench.worker.add(replace(bench.flows["m"], plan=bench.plan(new), plan_changed=True))
+    before = bench.flows["m"]
+    export = replace(before.view, plan_changed=True)
+    bench.worker.add(replace(before, plan=bench.plan(new), export=export))
     run(bench, (7, 11))
     for time in range(LAST + 1):
         assert bench.rows("m", time) == expected(old if time < 5 else new, time), time
@@ -469,7 +471,7 @@ def test_a_removed_view_is_not_maintained(bench):
     bench.view("m", "SELECT k FROM a")
     bench.commit(9, {"a": [(a(1), 5, 1)]})
     bench.wait("m", 8)
-    assert bench.client.reads.state(flow.output_shard).upper == 3
+    assert bench.client.reads.state(flow.view.shard_id).upper == 3
 
 
 @pytest.mark.parametrize(
@@ -595,7 +597,7 @@ def test_a_view_that_is_recomputed_keeps_no_quick_one_waiting(bench, gated):
     bench.commit(5, {"a": [(a(1), 4, 1)]})
     assert held.acquire(timeout=PATIENCE)
     bench.wait("n", 4)
-    assert bench.client.reads.state(slow.output_shard).upper == 3
+    assert bench.client.reads.state(slow.view.shard_id).upper == 3
     go_on.set()
     bench.wait("slow", 4)
     assert bench.rows("slow", 4) == Counter({(4712,): 2})
@@ -610,7 +612,7 @@ def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
         wait_until(lambda: bench.worker.busy_ms() is not None)
         bench.worker.remove(flow.global_id)
         wait_until(lambda: bench.worker.busy_ms() is None)
-        assert bench.client.reads.state(flow.output_shard).upper == as_of
+        assert bench.client.reads.state(flow.view.shard_id).upper == as_of
         assert bench.worker.failure(flow.global_id) is None
 
 
@@ -624,7 +626,7 @@ def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):
     bench.view("n", "SELECT k FROM a", 2)
     bench.wait("n", 2)
     bench.worker.stop()
-    assert bench.client.reads.state(flow.output_shard).upper == 2
+    assert bench.client.reads.state(flow.view.shard_id).upper == 2
 
 
 def test_environments_of_one_driver_share_no_arrangements(declared, tmp_path):

@@ -24,7 +24,9 @@ from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.implications import Implications
+from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
+from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.secrets import SecretDefinitions
@@ -127,6 +129,14 @@ class _Connectors:
     awaited_sinks: dict[GlobalId, Timestamp]
 
 
+@dataclass(frozen=True, slots=True)
+class _Planners:
+    """The planners of dataflows."""
+
+    views: Views
+    indexes: Indexes
+
+
 def open_coordinator(given: Given) -> Coordinator:
     """The coordinator of the leader of `given.epoch`. Nothing runs until it is started.
 
@@ -136,12 +146,21 @@ def open_coordinator(given: Given) -> Coordinator:
     connectors = _connectors(given, base)
     health = Health(connectors.ingestion, connectors.webhooks, base.worker)
     system = _system(base, connectors, health)
-    reads = Reads(base.relations, base.timeline, base.committer, health, given.lease, system=system)
+    reads = Reads(
+        base.relations,
+        base.timeline,
+        base.committer,
+        health,
+        given.lease,
+        system=system,
+        indexes=base.worker,
+    )
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.worker)
-    implications = _implications(base, connectors, views)
+    indexes = Indexes(base.relations, given.spark)
+    implications = _implications(base, connectors, _Planners(views, indexes))
     changes = _changes(base, connectors, implications)
-    definitions = _definitions(given, base, connectors, changes, views)
+    definitions = _definitions(given, base, connectors, changes, _Planners(views, indexes))
     rooms = Rooms(
         reads,
         writes,
@@ -327,24 +346,32 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     )
 
 
-def _implications(base: _Base, connectors: _Connectors, views: Views) -> Implications:
+def _implications(base: _Base, connectors: _Connectors, planners: _Planners) -> Implications:
     replica = Replica(
         base.replica_inbox,
         connectors.sources,
         connectors.sinks,
         base.relations.storage.respond,
     )
-    return Implications(base.relations.catalog, base.collections, views, base.worker, replica)
+    return Implications(
+        base.relations.catalog,
+        base.collections,
+        planners.views,
+        planners.indexes,
+        base.worker,
+        replica,
+    )
 
 
 def _definitions(
-    given: Given, base: _Base, connectors: _Connectors, changes: Changes, views: Views
+    given: Given, base: _Base, connectors: _Connectors, changes: Changes, planners: _Planners
 ) -> Definitions:
     planner = ConnectorPlanner(changes, base.relations, base.timeline, given.spark)
     return Definitions(
         tables=Tables(changes, given.spark),
-        views=ViewDefinitions(changes, views, given.spark),
+        views=ViewDefinitions(changes, planners.views, given.spark),
         objects=Objects(changes),
+        indexes=IndexDefinitions(changes, planners.indexes),
         sources=SourceDefinitions(
             changes, planner, connectors.sources, connectors.webhooks, connectors.changefeeds
         ),

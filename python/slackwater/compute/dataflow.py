@@ -1,4 +1,4 @@
-"""Descriptions of maintained views, and the seam to durable shards."""
+"""Descriptions of dataflows, whose outputs are views or indexes, and the seam to shards."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from slackwater.persist.commits import Commits
 from slackwater.persist.shard_files import ShardFiles
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.repr.dataflow_error import ERRORS
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -37,8 +38,8 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Dataflow:
-    """A maintained view: its plan, the shards of its inputs, and the shards of its output.
+class ViewExport:
+    """A view whose contents a dataflow writes into shards.
 
     For every time t with ``as_of <= t < upper`` of the output::
 
@@ -49,22 +50,56 @@ class Dataflow:
     move as one. An output shard whose upper is not beyond `as_of` is empty, and the first tick
     hydrates it.
 
-    `output` has the view's columns: those of the query, under the view's names. `settings` are
-    Spark's settings from the view's creation, under which `Engine.under` runs its query.
-    `plan_changed`: the output may be that of another plan than `plan`, so that it is computed as a
-    whole at its first change, before it is followed.
+    `desc` has the view's columns: those of the query, under the view's names. `plan_changed`: the
+    output may be that of another plan than the dataflow's, so that it is computed as a whole at its
+    first change, before it is followed.
+    """
+
+    desc: RelationDesc
+    shard_id: int
+    errors_shard: int
+    plan_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexExport:
+    """An index: the rows of a relation in an arrangement, which queries look up by its keys.
+
+    The plan's columns are those of the relation, then the keys, `keys` of them. For every time t
+    with ``since <= t < upper`` of the index::
+
+        what it finds for keys k at t  =  the rows of the relation at t whose keys are k
+
+    where NULL is the same key as NULL. `since` stays `retain_ms` behind the last complete time. An
+    index has no shards: it begins anew with each process, and where memory ends it is not there.
+    """
+
+    keys: int
+    retain_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    """A query that is maintained: its plan, the shards of its inputs, and its output.
+
+    `settings` are Spark's settings from the creation of its object, under which `Engine.under` runs
+    the query. `as_of` is the time at which the output begins.
     """
 
     global_id: GlobalId
     name: str
     plan: ViewPlan
-    output: RelationDesc
     inputs: Mapping[GlobalId, Input]
-    output_shard: int
-    errors_shard: int
     as_of: Timestamp
+    export: ViewExport | IndexExport
     settings: Mapping[str, str] | None = None
-    plan_changed: bool = False
+
+    @property
+    def view(self) -> ViewExport:
+        """The view that it writes. Raises `FatalError` for an index."""
+        if isinstance(self.export, ViewExport):
+            return self.export
+        raise FatalError(f"{self.name} has no shards: it is an index")
 
     @property
     def input_names(self) -> str:

@@ -215,6 +215,10 @@ class TickEnded(Exception):
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
+    @property
+    def handle(self) -> str:
+        """The name under which queries in the driver find the program's index."""
+
     def load(self, inputs: InputContents) -> Timestamp:
         """Hydrates what it keeps.
 

@@ -18,7 +18,7 @@ from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import TIME_COLUMN, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 Changes = Mapping[GlobalId, tuple[Part, ...]]
 """For each input the parts that may have updates in an interval."""
@@ -38,7 +38,7 @@ class FlowShards:
 
     @property
     def output_upper(self) -> Timestamp:
-        return self.shards.reads.state(self.flow.output_shard).upper
+        return self.shards.reads.state(self.flow.view.shard_id).upper
 
     def readable_from(self, lower: Timestamp) -> Timestamp:
         """The first time from `lower` on at which all inputs can be read."""
@@ -86,18 +86,22 @@ class FlowShards:
 
     def recorded(self, at: Timestamp, meter: TickMeter) -> Contents:
         """The updates of the output up to `at`."""
-        output = Input(self.flow.output_shard, self.flow.output)
+        output = Input(self.flow.view.shard_id, self.flow.view.desc)
         meter.scanned += self._rows_at(output.shard_id, at)
         parts = self.shards.reads.parts_at(output.shard_id, at)
         return Contents(output.desc, relation_json(parts, output.desc, upper=Timestamp(at + 1)))
 
     def inline(self, updates: pa.Table, meter: TickMeter) -> tuple[NewPart, ...]:
-        """Parts of the output with these updates; none if there are none."""
+        """Parts of the output with these updates; none if there are none.
+
+        Their columns are those of the view in its order, then time and diff.
+        """
         if updates.num_rows == 0:
             return ()
         began_s = meter.monotonic()
-        conformed = reading.conformed(updates, self.flow.output)
-        parts = self.shards.files.new_parts(self.flow.output_shard, conformed)
+        view = self.flow.view
+        named = updates.rename_columns([*view.desc.stored_names, TIME_COLUMN, DIFF_COLUMN])
+        parts = self.shards.files.new_parts(view.shard_id, reading.conformed(named, view.desc))
         meter.encode_us += meter.us_since(began_s)
         return parts
 
@@ -105,10 +109,9 @@ class FlowShards:
         """Few rows out of much input go inline: whoever reads them needs no Spark job then."""
         if not parts or sum(part.rows for part in parts) > self.limits.inline_rows:
             return parts
-        flow = self.flow
-        made = self.shards.files.new_parts(
-            flow.output_shard, self.shards.reads.read(parts, flow.output)
-        )
+        view = self.flow.view
+        rows = self.shards.reads.read(parts, view.desc)
+        made = self.shards.files.new_parts(view.shard_id, rows)
         for part in parts:
             if isinstance(part.body, FileBody):
                 self.shards.files.blobs.delete(part.body.uri)

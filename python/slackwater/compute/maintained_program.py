@@ -11,17 +11,16 @@ import pyarrow.compute as pc
 import structlog
 
 from slackwater.compute.cost_model import CostModel
-from slackwater.compute.engine import Engine, NamedUpdates, Ticked, TickProgram
+from slackwater.compute.engine import Engine, NamedUpdates, TickProgram
 from slackwater.compute.flow_shards import Changes, FlowShards
 from slackwater.compute.schedule import Tick, capped_upper
-from slackwater.compute.tick_outcome import Computed, TickMeter
-from slackwater.persist.client import Append
+from slackwater.compute.tick_outcome import Followed, TickMeter
 from slackwater.planner.delta.explain import read_by_steps
 from slackwater.planner.delta.lowering import reordered
 from slackwater.planner.delta.program import Program
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
+from slackwater.repr.relation import TIME_COLUMN
 
 LONGEST_PAUSE_TICKS = 64
 """A program that did not fit into memory is tried again after so many ticks at most."""
@@ -107,6 +106,12 @@ class MaintainedProgram:
         return self._open is not None
 
     @property
+    def handle(self) -> str | None:
+        """The driver's name of the program; None: it is closed. Any thread may ask."""
+        opened = self._open
+        return None if opened is None else opened.driver.handle
+
+    @property
     def needs_hydration(self) -> bool:
         """Whether the next tick would hydrate it."""
         if self.residency.is_paused:
@@ -145,7 +150,7 @@ class MaintainedProgram:
         changes: Changes,
         most_ms: int | None,
         meter: TickMeter,
-    ) -> Computed:
+    ) -> Followed:
         """The updates of the interval, or of its beginning if it has too many rows for one tick.
 
         `changes` are those of the inputs in the interval. Raises what `TickProgram.load` and
@@ -192,9 +197,7 @@ class MaintainedProgram:
             replace(step, reads=reads)
             for step, reads in zip(ticked.steps, opened.reads, strict=True)
         )
-        written = self.shards.inline(self._updates(ticked, begin, tick.lower), meter)
-        append = Append(self.shards.flow.output_shard, tick.lower, upper, written)
-        return Computed(append, steps, True, took_us)
+        return Followed(_from(ticked.updates, begin, tick.lower), upper, steps, took_us)
 
     def give_up(self, error: SlackwaterError) -> None:
         """Closes the program: it does not fit into memory. It is tried again some ticks later."""
@@ -285,10 +288,9 @@ class MaintainedProgram:
             if parts
         }
 
-    def _updates(self, ticked: Ticked, begin: Timestamp, lower: Timestamp) -> pa.Table:
-        """The updates from `lower` on, with the view's columns; those before are recorded."""
-        names = [*self.shards.flow.output.stored_names, TIME_COLUMN, DIFF_COLUMN]
-        updates = ticked.updates.rename_columns(names)
-        if begin < lower:
-            return updates.filter(pc.greater_equal(updates.column(TIME_COLUMN), lower))
-        return updates
+
+def _from(updates: pa.Table, begin: Timestamp, lower: Timestamp) -> pa.Table:
+    """The updates from `lower` on; those of the interval before are recorded."""
+    if begin < lower:
+        return updates.filter(pc.greater_equal(updates.column(TIME_COLUMN), lower))
+    return updates

@@ -36,7 +36,7 @@ class Recomputation:
         """The updates up to just after the first time at which an input has changed."""
         at = self.shards.first_change(tick.lower, tick.upper)
         if at is None:
-            return Computed(Append(self.shards.flow.output_shard, tick.lower, tick.upper, ()))
+            return Computed(Append(self.shards.flow.view.shard_id, tick.lower, tick.upper, ()))
         return self.contents(tick, at, meter)
 
     def soon(self, tick: Tick, at: Timestamp, meter: TickMeter) -> Computed:
@@ -69,12 +69,12 @@ class Recomputation:
         inputs, rows = shards.contents(at), shards.input_rows(at)
         meter.scanned += rows
         recorded = None if tick.first else shards.recorded(Timestamp(tick.lower - 1), meter)
-        view = ViewContents(flow.plan.kept, flow.output, at, inputs.contents, recorded)
+        view = ViewContents(flow.plan.kept, flow.view.desc, at, inputs.contents, recorded)
         began_s = meter.monotonic()
         if inputs.few:
             parts = shards.inline(self.engine.collect_view(view, most_ms), meter)
         else:
-            directory = shards.shards.files.shard_directory(flow.output_shard)
+            directory = shards.shards.files.shard_directory(flow.view.shard_id)
             files = self.engine.write_view(view, directory, most_ms)
             shards.shards.files.blobs.settle(file.uri for file in files)
             parts = shards.few_inline(tuple(file.part() for file in files if file.rows))
@@ -82,20 +82,20 @@ class Recomputation:
         self.cost_model.computed(rows, took_us)
         emitted = sum(part.rows for part in parts)
         upper = Timestamp(at + 1)
-        append = Append(flow.output_shard, self._lower(tick), upper, parts)
+        append = Append(flow.view.shard_id, self._lower(tick), upper, parts)
         step = StepRecord("recompute", "recompute", emitted, 0, took_us)
         return Computed(append, (step,))
 
     def nothing(self, tick: Tick, upper: Timestamp) -> Append:
         """No updates up to `upper`."""
-        return Append(self.shards.flow.output_shard, self._lower(tick), upper, ())
+        return Append(self.shards.flow.view.shard_id, self._lower(tick), upper, ())
 
     def failure(self, error: SlackwaterError, at: Timestamp) -> EvaluationError:
         """`error` of the contents at `at`, or that of the row that makes them fail, if one does."""
         flow, found = self.shards.flow, None
         if error.condition not in INHERITED:
             inputs = self.shards.contents(at)
-            view = ViewContents(flow.plan.kept, flow.output, at, inputs.contents)
+            view = ViewContents(flow.plan.kept, flow.view.desc, at, inputs.contents)
             found = self.engine.failing_row(view, few=inputs.few)
         if found is None:
             return EvaluationError.of(error, flow.name, flow.input_names)

@@ -58,6 +58,7 @@ def file_json(part: Part | NewPart, body: FileBody) -> dict[str, Any]:
         "rows": part.rows,
         "time": None if body.uniform is None else body.uniform.time,
         "diff": None if body.uniform is None else body.uniform.diff,
+        "max_time": part.max_time,
     }
 
 

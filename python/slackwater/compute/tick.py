@@ -64,7 +64,7 @@ class RunningView:
     """Whether the last tick took longer than others may wait."""
 
     def __post_init__(self) -> None:
-        self._compares = self.flow.plan_changed
+        self._compares = self.flow.view.plan_changed
 
     @classmethod
     def of(cls, flow: Dataflow, shards: Shards, engine: Engine, limits: Limits) -> RunningView:
@@ -130,6 +130,11 @@ class RunningView:
         """Nothing has changed in the interval, neither the inputs nor by itself."""
         self.program.advanced(lower, upper)
 
+    @property
+    def upper(self) -> Timestamp:
+        """The first time at which the view may still change."""
+        return self.shards.output_upper
+
     def end(self) -> None:
         """Gives back everything: the dataflow is not maintained any more."""
         self.program.close()
@@ -139,7 +144,7 @@ class RunningView:
         """The outcome of the tick; or a smaller tick to try, since this one failed."""
         held: tuple[str, ...] = ()
         if not tick.first:
-            errors_shard, before = self.flow.errors_shard, Timestamp(tick.lower - 1)
+            errors_shard, before = self.flow.view.errors_shard, Timestamp(tick.lower - 1)
             held = errors_at(self.shards.shards.reads, errors_shard, before)
         if held or self.shards.readable_from(tick.lower) > tick.lower:
             return self._whole(tick, held, meter)
@@ -203,7 +208,7 @@ class RunningView:
                 tick = replace(tick, upper=whole)
                 changes = self.shards.changes(tick.lower, tick.upper)
         try:
-            computed = self.program.tick(program, tick, changes, most_ms, meter)
+            followed = self.program.tick(program, tick, changes, most_ms, meter)
         except TickEnded as ended:
             if ended.reason != "large":
                 self._is_slow = True
@@ -220,8 +225,10 @@ class RunningView:
                 raise
             self.program.give_up(error)
             return None
-        self._is_slow = computed.took_us > 1000 * self.shards.limits.quick_ms
-        return computed
+        self._is_slow = followed.took_us > 1000 * self.shards.limits.quick_ms
+        written = self.shards.inline(followed.updates, meter)
+        append = Append(self.flow.view.shard_id, tick.lower, followed.upper, written)
+        return Computed(append, followed.steps, by_program=True)
 
     def _better_whole_at(self, changes: Changes) -> Timestamp | None:
         """The first time at which so much changes that the view is better recomputed then."""
@@ -315,7 +322,7 @@ class RunningView:
         self, computed: Computed, changes: Sequence[tuple[str, int, int]], meter: TickMeter
     ) -> TickOutcome:
         """The outcome with an append of changed errors, each with its time and diff."""
-        shard_id = self.flow.errors_shard
+        shard_id = self.flow.view.errors_shard
         parts: tuple[NewPart, ...] = ()
         if changes:
             schema = ERRORS.update_schema()
@@ -324,8 +331,8 @@ class RunningView:
             parts = self.shards.shards.files.new_parts(shard_id, updates)
         errors = Append(shard_id, computed.rows.lower, computed.rows.upper, parts)
         return TickOutcome(
-            computed.rows,
-            errors,
+            (computed.rows, errors),
+            computed.rows.upper,
             computed.steps,
             computed.by_program,
             meter.costs(),

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from slackwater.compute.records import StepRecord
 from slackwater.persist.client import Append
 from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import Timestamp
 
 
 @dataclass(slots=True)
@@ -54,29 +57,42 @@ class TickCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """The updates of a program's output from the tick's lower up to `upper`, and its steps.
+
+    The columns are those of the output by their position, time and diff. The driver took `took_us`.
+    """
+
+    updates: pa.Table
+    upper: Timestamp
+    steps: tuple[StepRecord, ...]
+    took_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """The updates of a view's rows, and the steps that computed them.
 
-    `by_program`: they are those of a tick of the program, which took `took_us`.
+    `by_program`: they are those of a tick of the program.
     """
 
     rows: Append
     steps: tuple[StepRecord, ...] = ()
     by_program: bool = False
-    took_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TickOutcome:
     """The result of one tick. Nothing of it is committed.
 
-    `rows` and `errors` cover the same interval, which begins where the tick does and may end
-    before it: another tick does the rest. `out_of_memory`: why the view's program keeps nothing of
-    what it looks up; None: it does, or the view has no program.
+    `appends` are those of a view's rows and of its errors; an index has none. They cover the same
+    interval, which begins where the tick does and may end before it, at `upper`: another tick does
+    the rest. `out_of_memory`: why the program keeps nothing of what it looks up; None: it does, or
+    the view has no program.
     """
 
-    rows: Append
-    errors: Append
+    appends: tuple[Append, ...]
+    upper: Timestamp
     steps: tuple[StepRecord, ...]
     by_program: bool
     costs: TickCosts

@@ -6,15 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from slackwater.compute import schedule
 from slackwater.compute.cancellation import DataflowCancellation
-from slackwater.compute.dataflow import Dataflow, Shards, upper_of
+from slackwater.compute.dataflow import Dataflow, Shards, ViewExport, readable_from, upper_of
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.limits import Limits
+from slackwater.compute.maintained_index import IndexOffer, MaintainedIndex
 from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
 from slackwater.compute.replica import (
     Agenda,
@@ -40,12 +42,14 @@ from slackwater.persist.client import UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
 Stalled = Callable[[GlobalId, SlackwaterError], None]
+
+Maintained: TypeAlias = RunningView | MaintainedIndex
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -123,7 +127,7 @@ class Worker:
         self._thread = threading.Thread(
             target=self._run, name=f"slackwater-{self._name}", daemon=True
         )
-        self._views: dict[GlobalId, RunningView] = {}
+        self._views: dict[GlobalId, Maintained] = {}
         self._records = TickRecords()
 
     # Any thread
@@ -181,7 +185,7 @@ class Worker:
                 flow = self._replica.flow(global_id)
                 if flow is None:
                     raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
-                if self._shards.reads.state(flow.output_shard).upper > at:
+                if self._upper(flow) > at:
                     return True
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
@@ -217,6 +221,17 @@ class Worker:
             )
             for run in runs
         ]
+
+    def index(self, global_id: GlobalId) -> IndexOffer | None:
+        """The index of that id for queries; None: the driver does not have it at the moment."""
+        known = self._views.get(global_id)
+        return known.offer if isinstance(known, MaintainedIndex) else None
+
+    def upper(self, global_id: GlobalId) -> Timestamp:
+        """The first time at which the output of the dataflow may change; 0: it has not begun."""
+        with self._changed:
+            flow = self._replica.flow(global_id)
+        return TIMESTAMP_MIN if flow is None else self._upper(flow)
 
     def busy_ms(self) -> int | None:
         """For how long the oldest running tick has been reading files of parts; None: none runs."""
@@ -327,8 +342,15 @@ class Worker:
             for f in flows.values()
             for g, i in f.inputs.items()
         }
-        uppers.update({f.global_id: upper_of(self._shards, f.output_shard) for f in flows.values()})
+        uppers.update({f.global_id: self._upper(f) for f in flows.values()})
         return schedule.plan_round(ordered, uppers, agenda.failures, has_data, self._now_ms())
+
+    def _upper(self, flow: Dataflow) -> Timestamp:
+        """The upper of the output: that of a view is durable, that of an index is the worker's."""
+        if isinstance(flow.export, ViewExport):
+            return self._shards.reads.state(flow.export.shard_id).upper
+        known = self._views.get(flow.global_id)
+        return TIMESTAMP_MIN if known is None or known.flow is not flow else known.upper
 
     def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
         """As `RunningView.first_due`, without a view where none is needed."""
@@ -339,12 +361,12 @@ class Worker:
             return False
         uppers: dict[int, Timestamp] = {}
         for global_id, upper in planned.advances.items():
-            flow = flows[global_id]
-            uppers |= {flow.output_shard: upper, flow.errors_shard: upper}
-        lowers = {
-            g: self._shards.reads.state(flows[g].output_shard).upper for g in planned.advances
-        }
-        self._shards.commits.advance(uppers)
+            export = flows[global_id].export
+            if isinstance(export, ViewExport):
+                uppers |= {export.shard_id: upper, export.errors_shard: upper}
+        lowers = {g: self._upper(flows[g]) for g in planned.advances}
+        if uppers:
+            self._shards.commits.advance(uppers)
         for global_id, upper in planned.advances.items():
             self._view(flows[global_id]).advanced(lowers[global_id], upper)
         with self._changed:
@@ -362,7 +384,7 @@ class Worker:
         self._runs[work] = run
         return run
 
-    def _start_background(self, view: RunningView, tick: Tick | None) -> None:
+    def _start_background(self, view: Maintained, tick: Tick | None) -> None:
         """Begins a tick that may take long, or without one makes ready for the next.
 
         Not if too many do that already: their end wakes us.
@@ -395,7 +417,7 @@ class Worker:
                 # It has been dropped, and is removed next.
                 continue
 
-    def _run_background(self, view: RunningView, run: _Run) -> None:
+    def _run_background(self, view: Maintained, run: _Run) -> None:
         try:
             self._do(view, run, None)
         except (FatalError, Fenced) as error:
@@ -407,17 +429,17 @@ class Worker:
             with self._changed:
                 self._threads.discard(threading.current_thread())
 
-    def _quick_tick(self, view: RunningView, tick: Tick) -> Result:
+    def _quick_tick(self, view: Maintained, tick: Tick) -> Result:
         with self._changed:
             run = self._begin(view.flow, tick, WorkKind.QUICK_TICK)
         return Nothing() if run is None else self._do(view, run, self._limits.quick_ms)
 
-    def _do(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
+    def _do(self, view: Maintained, run: _Run, most_ms: int | None) -> Result:
         """Does the work and tells its result, in the thread that called."""
         with bound_contextvars(**_named(run.work)):
             return self._done(view, run, most_ms)
 
-    def _done(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
+    def _done(self, view: Maintained, run: _Run, most_ms: int | None) -> Result:
         try:
             with self._engine.ended_by(run.cancellation):
                 result = self._result(view, run, most_ms)
@@ -439,7 +461,7 @@ class Worker:
             self._changed.notify_all()
         self._carry_out(effects)
 
-    def _result(self, view: RunningView, run: _Run, most_ms: int | None) -> Result:
+    def _result(self, view: Maintained, run: _Run, most_ms: int | None) -> Result:
         """Raises what ends the replica, and nothing else."""
         flow, tick = run.work.flow, run.work.tick
         try:
@@ -466,19 +488,20 @@ class Worker:
             reason = _first_line(error).removesuffix(".")
             return Failed(user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE))
 
-    def _tick(self, view: RunningView, run: _Run, tick: Tick, most_ms: int | None) -> Result:
+    def _tick(self, view: Maintained, run: _Run, tick: Tick, most_ms: int | None) -> Result:
         began_s = self._monotonic()
         outcome = view.tick(tick, run.meter, most_ms)
         with self._changed:
             if not self._replica.is_wanted(run.work):
                 return Nothing()
         computed_s = self._monotonic()
-        self._shards.commits.commit([outcome.rows, outcome.errors])
-        self._record(view.flow.global_id, outcome, began_s, computed_s)
-        view.committed(outcome.rows.upper)
-        return Committed(outcome.rows.upper, outcome.out_of_memory)
+        if outcome.appends:
+            self._shards.commits.commit(outcome.appends)
+        self._record(tick, outcome, began_s, computed_s)
+        view.committed(outcome.upper)
+        return Committed(outcome.upper, outcome.out_of_memory)
 
-    def _hydrate(self, view: RunningView, meter: TickMeter) -> None:
+    def _hydrate(self, view: Maintained, meter: TickMeter) -> None:
         try:
             view.hydrate(meter)
         except (FatalError, Fenced):
@@ -510,21 +533,19 @@ class Worker:
                 case ReportEnd(cause):
                     self._listeners.fatal(cause)
 
-    def _record(
-        self, global_id: GlobalId, outcome: TickOutcome, began_s: float, computed_s: float
-    ) -> None:
+    def _record(self, tick: Tick, outcome: TickOutcome, began_s: float, computed_s: float) -> None:
         """Keeps a record of the tick, which began at `began_s` and was computed at `computed_s`."""
-        costs, append = outcome.costs, outcome.rows
+        costs = outcome.costs
         before_us = int((computed_s - began_s) * 1_000_000)
         self._records.add(
             TickRecord(
-                global_id=global_id,
-                lower=append.lower,
-                upper=append.upper,
+                global_id=tick.global_id,
+                lower=min((append.lower for append in outcome.appends), default=tick.lower),
+                upper=outcome.upper,
                 committed_ms=wall_clock_ms(),
                 by_program=outcome.by_program,
                 scanned=costs.scanned,
-                emitted=sum(part.rows for part in append.parts),
+                emitted=sum(part.rows for append in outcome.appends[:1] for part in append.parts),
                 times=TickTimes(
                     costs.plan_us,
                     costs.load_us,
@@ -536,13 +557,14 @@ class Worker:
             )
         )
 
-    def _view(self, flow: Dataflow) -> RunningView:
+    def _view(self, flow: Dataflow) -> Maintained:
         known = self._views.get(flow.global_id)
         if known is None or known.flow is not flow:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            known = RunningView.of(flow, self._shards, engine, self._limits)
+            kind = RunningView if isinstance(flow.export, ViewExport) else MaintainedIndex
+            known = kind.of(flow, self._shards, engine, self._limits)
             self._views[flow.global_id] = known
         return known
 
@@ -560,9 +582,12 @@ class Worker:
         return bool([flow for flow in flows if self._forget_if_dropped(flow)])
 
     def _forget_if_dropped(self, flow: Dataflow) -> bool:
-        shard = flow.output_shard
         try:
-            self._shards.commits.advance({shard: self._shards.reads.state(shard).upper})
+            if isinstance(flow.export, ViewExport):
+                shard = flow.export.shard_id
+                self._shards.commits.advance({shard: self._shards.reads.state(shard).upper})
+            else:
+                readable_from(flow, self._shards, TIMESTAMP_MIN)
         except UnknownShard:
             self.remove(flow.global_id)
             return True

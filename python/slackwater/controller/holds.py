@@ -18,6 +18,7 @@ class HoldKind(Enum):
     SNAPSHOT = "snapshot"
     DEFINITION = "definition"
     VIEW = "view"
+    INDEX = "index"
     SINK = "sink"
     INGESTION = "ingestion"
 

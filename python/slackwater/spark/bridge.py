@@ -395,6 +395,11 @@ class SparkProgram:
         load = bridge._bridge().loadProgram
         return Timestamp(bridge._run(load, self._program_id, self._plan_id, request))
 
+    @property
+    def handle(self) -> str:
+        """The driver's name of the program, as `TickProgram.handle` promises."""
+        return self._program_id
+
     def tick(
         self,
         lower: Timestamp,

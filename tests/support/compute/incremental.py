@@ -14,7 +14,7 @@ from tests.support.compute.declared import Declared
 from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE
 
-from slackwater.compute.dataflow import Dataflow, Input, Shards
+from slackwater.compute.dataflow import Dataflow, Input, Shards, ViewExport
 from slackwater.compute.engine import Engine, Function, ViewPlan
 from slackwater.compute.limits import Limits
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
@@ -158,11 +158,9 @@ class Bench:
             global_id=self.relations[name][0],
             name=name,
             plan=plan,
-            output=desc,
             inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
-            output_shard=shard,
-            errors_shard=self._shard(ERRORS, as_of),
             as_of=Timestamp(as_of),
+            export=ViewExport(desc, shard, self._shard(ERRORS, as_of)),
             settings=settings,
         )
         self.flows[name] = flow
@@ -176,7 +174,7 @@ class Bench:
 
     def refusal(self, name: str, time: int) -> SlackwaterError | None:
         """Why a view cannot be read at a time; None: it can."""
-        shard = self.flows[name].errors_shard
+        shard = self.flows[name].view.errors_shard
         return first_refusal(self.client.reads, shard, name, Timestamp(time), Timestamp(time + 1))
 
     def rows(self, name: str, time: int) -> Counter:

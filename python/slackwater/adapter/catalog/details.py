@@ -92,6 +92,18 @@ class MaterializedViewDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexDetails:
+    """An index on one relation. `keys` are expressions over the relation's columns.
+
+    `settings` are those of Spark's under which it was defined.
+    """
+
+    keys: tuple[str, ...]
+    settings: Mapping[str, str] | None = None
+    retain_history_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SinkDetails:
     """A sink. The upper of `progress_shard` is the time up to which it has written."""
 
@@ -236,7 +248,7 @@ class SubsourceDetails:
 IngestedDetails = FilesDetails | GeneratorDetails | ChangefeedDetails
 SourceDetails = IngestedDetails | WebhookDetails
 PartDetails = ProgressDetails | SubsourceDetails
-Retaining = TableDetails | MaterializedViewDetails | SourceDetails | PartDetails
+Retaining = TableDetails | MaterializedViewDetails | IndexDetails | SourceDetails | PartDetails
 Details = NoDetails | ViewDetails | SinkDetails | SecretDetails | Retaining
 
 _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
@@ -257,7 +269,7 @@ _KINDS: Mapping[str, type[Details]] = {
     "materialized-view": MaterializedViewDetails,
     "sink": SinkDetails,
     "secret": SecretDetails,
-    "index": NoDetails,
+    "index": IndexDetails,
     "system-table": NoDetails,
 }
 

@@ -222,7 +222,8 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
     # A change of case alone keeps its own entry.
     if state.find(schema.name, op.new_name) != item:
         _check_name_free(state, schema.name, op.new_name)
-    dependents = state.dependents(item.id)
+    # An index knows its relation by the id.
+    dependents = [i for i in state.dependents(item.id) if i.kind is not ItemKind.INDEX]
     if dependents:
         raise _dependents_exist("rename", item, dependents)
     renamed = replace(item, name=op.new_name, schema_name=schema.name)

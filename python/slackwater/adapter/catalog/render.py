@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from slackwater.adapter.catalog.details import MaterializedViewDetails, ViewDetails
+from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails, ViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.settings import (
     OF_SPARK,
@@ -21,6 +21,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import Column, JsonType, RelationDesc, quote_identifier, sql_type
 
 _COLLATIONS = "__COLLATIONS"
@@ -31,6 +32,8 @@ _parsed = lru_cache(maxsize=4096)(parse)
 def current_sql(state: CatalogState, item: CatalogItem) -> str:
     """The SQL that makes the item again as it is now; for a part of a source, its source's."""
     whole = None if item.parent is None else state.items.get(item.parent)
+    if item.kind is ItemKind.INDEX:
+        return _create_index_sql(state.item(item.depends_on[0]), item)
     return shown_sql(item if whole is None else whole)
 
 
@@ -110,13 +113,32 @@ def _create_view_sql(item: CatalogItem) -> str:
     )
 
 
+def _create_index_sql(on: CatalogItem, index: CatalogItem) -> str:
+    """The statement with the name that the relation has now: a relation may be renamed."""
+    made, details = _parsed(index.create_sql), index.of(IndexDetails)
+    if not isinstance(made, st.CreateIndex):
+        raise FatalError(f"the definition of the index {index.full_name} is no CREATE INDEX")
+    return to_sql(
+        replace(
+            made,
+            name=QualifiedName((CATALOG_NAME, index.schema_name, index.name)),
+            on=QualifiedName((CATALOG_NAME, on.schema_name, on.name)),
+            retain_history_ms=details.retain_history_ms,
+            under=st.DefinedUnder(None, _kept(details.settings)),
+        )
+    )
+
+
+def _kept(settings: Mapping[str, str] | None) -> tuple[tuple[str, str], ...] | None:
+    return None if settings is None else tuple(sorted(of_results(settings).items()))
+
+
 def _under(
     view: ViewDetails | MaterializedViewDetails, settings: Mapping[str, str] | None
 ) -> st.DefinedUnder:
     """The namespace and settings under which a query was defined; early releases kept none."""
     schema = QualifiedName((view.catalog, *view.namespace))
-    known = None if settings is None else tuple(sorted(of_results(settings).items()))
-    return st.DefinedUnder(schema, known)
+    return st.DefinedUnder(schema, _kept(settings))
 
 
 def _with_columns(made: st.CreateSource, item: CatalogItem) -> st.CreateSource:

@@ -80,7 +80,8 @@ class Collections:
     persist: PersistClient
     state: Callable[[], CatalogState]
     _lock: Lock = field(default_factory=Lock)
-    _views: dict[GlobalId, ReadHold] = field(default_factory=dict)
+    _maintained: dict[GlobalId, ReadHold] = field(default_factory=dict)
+    """What the dataflows of views and indexes hold of their inputs."""
     _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
 
     def open(self) -> None:
@@ -91,9 +92,8 @@ class Collections:
         items = self.state().topological()
         stored = [item for item in items if _is_stored(item)]
         self.storage.create([self._collection(item, self.state()) for item in stored], ())
-        for item in stored:
-            self._hold_inputs(item, self.state())
         for item in items:
+            self._hold_inputs(item, self.state())
             if item.kind is ItemKind.SINK:
                 self.create_export(item)
         self.storage.do(
@@ -106,12 +106,13 @@ class Collections:
 
         `after` is the catalog with them.
         """
-        stored = [item for item in items if _is_stored(item)]
+        made = list(items)
+        stored = [item for item in made if _is_stored(item)]
         self.storage.create(
             [self._collection(item, after) for item in stored],
             [(item.id, retention(item)) for item in stored],
         )
-        for item in stored:
+        for item in made:
             self._hold_inputs(item, after)
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
@@ -124,7 +125,7 @@ class Collections:
     def drop(self, items: Sequence[CatalogItem]) -> None:
         """Drops the collections, exports and holds of items that were dropped durably."""
         with self._lock:
-            holds = [self._views.pop(item.id, None) for item in items]
+            holds = [self._maintained.pop(item.id, None) for item in items]
         for hold in holds:
             if hold is not None:
                 self.storage.release(hold)
@@ -170,14 +171,18 @@ class Collections:
         self.storage.report([(item.id, begun)])
 
     def report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
-        """Reports views that were written up to `uppers`, and moves their holds on their inputs."""
-        self.storage.report([(each, Frontier(upper)) for each, upper in uppers.items()])
+        """Reports dataflows that have come to `uppers`, and moves their holds on their inputs."""
+        state = self.state()
+        stored = [each for each in uppers if not _is_index(state, each)]
+        self.storage.report([(each, Frontier(uppers[each])) for each in stored])
         with self._lock:
             for global_id, upper in uppers.items():
-                hold = self._views.get(global_id)
+                hold = self._maintained.get(global_id)
                 behind = STEP_BACK.frontier(Frontier(upper))
                 if hold is not None and behind.value > hold.since:
-                    self._views[global_id] = self.storage.downgrade(hold, Timestamp(behind.value))
+                    self._maintained[global_id] = self.storage.downgrade(
+                        hold, Timestamp(behind.value)
+                    )
 
     def _collection(
         self, item: CatalogItem, state: CatalogState
@@ -195,18 +200,23 @@ class Collections:
         return item.id, CollectionDescription(_data_source(item, state)), metadata
 
     def _hold_inputs(self, item: CatalogItem, state: CatalogState) -> None:
-        """Holds the inputs of a view at the last time before its own upper, which it needs."""
-        if item.kind is not ItemKind.MATERIALIZED_VIEW:
+        """Holds the inputs of a dataflow from where it begins, or goes on.
+
+        A view needs the last time before its own upper. An index begins at any time.
+        """
+        if item.kind not in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX):
             return
         inputs = list(dict.fromkeys(_stored_inputs(item, state)))
         if not inputs:
             return
-        sinces = [self.storage.since(each) for each in inputs]
-        behind = max(STEP_BACK.frontier(self.storage.upper(item.id)), *sinces)
-        holder = Holder(HoldKind.VIEW, item.id)
+        behind = max(self.storage.since(each) for each in inputs)
+        holder = Holder(HoldKind.INDEX, item.id)
+        if item.kind is ItemKind.MATERIALIZED_VIEW:
+            behind = max(STEP_BACK.frontier(self.storage.upper(item.id)), behind)
+            holder = Holder(HoldKind.VIEW, item.id)
         hold = self.storage.acquire(inputs, holder, Timestamp(behind.value))
         with self._lock:
-            self._views[item.id] = hold
+            self._maintained[item.id] = hold
 
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
@@ -225,6 +235,11 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
             return IngestionExport(source.progress, name)
         case _:
             return Table()
+
+
+def _is_index(state: CatalogState, global_id: GlobalId) -> bool:
+    found = state.items.get(global_id)
+    return found is not None and found.kind is ItemKind.INDEX
 
 
 def _is_stored(item: CatalogItem) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
+from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
@@ -27,6 +28,7 @@ class Definitions:
     tables: Tables
     views: ViewDefinitions
     objects: Objects
+    indexes: IndexDefinitions
     sources: SourceDefinitions
     sinks: SinkDefinitions
     secrets: SecretDefinitions
@@ -49,6 +51,8 @@ class Definitions:
                 self.views.create_view_under(session, context, statement, cancellation)
             case st.CreateMaterializedView():
                 self.views.create_materialized_view(session, context, statement, cancellation)
+            case st.CreateIndex():
+                self.indexes.create_index(session, context, statement, cancellation)
             case st.CreateSource():
                 self.sources.create_source(session, context, statement, cancellation)
             case st.CreateSink():

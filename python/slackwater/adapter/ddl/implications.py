@@ -13,13 +13,17 @@ import structlog
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.catalog.ops import CatalogDiff
+from slackwater.adapter.catalog.ops import Altered, CatalogDiff
 from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections
+from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.sources.replica import Replica
 from slackwater.compute.worker import Worker
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
+
+DATAFLOWS = frozenset({ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX})
+"""The kinds of objects that a dataflow maintains."""
 
 _log = structlog.get_logger("implications")
 
@@ -32,12 +36,14 @@ class Implications:
         catalog: DurableCatalog,
         collections: Collections,
         views: Views,
+        indexes: Indexes,
         worker: Worker,
         replica: Replica,
     ) -> None:
         self._catalog = catalog
         self._collections = collections
         self._views = views
+        self._indexes = indexes
         self._worker = worker
         self._replica = replica
         self._waiting: dict[GlobalId, str] = {}
@@ -60,6 +66,7 @@ class Implications:
             self._collections.drop(diff.dropped)
             for change in diff.altered:
                 self._collections.alter(change.before, change.after)
+                self._plan_indexes_anew(change)
             for item in diff.created:
                 if item.kind is ItemKind.SINK:
                     self._collections.create_export(item)
@@ -67,6 +74,17 @@ class Implications:
             self._replica.apply_commands()
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
+
+    def _plan_indexes_anew(self, change: Altered) -> None:
+        """Lets the indexes on a relation keep the columns that it has now."""
+        before, after = change.before, change.after
+        anew = [after] if after.kind is ItemKind.INDEX and before.details != after.details else []
+        if before.desc != after.desc or before.shard_id != after.shard_id:
+            users = self._catalog.state.dependents(after.id)
+            anew += [user for user in users if user.kind is ItemKind.INDEX]
+        for index in anew:
+            self._worker.remove(index.id)
+            self._try(index)
 
     def start_all(self) -> None:
         """Starts everything that the catalog has, inputs first. Failed starts are tried again."""
@@ -92,7 +110,8 @@ class Implications:
 
     def _is_planned(self, item: CatalogItem) -> bool:
         try:
-            self._views.plan_ahead(item)
+            planner = self._indexes if item.kind is ItemKind.INDEX else self._views
+            planner.plan_ahead(item)
         except SlackwaterError as error:
             self._waiting[item.id] = str(error)
             return False
@@ -108,7 +127,9 @@ class Implications:
     def _start(self, item: CatalogItem) -> None:
         if item.kind is ItemKind.MATERIALIZED_VIEW:
             self._worker.add(self._views.dataflow(item))
+        elif item.kind is ItemKind.INDEX:
+            self._worker.add(self._indexes.dataflow(item))
 
     def _stop(self, item: CatalogItem) -> None:
-        if item.kind is ItemKind.MATERIALIZED_VIEW:
+        if item.kind in DATAFLOWS:
             self._worker.remove(item.id)

@@ -13,7 +13,7 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.timeline import Timeline
-from slackwater.compute.dataflow import Dataflow, Input
+from slackwater.compute.dataflow import Dataflow, Input, ViewExport
 from slackwater.compute.engine import Analysis, Engine, Function, ViewPlan
 from slackwater.compute.records import TickRecord
 from slackwater.compute.worker import Worker
@@ -186,13 +186,15 @@ class Views:
             global_id=item.id,
             name=item.full_name,
             plan=plan,
-            output=stored.desc,
             inputs=self._inputs(plan),
-            output_shard=stored.shard_id,
-            errors_shard=stored.errors_shard,
             as_of=details.as_of,
+            export=ViewExport(
+                stored.desc,
+                stored.shard_id,
+                stored.errors_shard,
+                plan_changed=details.program != _made_by(plan),
+            ),
             settings=details.settings,
-            plan_changed=details.program != _made_by(plan),
         )
 
     def plan(self, item: CatalogItem) -> ViewPlan:

@@ -44,6 +44,7 @@ from slackwater.adapter.transactions import (
     record_read,
 )
 from slackwater.adapter.writing.group_commit import GroupCommitter
+from slackwater.compute.maintained_index import IndexOffer
 from slackwater.compute.relations import relation_json
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.leadership import LEASE_MS
@@ -99,6 +100,14 @@ class SystemRows(Protocol):
         ...
 
 
+class OpenIndexes(Protocol):
+    """The seam to the indexes that the driver keeps."""
+
+    def index(self, global_id: GlobalId) -> IndexOffer | None:
+        """The index of that id for queries; None: the driver does not have it."""
+        ...
+
+
 class Reads:
     """Binds queries. Thread-safe; waits in the caller's thread."""
 
@@ -111,6 +120,7 @@ class Reads:
         lease: LockLease,
         *,
         system: SystemRows,
+        indexes: OpenIndexes,
     ) -> None:
         self._relations = relations
         self._storage = relations.storage
@@ -119,6 +129,7 @@ class Reads:
         self._committer = committer
         self._health = health
         self._system = system
+        self._indexes = indexes
         self._lease = lease
         self._lock = threading.Lock()
         self._open: dict[str, OpenHold] = {}
@@ -537,7 +548,16 @@ class Reads:
         state = self._persist.reads.state(shard_id)
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
-        return {"id": item.id, "as_of": time, **relation}
+        # The since is that of the parts, or a later one.
+        read_by = {"indexes": self._offers(item), "since": state.since}
+        return {"id": item.id, "as_of": time, **read_by, **relation}
+
+    def _offers(self, item: CatalogItem) -> list[dict[str, Any]]:
+        """The indexes on the relation that the driver may read in place of the parts."""
+        users = self._relations.state.dependents(item.id)
+        indexes = (each for each in users if each.kind is ItemKind.INDEX)
+        offers = (self._indexes.index(each.id) for each in indexes)
+        return [{"program": o.program, "upper": o.upper} for o in offers if o is not None]
 
 
 def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:

@@ -14,6 +14,7 @@ from slackwater.adapter.catalog.details import (
     CONNECTOR_NAMES,
     ChangefeedDetails,
     GeneratorDetails,
+    IndexDetails,
     MaterializedViewDetails,
     SinkDetails,
     ViewDetails,
@@ -24,12 +25,14 @@ from slackwater.adapter.catalog.model import (
     CatalogItem,
     CatalogState,
     ItemKind,
+    fold,
 )
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.redaction import redacted
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
+from slackwater.repr.relation import quote_identifier
 from slackwater.storage.key_value import KeyValueConfig
 
 SystemRow = tuple[Any, ...]
@@ -234,6 +237,18 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             item.owner,
             *_definition(snapshot, item),
         )
+
+
+def index_columns(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    """The keys of indexes: by `on_position` where a key is a column, else by its expression."""
+    for item in items(snapshot, ItemKind.INDEX):
+        columns = snapshot.catalog.item(item.depends_on[0]).stored.desc.columns
+        positions = {fold(quote_identifier(c.name)): i for i, c in enumerate(columns, start=1)}
+        positions |= {fold(c.name): i for i, c in enumerate(columns, start=1)}
+        for position, key in enumerate(item.of(IndexDetails).keys, start=1):
+            on = positions.get(fold(key))
+            nullable = on is None or columns[on - 1].nullable
+            yield item.id, position, on, None if on else key, nullable
 
 
 def columns(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

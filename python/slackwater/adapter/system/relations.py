@@ -301,6 +301,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         " rows_bound:long! rows_late:long! rows_repeated:long! dead_letters:long!",
         activity.changefeed_partitions,
     ),
+    (
+        "mz_catalog",
+        "mz_index_columns",
+        "index_id! index_position:long! on_position:long on_expression nullable:bool!",
+        objects.index_columns,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

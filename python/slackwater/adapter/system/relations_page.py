@@ -38,7 +38,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_sinks": "Sinks.",
     "mz_views": "Stored queries.",
     "mz_materialized_views": "Maintained queries.",
-    "mz_indexes": "Indexes; there are none in this version.",
+    "mz_indexes": "Indexes.",
+    "mz_index_columns": (
+        "The keys of indexes: the position of a column in the relation, or an expression."
+    ),
     "mz_columns": "The columns of all relations, by `position` from 1.",
     "mz_clusters": "The one cluster.",
     "mz_cluster_replicas": (
@@ -46,7 +49,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     ),
     "mz_audit_events": "Each change of a definition: of what, by whom, when.",
     "mz_frontiers": "From when on each object can be read, and up to when it is complete.",
-    "mz_hydration_statuses": "Whether each materialized view has been computed completely.",
+    "mz_hydration_statuses": (
+        "Whether each materialized view has been computed completely, and whether each index is"
+        " there to be read."
+    ),
     "mz_materialization_lag": (
         "How many milliseconds each object is behind its direct inputs (`local_lag`) and behind the"
         " tables and sources below it (`global_lag`), and the slowest of each."

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Sequence
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import MaterializedViewDetails
+from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item
 from slackwater.adapter.catalog.render import current_sql
@@ -156,6 +156,10 @@ class Shows:
                 return (item.name, source_type(item), CLUSTER, status, error, comment)
             case st.ShowKind.SINKS:
                 return (item.name, "files", CLUSTER, comment)
+            case st.ShowKind.INDEXES:
+                on = self._relations.item(item.depends_on[0])
+                keys = ", ".join(item.of(IndexDetails).keys)
+                return (item.name, on.name, CLUSTER, keys, comment)
             case st.ShowKind.MATERIALIZED_VIEWS:
                 fault = self._fault(item)
                 error = None if fault is None else str(fault)

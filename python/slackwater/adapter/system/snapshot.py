@@ -17,7 +17,7 @@ from slackwater.repr.ids import GlobalId
 
 @dataclass(frozen=True, slots=True)
 class ObjectFrontiers:
-    """The frontiers of an object. `since` is None for sinks, which cannot be read."""
+    """The frontiers of an object. `since` is None for sinks, which cannot be read, and indexes."""
 
     since: Frontier | None
     upper: Frontier

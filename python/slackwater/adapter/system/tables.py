@@ -33,7 +33,7 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_FIELD, TIME_FIELD
 from slackwater.storage.ingestion import StatusChange
@@ -135,7 +135,7 @@ class SystemTables:
             hydration=tuple(
                 Hydration(item.id, REPLICA_ID, self._is_hydrated(item))
                 for item in items
-                if item.kind is ItemKind.MATERIALIZED_VIEW
+                if item.kind in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX)
             ),
             statuses=self._statuses(),
             source_statistics=statistics,
@@ -163,9 +163,13 @@ class SystemTables:
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
         if item.kind is ItemKind.SINK:
             return ObjectFrontiers(None, self._sinks.frontier(item.id))
+        if item.kind is ItemKind.INDEX:
+            return ObjectFrontiers(None, Frontier(self._health.worker.upper(item.id)))
         return ObjectFrontiers(self._relations.since(item), self._relations.upper(item))
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
+        if item.kind is ItemKind.INDEX:
+            return self._health.worker.index(item.id) is not None
         return self._relations.upper(item).value > item.of(MaterializedViewDetails).as_of
 
     def _statuses(self) -> dict[GlobalId, ObjectStatus]:
@@ -202,4 +206,4 @@ def _shown(change: StatusChange) -> ObjectStatus:
 
 
 def _has_frontiers(item: CatalogItem) -> bool:
-    return item.shard_id is not None or item.kind is ItemKind.SINK
+    return item.shard_id is not None or item.kind in (ItemKind.SINK, ItemKind.INDEX)

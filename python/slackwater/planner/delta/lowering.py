@@ -20,6 +20,7 @@ from slackwater.planner.delta.program import (
     ExpandStep,
     FilterStep,
     GenerateStep,
+    IndexedRows,
     LookupStep,
     MapStep,
     Null,
@@ -171,6 +172,14 @@ def program_of(plan: AnalyzedPlan) -> Program:
     if last != len(lowering.steps) - 1:
         lowering.add(UnionStep((last,), lowering.steps[last].columns))
     return Program(tuple(lowering.steps), tuple(lowering.arrangements), lowering.aliases)
+
+
+def index_of(plan: AnalyzedPlan, keys: int) -> Program:
+    """The program that keeps the plan's rows by its last `keys` columns. Raises NotMaintained."""
+    program, out = program_of(plan), plan.nodes[plan.root].out
+    last = len(program.steps) - 1
+    index = IndexedRows(plan.root, last, out[-keys:], out[:-keys], plan.names[:-keys])
+    return replace(program, index=index)
 
 
 def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Program:

@@ -219,6 +219,21 @@ class Arrangement:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexedRows:
+    """The rows of plan node `node`, its `columns`, by its columns `keys`, for queries to look up.
+
+    `names` are those that the columns have in the relation.
+    They move on by the updates of step `delta`. NULL is the same key as NULL.
+    """
+
+    node: NodeNumber
+    delta: StepNumber
+    keys: tuple[ColumnNumber, ...]
+    columns: tuple[ColumnNumber, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """The number of updates that an arrangement keeps, and about how many keys these have."""
 
@@ -236,12 +251,14 @@ class Program:
         query(inputs(lower - 1)) + sum of d(output) up to t  =  query(inputs(t))
 
     and they are consolidated. `steps` run in their order, each after those that it reads.
-    `aliases`: columns that are others under a new number.
+    `aliases`: columns that are others under a new number. `index`: the program keeps its output for
+    queries, and a tick gives no updates.
     """
 
     steps: tuple[Step, ...]
     arrangements: tuple[Arrangement, ...]
     aliases: Mapping[ColumnNumber, ColumnNumber]
+    index: IndexedRows | None = None
 
     def fields(self, collection: str) -> frozenset[str]:
         """The columns of the collection in whose changes it takes an interest."""

@@ -20,6 +20,7 @@ from slackwater.planner.parser.statements import (
     CloseCursor,
     CommentOn,
     Commit,
+    CreateIndex,
     CreateMaterializedView,
     CreateSecret,
     CreateSink,
@@ -72,6 +73,8 @@ def _render(statement: Statement) -> Iterable[str]:
     match statement:
         case CreateTable() | CreateView() | CreateViewUnder() | CreateMaterializedView():
             return _create_relation(statement)
+        case CreateIndex():
+            return _create_index(statement)
         case CreateSource():
             return _create_source(statement)
         case CreateSink():
@@ -144,6 +147,14 @@ def _create_relation(
             history = _retain_history(s.retain_history_ms)
             yield from (_cluster(s.cluster), _with(history, *asserted, *_under(s.under)))
             yield from ("AS", s.query.text)
+
+
+def _create_index(s: CreateIndex) -> Iterable[str]:
+    yield "CREATE DEFAULT INDEX" if s.keys is None else "CREATE INDEX"
+    yield "IF NOT EXISTS" if s.if_not_exists else ""
+    yield from ("" if s.name is None else s.name.sql, _cluster(s.cluster), "ON", s.on.sql)
+    yield "" if s.keys is None else f"({', '.join(key.text for key in s.keys)})"
+    yield _with(_retain_history(s.retain_history_ms), *_under(s.under))
 
 
 def _under(under: DefinedUnder) -> Iterable[str]:

@@ -26,6 +26,7 @@ from slackwater.planner.parser.statements import (
     SESSION,
     ChangefeedSource,
     Connector,
+    CreateIndex,
     CreateMaterializedView,
     CreateSecret,
     CreateSink,
@@ -49,6 +50,7 @@ Created = (
     | CreateView
     | CreateViewUnder
     | CreateMaterializedView
+    | CreateIndex
     | CreateSource
     | CreateSink
     | CreateSecret
@@ -62,7 +64,6 @@ _REFUSED = (
     "ROLE",
     "NETWORK POLICY",
     "CONTINUAL TASK",
-    "DEFAULT INDEX",
     "REPLACEMENT MATERIALIZED VIEW",
     "METRIC SINK",
 )
@@ -108,8 +109,10 @@ def read_create(cursor: TokenCursor) -> Created | None:
     for kind in _REFUSED:
         if cursor.looking_at(*kind.split()):
             raise cursor.unsupported(f"CREATE {kind}", _advice(kind), start)
-    if cursor.looking_at("INDEX"):
-        _refuse_index(cursor)
+    if cursor.looking_at("DEFAULT", "INDEX") or _is_ours(cursor):
+        if or_replace:
+            raise cursor.unsupported("CREATE OR REPLACE INDEX", "DROP INDEX first.", start)
+        return _index(cursor)
     if cursor.looking_at("FUNCTION"):
         raise cursor.unsupported(
             "CREATE FUNCTION in the catalog slackwater",
@@ -136,23 +139,60 @@ def _advice(kind: str) -> str:
     return "Leave it out."
 
 
-def _refuse_index(cursor: TokenCursor) -> None:
-    """Spark has CREATE INDEX too, for catalogs of databases: only ours is refused."""
-    at = cursor.token
-    cursor.expect("INDEX")
-    marks = cursor.groups()
-    words = [cursor.at(mark) for mark in marks]
+def _is_ours(cursor: TokenCursor) -> bool:
+    """Whether an index is ours: Spark has CREATE INDEX too, for catalogs of databases."""
+    if not cursor.looking_at("INDEX"):
+        return False
+    start = cursor.mark
+    cursor.advance()
+    words = [cursor.at(mark) for mark in cursor.groups()]
+    cursor.rewind(start)
     ons = [i for i, token in enumerate(words) if token.is_word("ON")]
     behind = words[ons[0] + 1 :] if ons else []
     if behind and behind[0].is_word("TABLE"):
         behind = behind[1:]
     dots = sum(token.is_symbol(".") for token in behind)
     named_elsewhere = dots >= 2 and behind[0].text != CATALOG
-    if named_elsewhere or any(token.is_word("USING") for token in behind):
-        return
-    raise cursor.unsupported(
-        "CREATE INDEX", "Use CREATE MATERIALIZED VIEW to keep the result of a query.", at
-    )
+    return not named_elsewhere and not any(token.is_word("USING") for token in behind)
+
+
+def _index(cursor: TokenCursor) -> CreateIndex:
+    """``CREATE [DEFAULT] INDEX [IF NOT EXISTS] [n] [IN CLUSTER c] ON rel [(exprs)] [WITH ..]``."""
+    is_default = cursor.accept("DEFAULT")
+    cursor.expect("INDEX")
+    cursor.statement = "CREATE DEFAULT INDEX" if is_default else "CREATE INDEX"
+    if_not_exists = _if_not_exists(cursor)
+    unnamed = cursor.looking_at("ON") or cursor.looking_at("IN", "CLUSTER")
+    name = None if unnamed else cursor.name()
+    cluster = read_cluster(cursor)
+    cursor.expect("ON")
+    if cursor.looking_at("TABLE") and cursor.peek().kind in (Kind.WORD, Kind.QUOTED):
+        cursor.advance()
+    on = cursor.name("a relation")
+    keys = None if is_default else _expressions(cursor)
+    options: dict[str, OptionValue] = {}
+    under = _Under()
+    if cursor.accept("WITH"):
+        known: Mapping[str, ReadValue] = {"RETAIN HISTORY": retain_history, **under.options}
+        options = read_options(cursor, known)
+    history = _milliseconds(options, "RETAIN HISTORY")
+    return CreateIndex(name, on, keys, if_not_exists, cluster, history, under.read)
+
+
+def _expressions(cursor: TokenCursor) -> tuple[TextSlice, ...]:
+    """A list of expressions in parentheses, as they are written."""
+    cursor.expect_symbol("(")
+    found = []
+    while True:
+        start = cursor.mark
+        while not cursor.token.is_symbol(",") and not cursor.token.is_symbol(")"):
+            cursor.skip_group()
+        if cursor.mark == start:
+            raise cursor.syntax_error("an expression")
+        found.append(cursor.slice(start))
+        if cursor.accept_symbol(")"):
+            return tuple(found)
+        cursor.expect_symbol(",")
 
 
 def _if_not_exists(cursor: TokenCursor, or_replace: bool = False) -> bool:

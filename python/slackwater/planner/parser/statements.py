@@ -318,6 +318,19 @@ class CreateSink:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """`name` None: one is made of the relation and its keys. `keys` None: all columns."""
+
+    name: QualifiedName | None
+    on: QualifiedName
+    keys: tuple[TextSlice, ...] | None
+    if_not_exists: bool = False
+    cluster: str | None = None
+    retain_history_ms: int | None = None
+    under: DefinedUnder = SESSION
+
+
+@dataclass(frozen=True, slots=True)
 class DropObjects:
     """`cascade` None: neither CASCADE nor RESTRICT was written; RESTRICT is the default."""
 
@@ -505,6 +518,7 @@ Statement = (
     | CreateView
     | CreateViewUnder
     | CreateMaterializedView
+    | CreateIndex
     | CreateSource
     | CreateSink
     | CreateSecret

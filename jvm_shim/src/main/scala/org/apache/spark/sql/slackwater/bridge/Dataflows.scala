@@ -36,7 +36,7 @@ import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Failu
 import org.apache.spark.sql.slackwater.plans.logical.CollectionSlot
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
-import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.{CollectionIndexes, Consolidate, PartScan, Sources}
 import org.apache.spark.sql.slackwater.scan.logical.{
   BoundParts,
   BoundScan,
@@ -63,7 +63,6 @@ final class Dataflows private[bridge] (
     settings: String
 ) {
   private val programs = new ConcurrentHashMap[String, OpenedProgram]()
-  private val numbers = new AtomicLong
   private val ticking = ConcurrentHashMap.newKeySet[String]()
   private lazy val rowByRow = openRowByRow()
 
@@ -94,11 +93,12 @@ final class Dataflows private[bridge] (
       compiled,
       resident
     ).program
-    val id = s"program-${numbers.incrementAndGet()}"
+    val id = s"program-${UUID.randomUUID}"
     val owner = Owner(environment, coordinator)
     leftOver(owner)
     val group = s"slackwater-${UUID.randomUUID}"
     programs.put(id, OpenedProgram(made, planId, owner, group))
+    made.index.foreach(CollectionIndexes.add(id, _))
     id
   }
 
@@ -193,6 +193,7 @@ final class Dataflows private[bridge] (
 
   /** What a tick of it reads by jobs ends, too. */
   def close(programId: String): Unit = Option(programs.remove(programId)).foreach { opened =>
+    CollectionIndexes.remove(programId)
     opened.program.close()
     // Spark warns of a group without jobs, and refuses when the application has ended.
     if (ticking.contains(opened.group)) session.sparkContext.cancelJobGroup(opened.group)

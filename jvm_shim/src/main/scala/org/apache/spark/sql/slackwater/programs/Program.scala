@@ -9,7 +9,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.catalyst.expressions.BoundReference
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
-import org.apache.spark.sql.slackwater.scan.Sources
+import org.apache.spark.sql.slackwater.scan.{CollectionIndex, Sources}
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.StructType
 
@@ -40,6 +40,14 @@ private[slackwater] final class SourceColumns(val collection: String, fields: St
   )
 }
 
+/** What operators look up in, and the lookups of a program that differs in nothing but their order,
+  * by their places.
+  */
+private[slackwater] final case class Lookups(
+    arranged: Seq[Arranged],
+    of: JsonNode => Map[Int, Operator]
+)
+
 /** The operators of a dataflow, each once, in the order in which they run, and what they keep
   * between ticks. Calls come one after the other, but for `close`, which waits for none.
   *
@@ -51,18 +59,16 @@ private[slackwater] final class SourceColumns(val collection: String, fields: St
   *   of the output's rows
   * @param sources
   *   what each operator that reads a collection wants of it
-  * @param arranged
-  *   what is looked up
-  * @param lookups
-  *   of a program that differs in nothing but their order, by their places
+  * @param index
+  *   what queries look up; then nobody wants the updates of the output
   */
 private[slackwater] final class Program(
     val schema: StructType,
     val sources: Map[Int, SourceColumns],
     opened: IndexedSeq[Step],
     operatorStates: Seq[OperatorState],
-    arranged: Seq[Arranged],
-    lookups: JsonNode => Map[Int, Operator]
+    lookups: Lookups,
+    val index: Option[CollectionIndex]
 ) {
   private var steps = opened
 
@@ -119,7 +125,8 @@ private[slackwater] final class Program(
       lastRead(i).foreach(tick.forget)
     }
     operatorStates.foreach(_.reached(upper))
-    (inOneForm(tick(steps.size - 1)).consolidated, told(tick))
+    val output = if (index.isDefined) Updates.none else tick(steps.size - 1)
+    (inOneForm(output).consolidated, told(tick))
   }
 
   private def inOneForm(updates: Updates): Updates = canonical.fold(updates) { form =>
@@ -129,11 +136,11 @@ private[slackwater] final class Program(
   }
 
   /** How many updates each arrangement keeps, of about how many keys. */
-  def sizes: Seq[(Long, Long)] = using(arranged.map(each => (each.rows, each.keys)))
+  def sizes: Seq[(Long, Long)] = using(lookups.arranged.map(each => (each.rows, each.keys)))
 
   /** Goes on with the order of lookups that the program `json` has. */
   def reorder(json: JsonNode): Unit = using {
-    val others = lookups(json)
+    val others = lookups.of(json)
     steps = steps.zipWithIndex.map { case (step, i) =>
       others.get(i).fold(step)(operator => step.copy(operator = operator))
     }

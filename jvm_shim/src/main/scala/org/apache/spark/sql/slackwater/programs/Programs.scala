@@ -62,14 +62,23 @@ private[slackwater] final class Programs(
   def program: Program =
     try {
       val arranged = specs.map(arrangedOf)
+      val index = Option(json.get("index")).filterNot(_.isNull).map(indexOf)
       val steps = nodes.indices.map { i =>
         Step(
           nodes(i).get("op").asText,
           operator(i, arranged),
-          arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each }
+          arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each } ++
+            index.collect { case (each, delta, _) if delta == i => each }
         )
       }
-      new Program(schema, sources, steps, operatorStates.toSeq, arranged, lookups(arranged, _))
+      new Program(
+        schema,
+        sources,
+        steps,
+        operatorStates.toSeq,
+        Lookups(arranged, lookups(arranged, _)),
+        index.flatMap(_._3)
+      )
     } catch {
       case error: Throwable =>
         operatorStates.foreach(_.close())
@@ -143,6 +152,42 @@ private[slackwater] final class Programs(
       operatorStates += made
       made
     }
+
+  // The index for queries
+
+  /** What the index takes in, after which step, and how queries see it. */
+  private def indexOf(node: JsonNode): (Arranged, Int, Option[QueryIndex]) = {
+    val at = node.get("node").asInt
+    val delta = node.get("delta").asInt
+    val numbers = ints(node.get("keys"))
+    val kept = ints(node.get("columns"))
+    val keys = numbers.map(number => QueryIndex.form(binder.column(number, layouts(delta))))
+    val columns = kept.map(binder.column(_, layouts(delta)))
+    val nullSafe = keys.map(_ => true)
+    val identity = ArrangementIdentity(
+      environment,
+      settings,
+      view.nodes(at).canonicalized,
+      keys.map(_.canonicalized),
+      nullSafe,
+      columns,
+      None
+    )
+    val rows = Hydration.arranged(at, keys, nullSafe, columns) _
+    val index = indexed(identity, keys.size, columns.size)(rows)
+    val entry = new Keyed(binder.project(keys), nullSafe, binder.project(columns))
+    val read = index match {
+      case shared: SharedArrangement =>
+        val names = node.get("names").asScala.map(_.asText).toSeq
+        val fields = names.zip(kept).map { case (field, number) =>
+          StructField(field, view.columns(number).dataType)
+        }
+        val over = SlotExpressions.of(view.nodes(at)).takeRight(keys.size)
+        Some(new QueryIndex(name, StructType(fields), over, arrangements, shared))
+      case _ => None
+    }
+    (new Arranged(index, delta, entry), delta, read)
+  }
 
   // Operators
 

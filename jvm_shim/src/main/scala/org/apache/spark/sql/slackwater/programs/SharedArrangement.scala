@@ -83,6 +83,13 @@ private[slackwater] final class SharedArrangement(
     }
   }
 
+  /** Keeps the contents at `asOf` for the reader, until it leaves; false: they are not there. */
+  def pin(reader: AnyRef, asOf: Long): Boolean = synchronized {
+    val isThere = held != null && held.since <= asOf
+    if (isThere) readers.put(reader, asOf)
+    isThere
+  }
+
   /** Whether nobody reads it any more. */
   def leave(reader: AnyRef): Boolean = synchronized {
     readers.remove(reader)

@@ -7,11 +7,16 @@ import org.apache.hadoop.fs.FileStatus
 
 import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
 
-/** One file of a relation. */
+/** One file of a relation.
+  *
+  * @param lastTime
+  *   no row has a later time, in ms
+  */
 private[slackwater] final case class PartFile(
     status: FileStatus,
     rows: Long,
-    uniform: Option[Uniform]
+    uniform: Option[Uniform],
+    lastTime: Option[Long]
 )
 
 /** The time and the diff that all rows of a file have. */
@@ -32,6 +37,11 @@ private[slackwater] object Files {
         time <- Wire.longOption(file.get("time"))
         diff <- Wire.longOption(file.get("diff"))
       } yield Uniform(time, diff)
-      PartFile(status, file.path("rows").asLong, uniform)
+      PartFile(
+        status,
+        file.path("rows").asLong,
+        uniform,
+        Option(file.get("max_time")).flatMap(Wire.longOption)
+      )
     }
 }

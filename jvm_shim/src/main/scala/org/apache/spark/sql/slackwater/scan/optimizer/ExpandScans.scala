@@ -3,21 +3,26 @@ package org.apache.spark.sql.slackwater.scan.optimizer
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.scan.PartScan
+import org.apache.spark.sql.slackwater.scan.{IndexScan, PartScan}
 import org.apache.spark.sql.slackwater.scan.logical.BoundScan
 
-/** Replaces bound scans by plans over their parts.
+/** Replaces bound scans by what an index finds for their conditions, or by plans over their parts.
   *
   * Spark prunes columns before this rule runs, and leaves the projection above the leaf. It could
   * not prune below a consolidation, which groups by every column that it has.
   */
 private[slackwater] final case class ExpandScans(session: SparkSession) extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformDown {
+  override def apply(plan: LogicalPlan): LogicalPlan = byIndex(plan).transformDown {
     case project @ Project(_, scan: BoundScan) =>
       project.copy(child = PartScan.snapshot(session, scan, project.references))
     case project @ Project(_, filter @ Filter(_, scan: BoundScan)) =>
       val wanted = project.references ++ filter.references
       project.copy(child = filter.copy(child = PartScan.snapshot(session, scan, wanted)))
     case scan: BoundScan => PartScan.snapshot(session, scan, scan.outputSet)
+  }
+
+  private def byIndex(plan: LogicalPlan): LogicalPlan = plan.transformDown {
+    case filter @ Filter(condition, scan: BoundScan) =>
+      IndexScan.of(condition, scan).fold(filter)(rows => filter.copy(child = rows))
   }
 }

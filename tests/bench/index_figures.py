@@ -1,0 +1,64 @@
+"""What a read by an index costs, against Spark's own reads in the same run."""
+
+from __future__ import annotations
+
+import statistics
+
+from tests.bench.figure import Figure
+from tests.support.applications.application import Application
+from tests.support.waiting import wait_until
+
+ROWS = 6_000_000
+WARM_UP = 30
+ROUNDS = 200
+SCANS = 7
+VALUES = "SELECT * FROM VALUES (1, 'a') AS t(k, v) WHERE k = 1"
+HYDRATED = (
+    "SELECT min(hydrated) FROM slackwater.mz_internal.mz_hydration_statuses h "
+    "JOIN slackwater.mz_catalog.mz_indexes i ON i.id = h.object_id"
+)
+
+
+def index_reads(folder):
+    """One row by its key: of a few rows and of six million."""
+    with Application(folder / "environment", master="local[2]") as application:
+        sql = application.sql
+        sql("USE slackwater.default")
+        sql("CREATE TABLE few (k INT, v STRING)")
+        sql("INSERT INTO few VALUES (1, 'a'), (2, 'b')")
+        sql("CREATE INDEX ON few (k)")
+        sql("CREATE TABLE big (k BIGINT, v DOUBLE, s STRING)")
+        sql(
+            f"INSERT INTO big SELECT id, id * 0.5D, concat('name ', id % 1000) FROM range({ROWS})",
+            timeout_s=300,
+        )
+        sql("CREATE INDEX ON big (k)")
+        wait_until(lambda: application.value(HYDRATED), what="the indexes")
+        point = "SELECT v FROM few WHERE k = 1"
+        assert application.rows(point) == [["a"]]
+        ours, plain = by_turns(application, (point, VALUES), WARM_UP, ROUNDS)
+        yield Figure("point_read", "point read by index, p50", "ms", 10, ours)
+        yield Figure("point_read_ratio", "the same against Spark's VALUES", "x", 1.25, ours / plain)
+        large = f"SELECT v FROM big WHERE k = {ROWS // 2}"
+        scan = f"SELECT v FROM big WHERE k + 0 = {ROWS // 2}"
+        assert application.rows(large) == application.rows(scan)
+        (indexed,) = by_turns(application, (large,), WARM_UP, ROUNDS)
+        sql("CACHE TABLE held AS SELECT * FROM big", timeout_s=300)
+        cached = f"SELECT v FROM held WHERE k = {ROWS // 2}"
+        scanned, held = by_turns(application, (scan, cached), 2, SCANS)
+        yield Figure(
+            "point_of_scan",
+            "point read of 6 million rows, against a scan",
+            "x",
+            0.02,
+            indexed / scanned,
+        )
+        yield Figure(
+            "point_of_cache", "the same against Spark's cached table", "x", 0.1, indexed / held
+        )
+
+
+def by_turns(application, texts, warm_up, rounds):
+    """The medians of the texts, which are run one after the other, in milliseconds."""
+    times = [[application.sql(text).ms for text in texts] for _ in range(warm_up + rounds)]
+    return [statistics.median(each) for each in zip(*times[warm_up:], strict=True)]

@@ -1,0 +1,181 @@
+"""Indexes: a read by an index has the rows of a read without one, at every time."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+KINDS = {
+    "int": ("INT", ["1", "2", "-3", "NULL"]),
+    "long": ("BIGINT", ["1", "9223372036854775807", "NULL"]),
+    "text": ("STRING", ["''", "'a'", "'A'", "'a '", "'twenty-four characters ..'", "NULL"]),
+    "collated": ("STRING COLLATE UTF8_LCASE", ["'a'", "'A'", "'b'", "NULL"]),
+    "trimmed": ("STRING COLLATE UTF8_BINARY_RTRIM", ["'a'", "'a  '", "'b'", "NULL"]),
+    "char": ("CHAR(5)", ["'a'", "'a  '", "'abcde'", "NULL"]),
+    "varchar": ("VARCHAR(5)", ["'a'", "'a  '", "NULL"]),
+    "double": ("DOUBLE", ["0.0D", "-0.0D", "double('NaN')", "1.5D", "NULL"]),
+    "float": ("FLOAT", ["float('0')", "float('-0')", "float('NaN')", "NULL"]),
+    "decimal": ("DECIMAL(10, 2)", ["1.00", "1.10", "-0.00", "NULL"]),
+    "date": ("DATE", ["DATE '2026-01-01'", "DATE '0001-01-01'", "NULL"]),
+    "timestamp": ("TIMESTAMP", ["TIMESTAMP '2026-01-01 00:00:00'", "NULL"]),
+    "ntz": ("TIMESTAMP_NTZ", ["TIMESTAMP_NTZ '2026-01-01 00:00:00'", "NULL"]),
+    "boolean": ("BOOLEAN", ["true", "false", "NULL"]),
+    "binary": ("BINARY", ["X'00'", "X''", "NULL"]),
+    "struct": (
+        "STRUCT<x: INT, y: DOUBLE>",
+        [
+            "named_struct('x', 1, 'y', 0.0D)",
+            "named_struct('x', 1, 'y', -0.0D)",
+            "named_struct('x', CAST(NULL AS INT), 'y', 1D)",
+            "NULL",
+        ],
+    ),
+    "array": ("ARRAY<INT>", ["array(1, 2)", "array(1, NULL)", "array()", "NULL"]),
+}
+
+
+def hydrated(place, name):
+    text = (
+        "SELECT hydrated FROM slackwater.mz_internal.mz_hydration_statuses h "
+        "JOIN slackwater.mz_catalog.mz_indexes i ON i.id = h.object_id "
+        f"JOIN slackwater.mz_internal.mz_object_fully_qualified_names n ON n.id = i.id "
+        f"WHERE i.name = '{name}' AND n.schema_name = '{place.schema}'"
+    )
+    wait_until(lambda: place.rows(text) == [[True]], what=f"the index {name}")
+
+
+def plan_of(place, text):
+    return "\n".join(str(row[0]) for row in place.rows(f"EXPLAIN EXTENDED {text}"))
+
+
+def uses(place, text, index):
+    return f"by index slackwater.{place.schema}.{index}" in plan_of(place, text)
+
+
+def pair(place, columns):
+    """Two tables with the same columns; the first has an index on `k`."""
+    for name in ("a", "b"):
+        place.sql(f"CREATE TABLE {name} ({columns}) WITH (RETAIN HISTORY FOR '1 day')")
+    place.sql("CREATE INDEX by_k ON a (k) WITH (RETAIN HISTORY FOR '1 day')")
+
+
+def both(place, text):
+    """Runs a change on both tables."""
+    for name in ("a", "b"):
+        place.sql(text.format(name))
+
+
+def same(place, condition, times=()):
+    for at in ("", *(f" AS OF {time}" for time in times)):
+        found = [
+            sorted(place.rows(f"SELECT * FROM {name} WHERE {condition}{at}"), key=repr)
+            for name in ("a", "b")
+        ]
+        assert found[0] == found[1], (condition, at)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_look_up_has_the_rows_of_a_scan(workplace, kind):
+    declared, values = KINDS[kind]
+    pair(workplace, f"k {declared}, v INT")
+    rows = ", ".join(f"({value}, {number})" for number, value in enumerate(values))
+    both(workplace, f"INSERT INTO {{}} VALUES {rows}")
+    both(workplace, f"INSERT INTO {{}} VALUES {rows}, ({values[0]}, 7)")
+    hydrated(workplace, "by_k")
+    both(workplace, "DELETE FROM {} WHERE v = 1")
+    both(workplace, f"INSERT INTO {{}} VALUES ({values[1]}, 1), ({values[0]}, 1)")
+    for value in values:
+        same(workplace, f"k = {value}")
+        same(workplace, f"k <=> {value}")
+    same(workplace, f"k IN ({', '.join(values[:-1])})")
+    same(workplace, "k IS NULL")
+    assert uses(workplace, f"SELECT v FROM a WHERE k = {values[0]}", "by_k")
+    assert not uses(workplace, f"SELECT v FROM b WHERE k = {values[0]}", "by_k")
+
+
+def test_every_time_of_the_history(workplace):
+    pair(workplace, "k INT, v STRING")
+    both(workplace, "INSERT INTO {} VALUES (1, 'a'), (2, 'b')")
+    hydrated(workplace, "by_k")
+    times = []
+    for change in (
+        "INSERT INTO {} VALUES (1, 'c'), (1, 'c'), (3, 'd')",
+        "UPDATE {} SET v = upper(v) WHERE k = 1",
+        "DELETE FROM {} WHERE v = 'C'",
+        "MERGE INTO {} USING (SELECT 3 AS k) s ON {0}.k = s.k WHEN MATCHED THEN UPDATE SET v = 'm'",
+        "INSERT OVERWRITE {} VALUES (1, 'e')",
+    ):
+        both(workplace, change.replace("{}", "{0}"))
+        times.append(workplace.value("SELECT mz_now()"))
+    for key in (1, 2, 3, 4):
+        same(workplace, f"k = {key}", times)
+    assert uses(workplace, f"SELECT v FROM a WHERE k = 1 AS OF {times[2]}", "by_k")
+
+
+def test_keys_may_be_expressions_and_several(workplace):
+    workplace.sql("CREATE TABLE a (x INT, y STRING, v INT)")
+    workplace.sql("CREATE INDEX i ON a (lower(y), x + 1)")
+    workplace.sql("INSERT INTO a VALUES (1, 'A', 10), (1, 'b', 11), (2, 'a', 12), (NULL, 'a', 13)")
+    hydrated(workplace, "i")
+    query = "SELECT v FROM a WHERE lower(y) = 'a' AND x + 1 = 2 AND v > 0"
+    assert workplace.rows(query) == [[10]]
+    assert uses(workplace, query, "i")
+    for other in ("lower(y) = 'a'", "x + 1 = 2", "upper(y) = 'A' AND x + 1 = 2", "y = 'a'"):
+        assert not uses(workplace, f"SELECT v FROM a WHERE {other}", "i")
+    several = "SELECT v FROM a WHERE lower(y) IN ('a', 'b') AND x + 1 IN (2, 3) ORDER BY v"
+    assert workplace.rows(several) == [[10], [11], [12]]
+    assert uses(workplace, several, "i")
+
+
+def test_a_relation_changes_below_its_index(workplace):
+    """A later column, another name: the index goes on, and finds what is there."""
+    workplace.sql("CREATE TABLE a (k INT, v STRING)")
+    workplace.sql("CREATE INDEX i ON a (k)")
+    workplace.sql("INSERT INTO a VALUES (1, 'a')")
+    hydrated(workplace, "i")
+    workplace.sql("ALTER TABLE a ADD COLUMN w INT")
+    workplace.sql("INSERT INTO a VALUES (1, 'b', 5)")
+    hydrated(workplace, "i")
+    assert workplace.rows("SELECT * FROM a WHERE k = 1 ORDER BY v") == [
+        [1, "a", None],
+        [1, "b", 5],
+    ]
+    wait_until(lambda: uses(workplace, "SELECT * FROM a WHERE k = 1", "i"), what="the index")
+    workplace.sql("ALTER TABLE a RENAME TO c")
+    assert workplace.rows("SELECT w FROM c WHERE k = 1 AND v = 'b'") == [[5]]
+    [(_, shown)] = workplace.rows("SHOW CREATE INDEX i")
+    assert f"ON `slackwater`.`{workplace.schema}`.`c` (k)" in shown
+    workplace.sql("DROP INDEX i")
+    workplace.sql(shown)
+    hydrated(workplace, "i")
+    assert uses(workplace, "SELECT w FROM c WHERE k = 1", "i")
+    workplace.sql("DROP TABLE c")
+    assert workplace.rows("SHOW INDEXES") == []
+
+
+def test_an_index_on_a_view_that_is_maintained(workplace):
+    workplace.sql("CREATE TABLE t (k INT, v INT)")
+    workplace.sql("CREATE MATERIALIZED VIEW m AS SELECT k, sum(v) AS s FROM t GROUP BY k")
+    workplace.sql("CREATE DEFAULT INDEX ON m")
+    workplace.sql("CREATE INDEX ON m (k)")
+    workplace.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 5)")
+    assert [row[0] for row in workplace.rows("SHOW INDEXES")] == ["m_k_idx", "m_primary_idx"]
+    hydrated(workplace, "m_k_idx")
+    assert workplace.rows("SELECT s FROM m WHERE k = 1") == [[3]]
+    assert uses(workplace, "SELECT s FROM m WHERE k = 1", "m_k_idx")
+    workplace.sql("INSERT INTO t VALUES (1, 10)")
+    assert workplace.rows("SELECT s FROM m WHERE k = 1") == [[13]]
+
+
+def test_too_many_rows_are_scanned(workplace):
+    workplace.sql("CREATE TABLE a (k INT, v BIGINT)")
+    workplace.sql("CREATE INDEX i ON a (k)")
+    workplace.sql("INSERT INTO a SELECT 1, id FROM range(20000)")
+    workplace.sql("INSERT INTO a SELECT 2, id FROM range(10)")
+    hydrated(workplace, "i")
+    assert not uses(workplace, "SELECT v FROM a WHERE k = 1", "i")
+    assert workplace.value("SELECT count(*) FROM a WHERE k = 1") == 20000
+    assert uses(workplace, "SELECT v FROM a WHERE k = 2", "i")
+    assert workplace.value("SELECT count(*) FROM a WHERE k = 2") == 10
