@@ -11,7 +11,7 @@ from slackwater.adapter.protocol import AddColumn, SetNullability
 from slackwater.repr.errors import user_error
 from slackwater.repr.relation import Column, RelationDesc, arrow_type
 
-_SHAPED_BY_INPUTS = (ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX)
+_SHAPED_BY_INPUTS = (ItemKind.MATERIALIZED_VIEW, ItemKind.SINK)
 
 
 def with_column(item: CatalogItem, desc: RelationDesc, added: AddColumn) -> RelationDesc:

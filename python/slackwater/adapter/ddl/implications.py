@@ -21,6 +21,7 @@ from slackwater.adapter.sources.replica import Replica
 from slackwater.compute.worker import Worker
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import JsonType
 
 DATAFLOWS = frozenset({ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX})
 """The kinds of objects that a dataflow maintains."""
@@ -79,7 +80,7 @@ class Implications:
         """Lets the indexes on a relation keep the columns that it has now."""
         before, after = change.before, change.after
         anew = [after] if after.kind is ItemKind.INDEX and before.details != after.details else []
-        if before.desc != after.desc or before.shard_id != after.shard_id:
+        if _columns(before) != _columns(after) or before.shard_id != after.shard_id:
             users = self._catalog.state.dependents(after.id)
             anew += [user for user in users if user.kind is ItemKind.INDEX]
         for index in anew:
@@ -133,3 +134,7 @@ class Implications:
     def _stop(self, item: CatalogItem) -> None:
         if item.kind in DATAFLOWS:
             self._worker.remove(item.id)
+
+
+def _columns(item: CatalogItem) -> list[tuple[str, JsonType]]:
+    return [] if item.desc is None else [(c.name, c.spark_type) for c in item.desc.columns]

@@ -175,7 +175,12 @@ def program_of(plan: AnalyzedPlan) -> Program:
 
 
 def index_of(plan: AnalyzedPlan, keys: int) -> Program:
-    """The program that keeps the plan's rows by its last `keys` columns. Raises NotMaintained."""
+    """The program that keeps the plan's rows by its last `keys` columns.
+
+    Raises NotMaintained where the plan does more than to compute them of each row of a collection.
+    """
+    if not all(isinstance(node, Source | Project) for node in plan.nodes):
+        raise NotMaintained("a key that is not computed of one row")
     program, out = program_of(plan), plan.nodes[plan.root].out
     last = len(program.steps) - 1
     index = IndexedRows(plan.root, last, out[-keys:], out[:-keys], plan.names[:-keys])

@@ -91,6 +91,8 @@ private[slackwater] object IndexScan extends PredicateHelper {
       case In(k, list) if isKey(k) && list.forall(isValue) =>
         val values = list.map(value)
         Option.when(values.forall(_.isDefined))(values.flatten.filter(_ != null).distinct)
+      case k if isKey(k)             => Some(Seq(true))
+      case Not(k) if isKey(k)        => Some(Seq(false))
       case InSet(k, set) if isKey(k) => Some(set.iterator.filter(_ != null).toSeq)
       case _                         => None
     }
@@ -117,13 +119,15 @@ private[slackwater] object IndexScan extends PredicateHelper {
     val keys = wanted.map(row => keyOf(row).copy()).distinct
     index
       .reading(asOf) { reader =>
-        val upper = math.max(reader.upper, offered)
+        // It moves on meanwhile: what comes later is not looked at, or it would count twice.
+        val reached = reader.upper
+        val upper = math.max(reached, offered)
         val later =
           if (upper > asOf) Some(Nil) else updatesFrom(upper, index, keys.toSet, scan.parts, asOf)
         later.flatMap { updates =>
           try {
             val sums = new Sums
-            val below = math.min(reader.upper, asOf + 1)
+            val below = math.min(reached, asOf + 1)
             keys.foreach(reader.lookup(_, below)((row, diff) => sums.add(row, diff)))
             updates.foreach(update => sums.add(update.row, update.diff))
             Some(sums.rows)
