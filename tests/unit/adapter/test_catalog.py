@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from slackwater.adapter.catalog.details import (
     NO_DETAILS,
+    IndexDetails,
     SubsourceDetails,
     TableDetails,
     ViewDetails,
@@ -251,7 +252,11 @@ def test_items_survive_json():
     kept = TableDetails(7, {"a": "1"})
     full = item(10, "t", 2, shard_id=3, comment="c", owner="me", created_ms=5, details=kept)
     assert CatalogItem.from_json(full.to_json()) == full
-    assert CatalogItem.from_json(item(3, "i", kind=ItemKind.INDEX).to_json()).desc is None
+    index = item(
+        3, "i", 1, kind=ItemKind.INDEX, details=IndexDetails(("k", "v + 1"), {"a": "1"}, 5)
+    )
+    assert CatalogItem.from_json(index.to_json()) == index
+    assert CatalogItem.from_json(index.to_json()).desc is None
 
 
 class SqliteTransactor:

@@ -12,6 +12,7 @@ from tests.support.waiting import PATIENCE
 from slackwater.adapter.catalog.details import (
     NO_DETAILS,
     FilesDetails,
+    IndexDetails,
     MaterializedViewDetails,
     SecretDetails,
     SinkDetails,
@@ -87,7 +88,10 @@ def snapshot():
         ),
         maintained(14, "mv2", 13, "SELECT 3"),
         entry(15, "out", ItemKind.SINK, 14, details=OUT),
-        entry(16, "idx", ItemKind.INDEX, 14),
+        replace(
+            entry(16, "idx", ItemKind.INDEX, 14, details=IndexDetails(("v", "k + 1"))),
+            create_sql="CREATE INDEX idx ON mv2 (v, k + 1)",
+        ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
     ]
     uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001}
@@ -181,11 +185,17 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions"""
+        mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
+        mz_index_columns"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
     assert len(set(ids)) == len(ids)
+
+
+def test_the_keys_of_an_index_are_columns_or_expressions(snapshot):
+    found = [tuple(row.values()) for row in rows("mz_index_columns", snapshot)]
+    assert found == [("u16", 1, 2, None, True), ("u16", 2, None, "k + 1", True)]
 
 
 def test_frontiers(snapshot):

@@ -81,7 +81,7 @@ class Collections:
     state: Callable[[], CatalogState]
     _lock: Lock = field(default_factory=Lock)
     _maintained: dict[GlobalId, ReadHold] = field(default_factory=dict)
-    """What the dataflows of views and indexes hold of their inputs."""
+    """The holds of views and indexes on their inputs."""
     _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
 
     def open(self) -> None:

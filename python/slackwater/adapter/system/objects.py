@@ -242,7 +242,8 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 def index_columns(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """The keys of indexes: by `on_position` where a key is a column, else by its expression."""
     for item in items(snapshot, ItemKind.INDEX):
-        columns = snapshot.catalog.item(item.depends_on[0]).stored.desc.columns
+        desc = snapshot.catalog.item(item.depends_on[0]).desc
+        columns = () if desc is None else desc.columns
         positions = {fold(quote_identifier(c.name)): i for i, c in enumerate(columns, start=1)}
         positions |= {fold(c.name): i for i, c in enumerate(columns, start=1)}
         for position, key in enumerate(item.of(IndexDetails).keys, start=1):
