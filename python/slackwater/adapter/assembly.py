@@ -14,7 +14,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.durable import DurableCatalog
-from slackwater.adapter.catalog.model import ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.collections import Collections, recovered
 from slackwater.adapter.controllers.persist_shards import PersistShardStore
 from slackwater.adapter.controllers.relations import Relations
@@ -284,12 +284,12 @@ def _worker(
         watch.signal()
 
     def telling(
-        text: Callable[[str, SlackwaterError], str],
+        text: Callable[[CatalogItem, SlackwaterError], str],
     ) -> Callable[[GlobalId, SlackwaterError], None]:
         def tell(global_id: GlobalId, error: SlackwaterError) -> None:
             item = relations.state.items.get(global_id)
             if item is not None:
-                sessions.notify(text(item.full_name, error), "WARNING", error.sqlstate)
+                sessions.notify(text(item, error), "WARNING", error.sqlstate)
 
         return tell
 

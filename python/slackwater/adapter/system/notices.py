@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slackwater.adapter.catalog.model import CatalogState
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.system.snapshot import NoticeEntry
 from slackwater.compute.worker import Worker
@@ -16,14 +16,16 @@ UNINDEXED = "unindexed view"
 UNINDEXED_HINT = "Memory is asked for again, after 2, 4, 8, .. and at most 64 changes."
 
 
-def stalled(name: str, error: SlackwaterError) -> str:
-    """The text for a view that does not go on."""
-    return f"{name} does not go on: [{error.condition}] {error.message}"
+def stalled(item: CatalogItem, error: SlackwaterError) -> str:
+    """The text for a view or an index that does not go on."""
+    return f"{item.full_name} does not go on: [{error.condition}] {error.message}"
 
 
-def unindexed(name: str, error: SlackwaterError) -> str:
-    """The text for a view that has no room for its arrangements."""
-    return f"{name} reads its inputs at each change: [{error.condition}] {error.message}"
+def unindexed(item: CatalogItem, error: SlackwaterError) -> str:
+    """The text for a view or an index that has no room for its arrangements."""
+    is_index = item.kind is ItemKind.INDEX
+    does = "is not there, and reads scan" if is_index else "reads its inputs at each change"
+    return f"{item.full_name} {does}: [{error.condition}] {error.message}"
 
 
 def notices(
@@ -31,7 +33,7 @@ def notices(
 ) -> Iterator[NoticeEntry]:
     """The notices of all sessions, and those of views.
 
-    There is one for each view that does not go on at the moment, or has no room for what its
+    There is one for each view or index that does not go on at the moment, or has no room for what its
     program keeps.
     """
     yield from _of_sessions(sessions)
@@ -64,7 +66,7 @@ def _of_views(worker: Worker, state: CatalogState, now_ms: int) -> Iterator[Noti
             yield NoticeEntry(
                 id=f"{kind}/{global_id}",
                 notice_type=kind,
-                message=said(item.full_name, error),
+                message=said(item, error),
                 hint=hint,
                 action=None,
                 action_type=None,
