@@ -342,8 +342,9 @@ def _definitions(
 ) -> Definitions:
     planner = ConnectorPlanner(changes, base.relations, base.timeline, given.spark)
     return Definitions(
+        changes=changes,
         tables=Tables(changes, given.spark),
-        views=ViewDefinitions(changes, views, given.spark),
+        views=ViewDefinitions(changes, views),
         objects=Objects(changes),
         sources=SourceDefinitions(
             changes, planner, connectors.sources, connectors.webhooks, connectors.changefeeds

@@ -41,7 +41,7 @@ from slackwater.checkpoints.names import canonical
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
-from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId
@@ -73,14 +73,13 @@ class ConnectorPlanner:
         self._spark = engine
 
     def plan_source(
-        self, schema: str, name: str, context: Context, statement: st.CreateSource
+        self, blank: CatalogItem, context: Context, statement: st.CreateSource
     ) -> list[CatalogItem]:
-        """The items of a new source in the order of their creation.
+        """The items of the new source `blank` in the order of their creation.
 
         Its progress relation, the source itself, and one for each of its tables; a webhook has the
         source alone. Raises SLACKWATER_SOURCE_FILES_NOT_FOUND and errors of the options.
         """
-        blank = self._changes.new_item(ItemKind.SOURCE, schema, name, context)
         tables: list[CatalogItem] = []
         match statement.connector:
             case st.WebhookSource() as connector:
@@ -106,7 +105,7 @@ class ConnectorPlanner:
                 free_name(self._relations.state, source.schema_name, f"{source.name}_progress"),
             )
             if given is None
-            else resolve(given, context.catalog, context.namespace)
+            else context.resolve(given)
         )
         return progress_item(self._changes.new_id(), source, schema, name)
 
@@ -384,7 +383,7 @@ class ConnectorPlanner:
         return CheckConfig(check.condition.text, tuple(inputs), settings)
 
     def _secret(self, context: Context, name: QualifiedName) -> CatalogItem:
-        schema, own = resolve(name, context.catalog, context.namespace)
+        schema, own = context.resolve(name)
         return self._relations.state.get(schema, own, ItemKind.SECRET)
 
     def _named_secrets(self, context: Context, connector: st.WebhookSource) -> st.WebhookSource:

@@ -216,7 +216,7 @@ class Views:
             return ViewPlan(kept, None, missing.reason)
 
     def analyze(self, context: Context, text: str) -> Analysis:
-        """The analysis of a query that is to be explained."""
+        """The analysis of a query with the settings and names of `context`."""
         engine = self._engine.under(context.settings)
         return engine.analyze(text, context.catalog, context.namespace)
 

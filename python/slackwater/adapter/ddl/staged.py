@@ -13,15 +13,13 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter import protocol
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.protocol import StageTable, TableMode, TableRows, Target
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.transactions import check_outside_block
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.writes import Writes
@@ -50,14 +48,14 @@ class StagedTables:
         self._tables = tables
         self._changes = changes
 
-    def stage(self, session: Session, context: Context, definition: StageTable) -> Target:
+    def stage(self, execution: Execution, definition: StageTable) -> Target:
         """The target of protocol section 2; nothing is changed.
 
         Raises whatever the definition would be refused for as the catalog is now.
         """
-        check_outside_block(session.transaction, definition.statement)
+        check_outside_block(execution.session.transaction, definition.statement)
         state = self._changes.state
-        planned = self._tables.plan_table(context, definition.table)
+        planned = self._tables.plan_table(execution.user, definition.table)
         existing = _replaceable(state, definition)
         if existing is not None and _same_columns(existing, definition.table.schema):
             return _target(existing, existing, None)
@@ -65,13 +63,7 @@ class StagedTables:
         apply(state, [*_drop(existing), CreateItem(planned)])
         return _target(planned, existing, self._changes.reserve_shard())
 
-    def write(
-        self,
-        session: Session,
-        context: Context,
-        request: protocol.Write,
-        cancellation: Cancellation,
-    ) -> WriteResult:
+    def write(self, execution: Execution, request: protocol.Write) -> WriteResult:
         """The write of protocol section 2 with a definition: durable and visible when it answers.
 
         Raises what `Writes.write` and `stage` do, and SLACKWATER_CONCURRENT_CHANGE when the table
@@ -81,17 +73,19 @@ class StagedTables:
         if stated is None:
             raise AssertionError("the write brings no definition")
         definition, target = stated.staged, stated.target
-        write_id, hold = request.write_id, request.hold
+        write_id, hold, session = request.write_id, request.hold, execution.session
         try:
             check_outside_block(session.transaction, definition.statement)
             if hold is not None and not self._reads.claim(hold):
                 return self._writes.without_lock(write_id)
             if hold is None and target.replaces is not None:
                 # Before ddl: who has the lock may want ddl.
-                hold = self._reads.lock_for_write(session, [target.replaces], cancellation)
-            planned = self._tables.plan_table(context, definition.table)
+                hold = self._reads.lock_for_write(
+                    session, [target.replaces], execution.cancellation
+                )
+            planned = self._tables.plan_table(execution.user, definition.table)
             rows = self._contents(planned, target, request.rows[0]) if stated.as_select else None
-            with self._changes.defining(cancellation):
+            with self._changes.defining(execution.cancellation):
                 earlier = self._committer.written(write_id)
                 if earlier is not None:
                     return earlier
@@ -100,10 +94,10 @@ class StagedTables:
                 write = Write(write_id, {}, inserted, owner=hold)
                 if existing is None or not _is_kept(existing, definition, target, rows is not None):
                     made = replace(planned, shard_id=target.shard)
-                    return self._make(context, existing, made, parts, write)
+                    return self._make(execution.user, existing, made, parts, write)
                 with self._writes.retract_all(session, existing) as removed:
                     both = (removed, parts)
-                    return self._refill(context, existing, planned, both, write)
+                    return self._refill(execution.user, existing, planned, both, write)
         finally:
             if hold is not None:
                 self._reads.release(hold)
@@ -130,7 +124,7 @@ class StagedTables:
 
     def _refill(
         self,
-        context: Context,
+        user: str,
         existing: CatalogItem,
         planned: CatalogItem,
         parts: Sequence[PartsAt],
@@ -148,12 +142,12 @@ class StagedTables:
             return self._committer.submit(replace(filled, steps=(step,))).result()
 
         return self._changes.commit_with_write(
-            lambda _: [] if altered is None else [altered], context.user, commit
+            lambda _: [] if altered is None else [altered], user, commit
         )
 
     def _make(
         self,
-        context: Context,
+        user: str,
         existing: CatalogItem | None,
         planned: CatalogItem,
         parts: PartsAt,
@@ -175,7 +169,7 @@ class StagedTables:
 
             return self._committer.submit(replace(write, step_at=at)).result()
 
-        return self._changes.commit_with_write(define, context.user, commit)
+        return self._changes.commit_with_write(define, user, commit)
 
 
 def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | None:

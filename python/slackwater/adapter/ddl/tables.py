@@ -34,8 +34,7 @@ from slackwater.adapter.protocol import (
     UnsupportedChange,
     schema_of,
 )
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.durations import parse_duration
@@ -53,19 +52,17 @@ class Tables:
         self._changes = changes
         self._engine = engine
 
-    def create_table(
-        self, context: Context, asked: CreateTable, cancellation: Cancellation
-    ) -> CatalogItem:
+    def create_table(self, execution: Execution, asked: CreateTable) -> CatalogItem:
         """A new empty table, readable from now on.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
         """
-        item = self.plan_table(context, asked)
-        with self._changes.defining(cancellation):
-            self._changes.commit(self._changes.with_tables_shards([item]), context.user)
+        item = self.plan_table(execution.user, asked)
+        with self._changes.defining(execution.cancellation):
+            self._changes.commit(self._changes.with_tables_shards([item]), execution.user)
             return self._changes.state.item(item.id)
 
-    def plan_table(self, context: Context, asked: CreateTable) -> CatalogItem:
+    def plan_table(self, user: str, asked: CreateTable) -> CatalogItem:
         """The object of a new table, without its shard.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, SLACKWATER_UNSUPPORTED.
@@ -73,7 +70,7 @@ class Tables:
         desc = asked.schema
         desc.arrow_schema()
         details = _table_details(asked.properties)
-        planned = self._changes.new_item(ItemKind.TABLE, asked.schema_name, asked.name, context)
+        planned = self._changes.new_item(ItemKind.TABLE, asked.schema_name, asked.name, user)
         return replace(
             planned,
             create_sql=create_table_sql(
@@ -115,15 +112,13 @@ class Tables:
             ),
         )
 
-    def alter_table(
-        self, context: Context, asked: AlterTable, cancellation: Cancellation
-    ) -> CatalogItem:
+    def alter_table(self, execution: Execution, asked: AlterTable) -> CatalogItem:
         """Adds columns, drops NOT NULL, changes properties and the comment.
 
         Raises SLACKWATER_UNSUPPORTED for other changes, and what `slackwater.adapter.ddl.columns`
         raises.
         """
-        with self._changes.defining(cancellation):
+        with self._changes.defining(execution.cancellation):
             item = self._changes.state.get(schema_of(asked.namespace), asked.name)
             properties, retain_ms = dict(item.properties), item.retain_history_ms
             comment, desc = item.comment, item.desc
@@ -162,12 +157,10 @@ class Tables:
             if item.kind is ItemKind.TABLE:
                 sql = create_table_sql(item.full_name, desc, retain_ms, comment, properties)
             altered = AlterItem(item.id, details=details, comment=comment, create_sql=sql)
-            self._changes.commit(self._changes.with_columns(item, desc, altered), context.user)
+            self._changes.commit(self._changes.with_columns(item, desc, altered), execution.user)
             return self._changes.state.item(item.id)
 
-    def create_table_with_options(
-        self, session: Session, context: Context, statement: st.CreateTable
-    ) -> None:
+    def create_table_with_options(self, context: Context, statement: st.CreateTable) -> None:
         """CREATE TABLE ... WITH: Spark runs the statement, with the options as properties."""
         body = statement.body.text
         if statement.retain_history_ms is not None:

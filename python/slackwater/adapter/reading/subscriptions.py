@@ -19,7 +19,7 @@ from slackwater.adapter.reading.feeds import Query, QueryFeed
 from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
-from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sessions.sessions import Execution, Session
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
     AtTimestamp,
@@ -191,22 +191,17 @@ class Subscriptions:
         self._engine = engine
         self._reads = reads
 
-    def columns(self, session: Session, context: Context, statement: st.Subscribe) -> RelationDesc:
+    def columns(self, context: Context, statement: st.Subscribe) -> RelationDesc:
         """The columns of the SUBSCRIBE's rows. Raises SLACKWATER_SUBSCRIBE_NEEDS_CURSOR."""
         if statement.up_to is None:
             raise user_error("SLACKWATER_SUBSCRIBE_NEEDS_CURSOR")
         desc, _, _ = self._target(context, statement)
         return output_desc(_spec(statement, desc, Timestamp(0), None), desc)
 
-    def collect(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.Subscribe,
-        cancellation: Cancellation,
-    ) -> Result:
+    def collect(self, execution: Execution, statement: st.Subscribe) -> Result:
         """All rows of a SUBSCRIBE with UP TO; waits for its end."""
-        subscription = self._open(session, context, statement)
+        session, cancellation = execution.session, execution.cancellation
+        subscription = self._open(session, execution.context, statement)
         try:
             tables = [subscription.desc.arrow_schema().empty_table()]
             while not subscription.ended:
@@ -219,18 +214,14 @@ class Subscriptions:
         finally:
             subscription.close()
 
-    def declare(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.Subscribe | st.Query,
-    ) -> Cursor:
+    def declare(self, execution: Execution, statement: st.Subscribe | st.Query) -> Cursor:
         """Opens a cursor. Its time is chosen now, and its inputs are held from now on.
 
         In a block it is the block's time, unless AS OF states another one. Raises
         SLACKWATER_UNSUPPORTED for a query over other catalogs, which would be read with the rights
         of the coordinator, and what the state of the session's transaction forbids.
         """
+        session, context = execution.session, execution.context
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
         text = statement.text.text

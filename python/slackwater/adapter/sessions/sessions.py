@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.time.watch import Cancellation
@@ -264,6 +265,19 @@ class Session:
     def _end_cursors(self) -> None:
         for name in tuple(self.block_cursors):
             self.close_cursor(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a statement: its session, the meaning of its names, and what ends it."""
+
+    session: Session
+    context: Context
+    cancellation: Cancellation
+
+    @property
+    def user(self) -> str:
+        return self.context.user
 
 
 class Sessions:
