@@ -238,7 +238,7 @@ class Statements:
         try:
             pending.outcome.result()
         except SlackwaterError as error:
-            if is_first or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
+            if is_first or not error.is_outage:
                 raise
             # The outcome may have been unknown. The same id makes asking for it again safe.
             if self._writes.is_written(write_id):
@@ -256,7 +256,7 @@ class Statements:
             self._commit_block(pending.block, pending.write_id, cancellation)
         except BaseException as error:
             outcome.set_exception(error)
-            if _is_outage(error):
+            if isinstance(error, SlackwaterError) and error.is_outage:
                 return
         else:
             outcome.set_result(None)
@@ -370,12 +370,6 @@ def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
 def _notice_none(session: Session, block: Transaction[BufferedWrite]) -> None:
     if isinstance(block, Idle):
         session.notify("There is no transaction in progress.", "WARNING", "25P01")
-
-
-def _is_outage(error: BaseException) -> bool:
-    return (
-        isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
-    )
 
 
 def _cursor(session: Session, name: str) -> Cursor:

@@ -52,6 +52,11 @@ class SlackwaterError(Exception):
         """Whether values caused it, or how many there are: then the same values do it again."""
         return self.sqlstate.startswith(DATA_STATES) or self.condition in DATA_CONDITIONS
 
+    @property
+    def is_outage(self) -> bool:
+        """Whether the metastore does not answer; of a change the outcome may be either."""
+        return self.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
+
     def to_json(self) -> dict[str, Any]:
         """The error as the shim's protocol carries it."""
         return {

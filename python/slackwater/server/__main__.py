@@ -277,7 +277,7 @@ def _end_holder(
     as it hangs; a server ends such a transaction by itself. Returns whether another attempt makes
     sense: another candidate may have been first.
     """
-    if engine.dialect.name != "sqlite" or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
+    if engine.dialect.name != "sqlite" or not error.is_outage:
         return False
     if leader is None or leader.lease is None:
         return False

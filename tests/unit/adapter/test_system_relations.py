@@ -24,13 +24,10 @@ from slackwater.adapter.sources.partitions import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
     ClusterEntry,
-    Hydration,
     NoticeEntry,
     ObjectFrontiers,
-    ObjectStatus,
     ReplicaEntry,
     SessionEntry,
-    SourceStatistics,
     SubscriptionEntry,
     SystemSnapshot,
 )
@@ -45,6 +42,7 @@ from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.ingestion import FeedCounters
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
+from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.sink_files import SinkConfig
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
@@ -102,14 +100,14 @@ def snapshot():
         ),
         now_ms=6001,
         frontiers=frontiers,
-        hydration=(Hydration(user_id(13), "u1", True),),
-        statuses={user_id(11): ObjectStatus("stalled", 1500, "bad row")},
+        hydrated={user_id(13): True},
+        statuses={user_id(11): StatusChange(1500, user_id(11), SourceStatus("stalled", "bad row"))},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
         clusters=(ClusterEntry("u1", "quickstart", replicas=(ReplicaEntry("u1", "r1"),)),),
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
-        source_history=((user_id(11), ObjectStatus("starting", 1400)),),
+        source_history=(StatusChange(1400, user_id(11), SourceStatus("starting")),),
         read_holds=(
             ReadHold(
                 1,
@@ -360,11 +358,10 @@ def test_relations_of_one_query_are_of_one_moment(env, monkeypatch):
     system = place.coordinator.parts.system
     taken = system.snapshot
     monkeypatch.setattr(
-        type(system), "snapshot", lambda _, **asked: moments.append(asked) or taken(**asked)
+        type(system), "snapshot", lambda _, names: moments.append(taken(names)) or moments[-1]
     )
     wanted = {NAMED[name].id: Timestamp(5) for name in ("mz_objects", "mz_shard_usage")}
     assert set(system.rows(wanted)) == set(wanted)
-    (asked,) = moments
-    assert asked["with_usage"]
-    assert not asked["with_audit"]
+    (snapshot,) = moments
+    assert not snapshot.audit_events
     place.close()

@@ -231,8 +231,7 @@ class DurableCatalog:
         try:
             yield
         except SlackwaterError as error:
-            if error.condition == "SLACKWATER_METASTORE_UNAVAILABLE":
-                self._uncertain = True
+            self._uncertain = self._uncertain or error.is_outage
             raise
 
     def audit_events(self) -> tuple[AuditEvent, ...]:

@@ -9,7 +9,7 @@ Source: spec coordinator 4.2, 4.4.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
@@ -360,6 +360,25 @@ class CatalogState:
                 stack.append((current, True))
                 stack += [(user.id, False) for user in self.dependents(current)]
         return tuple(self.items[each] for each in ordered)
+
+    def below(
+        self,
+        ids: Iterable[GlobalId],
+        ends: Callable[[CatalogItem], bool] = lambda item: False,
+    ) -> list[CatalogItem]:
+        """The objects `ids` and those that they depend on, transitively, each once.
+
+        Nothing is looked for below an object of which `ends` is true. Ids of objects that do not
+        exist are left out.
+        """
+        found: dict[GlobalId, CatalogItem] = {}
+        waiting = list(ids)
+        while waiting:
+            item = self.items.get(waiting.pop())
+            if item is not None and item.id not in found:
+                found[item.id] = item
+                waiting += () if ends(item) else item.depends_on
+        return list(found.values())
 
     def topological(self) -> tuple[CatalogItem, ...]:
         """All objects; what an object depends on comes before it."""

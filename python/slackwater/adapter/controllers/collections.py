@@ -5,7 +5,7 @@ Source: spec controllers 2.8, 2.9; coordinator 2.10 (how much history is kept).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -198,7 +198,8 @@ class Collections:
         """Holds the inputs of a view at the last time before its own upper, which it needs."""
         if item.kind is not ItemKind.MATERIALIZED_VIEW:
             return
-        inputs = list(dict.fromkeys(_stored_inputs(item, state)))
+        # Through views that are not stored.
+        inputs = [each.id for each in state.below(item.depends_on, _is_stored) if _is_stored(each)]
         if not inputs:
             return
         sinces = [self.storage.since(each) for each in inputs]
@@ -229,13 +230,3 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
 
 def _is_stored(item: CatalogItem) -> bool:
     return item.shard_id is not None and item.kind is not ItemKind.SINK
-
-
-def _stored_inputs(item: CatalogItem, state: CatalogState) -> Iterator[GlobalId]:
-    """The collections that a view reads, through views that are not stored."""
-    for global_id in item.depends_on:
-        used = state.item(global_id)
-        if used.shard_id is not None:
-            yield global_id
-        elif used.kind is ItemKind.VIEW:
-            yield from _stored_inputs(used, state)

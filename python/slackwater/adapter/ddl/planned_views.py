@@ -144,14 +144,9 @@ class Views:
 
         `state` is from before the analysis, so that changes during the analysis are seen as well.
         """
-        ids = {*item.depends_on, *_collections(plan)}
-        pending = list(ids)
-        while pending:
-            known = state.items.get(pending.pop())
-            below = () if known is None else known.depends_on
-            pending.extend(each for each in below if each not in ids)
-            ids.update(below)
-        return {each: state.items.get(each) for each in ids}
+        named = {*item.depends_on, *_collections(plan)}
+        below = {each.id: each for each in state.below(named)}
+        return {**dict.fromkeys(named), **below}
 
     def release(self, planned: PlannedView) -> None:
         """Releases the inputs: the view holds them itself now, or is not created."""

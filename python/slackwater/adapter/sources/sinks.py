@@ -19,7 +19,8 @@ from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
+from slackwater.storage.ingestion import SourceStatus, StatusChange
+from slackwater.storage.sink_files import FilesSink, SinkConfig
 from slackwater.storage.sink_folder import Claim
 
 PROGRESS = RelationDesc.of(frontier="long")
@@ -134,15 +135,18 @@ class SinkRunner:
         reached = None if running.sink is None else running.sink.frontier
         return Frontier(running.item.of(SinkDetails).as_of) if reached is None else reached
 
-    def statuses(self) -> tuple[RunningSink, ...]:
+    def statuses(self) -> list[StatusChange]:
+        """The last change of each sink's status."""
         with self._lock:
-            return tuple(self._running.values())
-
-    def statistics(self, global_id: GlobalId) -> SinkStatistics:
-        running = self._running.get(global_id)
-        return (
-            SinkStatistics() if running is None or running.sink is None else running.sink.statistics
-        )
+            running = tuple(self._running.values())
+        return [
+            StatusChange(
+                sink.changed_ms,
+                sink.item.id,
+                SourceStatus("running" if sink.error is None else "stalled", sink.error),
+            )
+            for sink in running
+        ]
 
     def _run(self, running: RunningSink) -> None:
         self._await_writers(running)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,12 +19,9 @@ from slackwater.adapter.system.notices import notices
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.system.snapshot import (
     ClusterEntry,
-    Hydration,
     ObjectFrontiers,
-    ObjectStatus,
     ReplicaEntry,
     SessionEntry,
-    SourceStatistics,
     SubscriptionEntry,
     SystemSnapshot,
 )
@@ -41,11 +37,6 @@ from slackwater.storage.ingestion import StatusChange
 CLUSTER = ClusterEntry(
     "u1", CLUSTER_NAME, replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
-REPLICA_ID = CLUSTER.replicas[0].id
-_WITH_AUDIT = frozenset({"mz_audit_events"})
-_WITH_HISTORY = frozenset({"mz_source_status_history"})
-_WITH_PROGRESS = frozenset({"mz_hydration_progress"})
-_WITH_PARTITIONS = frozenset({"mz_changefeed_partitions"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
@@ -81,64 +72,32 @@ class SystemTables:
         if not times:
             return {}
         relations = [self._by_id[global_id] for global_id in times]
-        names = {relation.name for relation in relations}
-        snapshot = self.snapshot(
-            with_audit=not names.isdisjoint(_WITH_AUDIT),
-            with_history=not names.isdisjoint(_WITH_HISTORY),
-            with_usage=not names.isdisjoint(_WITH_USAGE),
-            with_progress=not names.isdisjoint(_WITH_PROGRESS),
-            with_partitions=not names.isdisjoint(_WITH_PARTITIONS),
-        )
+        snapshot = self.snapshot(frozenset(relation.name for relation in relations))
         return {
             relation.id: _updates(relation.table(snapshot), times[relation.id])
             for relation in relations
         }
 
-    def snapshot(
-        self,
-        *,
-        with_audit: bool = False,
-        with_history: bool = False,
-        with_usage: bool = False,
-        with_progress: bool = False,
-        with_partitions: bool = False,
-    ) -> SystemSnapshot:
+    def snapshot(self, names: frozenset[str]) -> SystemSnapshot:
         """The contents of the system relations now.
 
-        `with_audit` and the others add what has to be read from the metastore or the driver.
+        What has to be read from the metastore or the driver is there for those in `names` alone.
         """
         catalog = self._relations.state
         worker, webhooks = self._health.worker, self._health.webhooks
         now_ms = self._timeline.now()
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
-        statistics = {
-            source_id: SourceStatistics(
-                replica_id=REPLICA_ID,
-                messages_received=found.messages_received,
-                bytes_received=found.bytes_received,
-                updates_staged=found.updates_staged,
-                updates_committed=found.updates_committed,
-                snapshot_committed=found.snapshot_committed,
-                offset_known=found.offset_known,
-                offset_committed=found.offset_committed,
-                rows_skipped=found.rows_skipped,
-            )
-            for source_id, found in {
-                **self._health.ingestion.statistics(),
-                **webhooks.statistics(),
-            }.items()
-        }
         return SystemSnapshot(
             catalog=catalog,
             now_ms=now_ms,
             frontiers={item.id: self._frontiers(item) for item in items if _has_frontiers(item)},
-            hydration=tuple(
-                Hydration(item.id, REPLICA_ID, self._is_hydrated(item))
+            hydrated={
+                item.id: self._is_hydrated(item)
                 for item in items
                 if item.kind is ItemKind.MATERIALIZED_VIEW
-            ),
+            },
             statuses=self._statuses(),
-            source_statistics=statistics,
+            source_statistics={**self._health.ingestion.statistics(), **webhooks.statistics()},
             clusters=(CLUSTER,),
             sessions=tuple(
                 SessionEntry(s.session_id, s.connection_id, s.user, None, s.connected_ms)
@@ -147,17 +106,19 @@ class SystemTables:
             subscriptions=self._subscriptions(),
             notices=tuple(notices(self._sessions, worker, catalog, now_ms)),
             read_holds=self._relations.storage.holds(),
-            audit_events=self._relations.catalog.audit_events() if with_audit else (),
-            source_history=(
-                tuple((c.source_id, _shown(c)) for c in self._sources.history())
-                if with_history
-                else ()
-            ),
-            usage=self._relations.persist.transactions.query(usage) if with_usage else (),
+            audit_events=self._relations.catalog.audit_events()
+            if "mz_audit_events" in names
+            else (),
+            source_history=self._sources.history() if "mz_source_status_history" in names else (),
+            usage=self._relations.persist.transactions.query(usage) if names & _WITH_USAGE else (),
             ticks=tuple(worker.records.all()),
-            hydration_progress=tuple(worker.hydration_progress()) if with_progress else (),
+            hydration_progress=tuple(worker.hydration_progress())
+            if "mz_hydration_progress" in names
+            else (),
             webhooks=webhooks.urls(),
-            partitions=tuple(self._changefeeds.partitions()) if with_partitions else (),
+            partitions=tuple(self._changefeeds.partitions())
+            if "mz_changefeed_partitions" in names
+            else (),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
@@ -168,14 +129,9 @@ class SystemTables:
     def _is_hydrated(self, item: CatalogItem) -> bool:
         return self._relations.upper(item).value > item.of(MaterializedViewDetails).as_of
 
-    def _statuses(self) -> dict[GlobalId, ObjectStatus]:
-        found = {}
-        for change in self._health.source_statuses():
-            found[change.source_id] = _shown(change)
-        for running in self._sinks.statuses():
-            name = "running" if running.error is None else "stalled"
-            found[running.item.id] = ObjectStatus(name, running.changed_ms, running.error)
-        return found
+    def _statuses(self) -> dict[GlobalId, StatusChange]:
+        changes = [*self._health.source_statuses(), *self._sinks.statuses()]
+        return {change.source_id: change for change in changes}
 
     def _subscriptions(self) -> tuple[SubscriptionEntry, ...]:
         return tuple(
@@ -193,12 +149,6 @@ def _updates(table: pa.Table, time: Timestamp) -> bytes:
         DIFF_FIELD, pa.repeat(pa.scalar(1), count)
     )
     return to_stream(table)
-
-
-def _shown(change: StatusChange) -> ObjectStatus:
-    status = change.status
-    details = json.dumps(dict(status.details), default=str) if status.details else None
-    return ObjectStatus(status.status, change.occurred_at_ms, status.error, details)
 
 
 def _has_frontiers(item: CatalogItem) -> bool:

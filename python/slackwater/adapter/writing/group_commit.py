@@ -527,6 +527,4 @@ def _fail(
 
 
 def _is_outage(error: Exception) -> bool:
-    return (
-        isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
-    )
+    return isinstance(error, SlackwaterError) and error.is_outage
