@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.relations import Relations
@@ -31,7 +29,7 @@ from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_FIELD, TIME_FIELD
+from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
 
 CLUSTER = ClusterEntry(
@@ -74,7 +72,7 @@ class SystemTables:
         relations = [self._by_id[global_id] for global_id in times]
         snapshot = self.snapshot(frozenset(relation.name for relation in relations))
         return {
-            relation.id: _updates(relation.table(snapshot), times[relation.id])
+            relation.id: to_stream(updates_at(relation.table(snapshot), times[relation.id]))
             for relation in relations
         }
 
@@ -140,15 +138,6 @@ class SystemTables:
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended
         )
-
-
-def _updates(table: pa.Table, time: Timestamp) -> bytes:
-    """The rows as an Arrow IPC stream of updates at `time`."""
-    count = table.num_rows
-    table = table.append_column(TIME_FIELD, pa.repeat(pa.scalar(int(time)), count)).append_column(
-        DIFF_FIELD, pa.repeat(pa.scalar(1), count)
-    )
-    return to_stream(table)
 
 
 def _has_frontiers(item: CatalogItem) -> bool:
