@@ -73,7 +73,6 @@ class Group:
         monotonic: Callable[[], float],
     ) -> None:
         self._store = store
-        self._tables = tables
         self._name = canonical(tables.name)
         self._bounds = bounds
         self._settings = settings
@@ -123,10 +122,6 @@ class Group:
     def refresh(self) -> None:
         """Lets the bounds be brought up to date soon; returns at once."""
         self._wakeups.call()
-
-    def table_group(self) -> TableGroup:
-        """The tables that the group was started with."""
-        return self._tables
 
     @property
     def failure(self) -> Exception | None:

@@ -167,27 +167,6 @@ class Worker:
         """The last ticks that were committed here."""
         return self._records
 
-    def wait_for(self, global_id: GlobalId, at: Timestamp, timeout_ms: int) -> bool:
-        """Waits until the contents of the dataflow at `at` are complete; False: it took too long.
-
-        Raises SLACKWATER_DEPENDENCY_DROPPED when the dataflow is removed, and what ended the
-        worker.
-        """
-        deadline = time.monotonic() + timeout_ms / 1000
-        with self._changed:
-            while True:
-                if self._replica.failed is not None:
-                    raise self._replica.failed
-                flow = self._replica.flow(global_id)
-                if flow is None:
-                    raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
-                if self._shards.reads.state(flow.output_shard).upper > at:
-                    return True
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    return False
-                self._changed.wait(remaining)
-
     def failure(self, global_id: GlobalId) -> SlackwaterError | None:
         """Why the dataflow itself does not go on at the moment."""
         with self._changed:
