@@ -45,7 +45,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import QualifiedName, is_elsewhere
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
@@ -275,10 +275,8 @@ class Statements:
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
         value = statement.value if isinstance(statement, st.SetVariable) else None
         if isinstance(statement, st.SetVariable) and statement.local:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="SET LOCAL",
-                advice="SET the variable, and RESET it after the transaction.",
+            raise unsupported(
+                "SET LOCAL", advice="SET the variable, and RESET it after the transaction."
             )
         name = variables.variable(statement.name).name
         assigned = variables.assign(name, value)

@@ -130,3 +130,15 @@ def user_error(
         raise KeyError(f"{condition} takes {sorted(expected)}, got {sorted(parameters)}")
     message = _PLACEHOLDER.sub(lambda match: parameters[match[1]], template)
     return SlackwaterError(condition, entry["sqlState"], message, parameters, position)
+
+
+def unsupported(feature: str, advice: str) -> SlackwaterError:
+    """SLACKWATER_UNSUPPORTED, ready to raise."""
+    return user_error("SLACKWATER_UNSUPPORTED", feature=feature, advice=advice)
+
+
+def invalid_option(option: str, statement: str, value: str, reason: str) -> SlackwaterError:
+    """SLACKWATER_INVALID_OPTION for an option of a statement, ready to raise."""
+    return user_error(
+        "SLACKWATER_INVALID_OPTION", option=option, statement=statement, value=value, reason=reason
+    )

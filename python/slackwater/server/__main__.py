@@ -41,7 +41,7 @@ from slackwater.persist.leadership import (
 from slackwater.persist.locations import Location, parse_location
 from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import LOG_FILE, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, SlackwaterError, invalid_option, user_error
 from slackwater.server.election import Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
@@ -108,13 +108,7 @@ def _lease_ms(text: str | None) -> int:
     except ValueError as error:
         lease_ms, reason = 0, str(error)
     if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
-        raise user_error(
-            "SLACKWATER_INVALID_OPTION",
-            option="spark.slackwater.lease",
-            statement="the session",
-            value=text,
-            reason=reason,
-        )
+        raise invalid_option("spark.slackwater.lease", "the session", text, reason)
     return lease_ms
 
 

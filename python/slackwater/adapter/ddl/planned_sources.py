@@ -43,7 +43,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import invalid_option, unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.files import FILES_FEED
@@ -170,9 +170,8 @@ class ConnectorPlanner:
     ) -> tuple[CatalogItem, list[CatalogItem]]:
         """The source and its tables."""
         if connector.as_of_ms is not None:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="The option AS OF of a load generator",
+            raise unsupported(
+                "The option AS OF of a load generator",
                 advice="Leave it out: the generator begins when it is created.",
             )
         if connector.kind == "KEY VALUE":
@@ -342,7 +341,9 @@ class ConnectorPlanner:
         details = source.of(ChangefeedDetails)
         exports = details.exports
         if table.name.casefold() in {each.casefold() for each in exports}:
-            raise invalid_option("ADD TABLE", table.name, "the source has such a table")
+            raise invalid_option(
+                "ADD TABLE", "CREATE SOURCE", table.name, "the source has such a table"
+            )
         statement = parse(source.create_sql)
         if not isinstance(statement, st.CreateSource):
             raise AssertionError(f"the statement of {source.id} is no CREATE SOURCE")
@@ -362,9 +363,13 @@ class ConnectorPlanner:
         names = {column.name.casefold(): column.name for column in declared.columns}
         for wanted in table.key:
             if wanted not in declared.names:
-                raise invalid_option("KEY", wanted, f"{table.name} has no such column")
+                raise invalid_option(
+                    "KEY", "CREATE SOURCE", wanted, f"{table.name} has no such column"
+                )
         if table.extras is not None and table.extras.casefold() in names:
-            raise invalid_option("EXTRAS", table.extras, f"{table.name} has such a column")
+            raise invalid_option(
+                "EXTRAS", "CREATE SOURCE", table.extras, f"{table.name} has such a column"
+            )
         columns = [
             replace(column, nullable=column.name not in table.key) for column in declared.columns
         ]
@@ -469,16 +474,6 @@ def free_name(state: CatalogState, schema: str, wanted: str, taken: Collection[s
     )
 
 
-def invalid_option(option: str, value: str, reason: str) -> SlackwaterError:
-    return user_error(
-        "SLACKWATER_INVALID_OPTION",
-        option=option,
-        statement="CREATE SOURCE",
-        value=value,
-        reason=reason,
-    )
-
-
 def _feed_settings(table: st.ChangefeedTable) -> FeedTableSettings:
     return FeedTableSettings(table.name, table.key, table.extras)
 
@@ -487,7 +482,9 @@ def _check_feed(feed: str) -> None:
     try:
         canonical(feed)
     except ValueError:
-        raise invalid_option("FEEDS", feed[:50], "it is no name of a feed") from None
+        raise invalid_option(
+            "FEEDS", "CREATE SOURCE", feed[:50], "it is no name of a feed"
+        ) from None
 
 
 def _interval_ms(connector: st.LoadGenerator) -> int | None:
@@ -502,9 +499,8 @@ def _generator_details(
     interval_ms: int | None,
 ) -> GeneratorDetails:
     if statement.timestamp_interval_ms is not None:
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature="TIMESTAMP INTERVAL of a load generator",
+        raise unsupported(
+            "TIMESTAMP INTERVAL of a load generator",
             advice="TICK INTERVAL says how often it makes rows.",
         )
     return GeneratorDetails(config, interval_ms or DEFAULT_INTERVAL_MS, statement.retain_history_ms)

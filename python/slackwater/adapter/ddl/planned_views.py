@@ -26,7 +26,7 @@ from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, quote_identifier
@@ -268,15 +268,13 @@ class Views:
     def _refuse_unmaintainable(self, full: str, analysis: Analysis) -> None:
         system = [i for i in analysis.relations if is_system(GlobalId(i))]
         if system:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"A materialized view over a system relation ({full})",
+            raise unsupported(
+                f"A materialized view over a system relation ({full})",
                 advice="Query the system relation itself, or make a plain view over it.",
             )
         if analysis.timed:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"{full} over {analysis.timed[0]} at a time of its own",
+            raise unsupported(
+                f"{full} over {analysis.timed[0]} at a time of its own",
                 advice="A maintained view follows what it reads: leave VERSION AS OF, TIMESTAMP "
                 "AS OF and AS OF out, or keep its rows with CREATE TABLE .. AS SELECT.",
             )

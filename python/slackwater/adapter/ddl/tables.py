@@ -38,7 +38,7 @@ from slackwater.adapter.sessions.sessions import Execution
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import invalid_option, unsupported
 from slackwater.repr.relation import RelationDesc
 
 RETAIN_HISTORY = "retain_history"
@@ -178,15 +178,13 @@ def _table_details(properties: Mapping[str, str]) -> TableDetails:
             retain_ms = _retain(value)
         elif key == "provider":
             if value.lower() != "slackwater":
-                raise user_error(
-                    "SLACKWATER_UNSUPPORTED",
-                    feature=f"CREATE TABLE ... USING {value}",
+                raise unsupported(
+                    f"CREATE TABLE ... USING {value}",
                     advice="Leave USING out: tables of slackwater are collections.",
                 )
         elif key == "location":
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="CREATE TABLE ... LOCATION",
+            raise unsupported(
+                "CREATE TABLE ... LOCATION",
                 advice="Leave it out: the environment keeps the files of its tables.",
             )
         elif key not in _SPARK_PROPERTIES:
@@ -198,13 +196,7 @@ def _retain(value: str) -> int:
     try:
         return parse_duration(value)
     except ValueError as reason:
-        raise user_error(
-            "SLACKWATER_INVALID_OPTION",
-            option=RETAIN_HISTORY,
-            statement="CREATE TABLE",
-            value=repr(value),
-            reason=str(reason),
-        ) from None
+        raise invalid_option(RETAIN_HISTORY, "CREATE TABLE", repr(value), str(reason)) from None
 
 
 _DISPLAY_NAMES = {
@@ -220,9 +212,8 @@ _DISPLAY_NAMES = {
 def _refuse_property(key: str, item: CatalogItem) -> None:
     """Refuses a property of anything but a table or view: SHOW CREATE could not repeat it."""
     if item.kind not in (ItemKind.TABLE, ItemKind.VIEW):
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"The property {key} of the {item.kind.display_name} {item.full_name}",
+        raise unsupported(
+            f"The property {key} of the {item.kind.display_name} {item.full_name}",
             advice=f"Of properties it has {RETAIN_HISTORY} only; COMMENT describes it.",
         )
 
@@ -230,17 +221,15 @@ def _refuse_property(key: str, item: CatalogItem) -> None:
 def _unsupported_alter(change: TableChange, item: CatalogItem) -> Exception:
     match change:
         case UnsupportedChange("set_location"):
-            return user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"SET LOCATION for {item.full_name}",
+            return unsupported(
+                f"SET LOCATION for {item.full_name}",
                 advice="The environment keeps the files of its tables.",
             )
         case UnsupportedChange(kind, spark_name):
             display_name = _DISPLAY_NAMES.get(spark_name or "", kind.replace("_", " "))
         case _:
             display_name = "other columns"
-    return user_error(
-        "SLACKWATER_UNSUPPORTED",
-        feature=f"ALTER TABLE with {display_name} (on {item.full_name})",
+    return unsupported(
+        f"ALTER TABLE with {display_name} (on {item.full_name})",
         advice="Create a new table with the wanted columns and INSERT INTO it.",
     )

@@ -47,7 +47,7 @@ from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.compute.relations import relation_json
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.leadership import LEASE_MS
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError
@@ -543,9 +543,8 @@ class Reads:
 def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:
     """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time: it has no history."""
     if item.kind is ItemKind.SYSTEM_TABLE and isinstance(when, AtTimestamp):
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"AS OF over the system relation {item.full_name}",
+        raise unsupported(
+            f"AS OF over the system relation {item.full_name}",
             advice="It shows what is, and keeps no history: leave AS OF out, or read it in a"
             " query of its own.",
         )

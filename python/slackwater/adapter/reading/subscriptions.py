@@ -32,7 +32,7 @@ from slackwater.compute.engine import Engine
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option, unsupported, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -228,9 +228,8 @@ class Subscriptions:
         engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.foreign:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"A cursor over {', '.join(analysis.foreign)}",
+            raise unsupported(
+                f"A cursor over {', '.join(analysis.foreign)}",
                 advice="Cursors read relations of slackwater. Run the query itself.",
             )
         items = [self._relations.item(GlobalId(i)) for i in analysis.relations]
@@ -333,15 +332,13 @@ class Subscriptions:
         engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.uses_mz_now:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="SUBSCRIBE to a query with mz_now()",
+            raise unsupported(
+                "SUBSCRIBE to a query with mz_now()",
                 advice="SUBSCRIBE to the relations below it and filter what arrives.",
             )
         if analysis.nondeterministic or analysis.foreign or not analysis.relations:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="SUBSCRIBE to a query that reads more than relations of slackwater",
+            raise unsupported(
+                "SUBSCRIBE to a query that reads more than relations of slackwater",
                 advice="Use only tables, sources and views of slackwater, and deterministic "
                 "functions.",
             )
@@ -362,9 +359,8 @@ class Subscriptions:
 
 def _refuse_system(item: CatalogItem) -> None:
     if item.kind is ItemKind.SYSTEM_TABLE:
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"SUBSCRIBE to the system relation {item.full_name}",
+        raise unsupported(
+            f"SUBSCRIBE to the system relation {item.full_name}",
             advice="Its changes are not kept: read it with SELECT as often as they are wanted.",
         )
 
@@ -402,13 +398,7 @@ def _refuse_unclear(option: str, name: str, names: Sequence[str]) -> None:
     if names.count(name) == 1:
         return
     reason = "several columns have this name" if name in names else "no column has this name"
-    raise user_error(
-        "SLACKWATER_INVALID_OPTION",
-        option=option,
-        statement="SUBSCRIBE",
-        value=name,
-        reason=f"{reason}: they are {', '.join(names)}",
-    )
+    raise invalid_option(option, "SUBSCRIBE", name, f"{reason}: they are {', '.join(names)}")
 
 
 def _order(text: str) -> tuple[OrderColumn, ...]:
@@ -417,9 +407,8 @@ def _order(text: str) -> tuple[OrderColumn, ...]:
     columns = []
     for item in ordered.expressions:
         if not isinstance(item.this, exp.Column):
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"WITHIN TIMESTAMP ORDER BY {item.this.sql(dialect='spark')}",
+            raise unsupported(
+                f"WITHIN TIMESTAMP ORDER BY {item.this.sql(dialect='spark')}",
                 advice="Name columns, or mz_diff.",
             )
         columns.append(

@@ -38,7 +38,7 @@ from slackwater.persist.blobs import inline_part, uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.ipc import from_stream
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
-from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, unsupported, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc
@@ -184,9 +184,8 @@ class Writes:
         counts = Counter(each.item.id for each in asked)
         for each in asked:
             if each.rows.mode is not WriteMode.APPEND and counts[each.item.id] > 1:
-                raise user_error(
-                    "SLACKWATER_UNSUPPORTED",
-                    feature=f"Replacing the rows of {each.item.full_name} in a statement that "
+                raise unsupported(
+                    f"Replacing the rows of {each.item.full_name} in a statement that "
                     "writes to it twice",
                     advice="Write two statements.",
                 )

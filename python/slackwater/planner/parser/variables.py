@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import Position, user_error
+from slackwater.repr.errors import Position, unsupported, user_error
 
 STRICT_SERIALIZABLE = "strict serializable"
 SERIALIZABLE = "serializable"
@@ -177,9 +177,8 @@ def variable(name: str) -> Variable:
         return found
     if key in KNOWN_NAMES:
         instead = f"The variables are {', '.join(VARIABLES)}."
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"The variable {key}",
+        raise unsupported(
+            f"The variable {key}",
             advice="SET TIME ZONE '...' is Spark's." if key == "timezone" else instead,
         )
     raise user_error("SLACKWATER_UNKNOWN_VARIABLE", variable=name)
