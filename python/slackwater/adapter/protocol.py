@@ -185,15 +185,6 @@ class CreateTable:
     properties: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
 
-    @property
-    def schema_name(self) -> str:
-        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
-        return schema_of(self.namespace)
-
-    @property
-    def full_name(self) -> str:
-        return f"slackwater.{self.schema_name}.{self.name}"
-
 
 @dataclass(frozen=True, slots=True)
 class StageTable:
@@ -380,12 +371,3 @@ class CreateView:
     properties: Mapping[str, str] = field(default_factory=dict)
     replace: bool = False
     comment: str | None = None
-
-    @property
-    def schema_name(self) -> str:
-        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
-        return schema_of(self.namespace)
-
-    @property
-    def full_name(self) -> str:
-        return f"slackwater.{self.schema_name}.{self.name}"

@@ -29,9 +29,4 @@ def kind_of(kind: ObjectKind) -> ItemKind:
 def expect_kind(item: CatalogItem, kind: ItemKind) -> None:
     """Raises SLACKWATER_WRONG_KIND unless the item is of `kind`."""
     if item.kind is not kind:
-        raise user_error(
-            "SLACKWATER_WRONG_KIND",
-            objectName=item.full_name,
-            actualKind=item.kind.display_name,
-            expectedKind=kind.display_name,
-        )
+        raise item.wrong_kind(kind.display_name)

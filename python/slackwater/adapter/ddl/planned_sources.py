@@ -433,12 +433,7 @@ def _defined(
 def _stored_columns(written: CatalogItem) -> RelationDesc:
     """The columns of a relation that a sink can write. Raises SLACKWATER_WRONG_KIND."""
     if written.shard_id is None or written.desc is None:
-        raise user_error(
-            "SLACKWATER_WRONG_KIND",
-            objectName=written.full_name,
-            actualKind=written.kind.display_name,
-            expectedKind="table, source or materialized view",
-        )
+        raise written.wrong_kind("table, source or materialized view")
     return written.desc
 
 

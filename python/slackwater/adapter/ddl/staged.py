@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter import protocol
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
@@ -117,7 +117,7 @@ class StagedTables:
         """The table that is replaced, if it is the one that was staged."""
         if definition.mode is TableMode.CREATE:
             return None
-        existing = self._changes.state.find(definition.table.schema_name, definition.table.name)
+        existing = self._changes.state.find(*_named(definition))
         if (None if existing is None else existing.id) != target.replaces:
             raise _changed(definition)
         return existing
@@ -177,12 +177,12 @@ def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | N
 
     Raises SLACKWATER_WRONG_KIND, and SLACKWATER_UNKNOWN_OBJECT when there has to be one.
     """
-    existing = state.find(definition.table.schema_name, definition.table.name)
+    existing = state.find(*_named(definition))
     if definition.mode is TableMode.CREATE:
         return None
     if existing is None and definition.mode is TableMode.CREATE_OR_REPLACE:
         return None
-    return state.get(definition.table.schema_name, definition.table.name, ItemKind.TABLE)
+    return state.get(*_named(definition), ItemKind.TABLE)
 
 
 def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
@@ -237,4 +237,9 @@ def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) 
 
 
 def _changed(definition: StageTable) -> SlackwaterError:
-    return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=definition.table.full_name)
+    full_name = ".".join((CATALOG_NAME, *_named(definition)))
+    return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=full_name)
+
+
+def _named(definition: StageTable) -> tuple[str, str]:
+    return protocol.schema_of(definition.table.namespace), definition.table.name

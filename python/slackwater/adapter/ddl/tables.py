@@ -70,11 +70,12 @@ class Tables:
         desc = asked.schema
         desc.arrow_schema()
         details = _table_details(asked.properties)
-        planned = self._changes.new_item(ItemKind.TABLE, asked.schema_name, asked.name, user)
+        schema = schema_of(asked.namespace)
+        planned = self._changes.new_item(ItemKind.TABLE, schema, asked.name, user)
         return replace(
             planned,
             create_sql=create_table_sql(
-                asked.full_name,
+                planned.full_name,
                 desc,
                 details.retain_history_ms,
                 asked.comment,

@@ -10,10 +10,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.details import ViewDetails
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-)
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import (
     CatalogOp,
     CreateItem,
@@ -28,7 +25,7 @@ from slackwater.adapter.catalog.settings import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import PlannedView, Views
-from slackwater.adapter.protocol import CreateView
+from slackwater.adapter.protocol import CreateView, schema_of
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
@@ -51,15 +48,16 @@ class ViewDefinitions:
 
         Its properties, which have Spark's settings at creation, are kept and given back with it.
         """
-        schema_name, name, query = asked.schema_name, asked.name, asked.query
+        schema, name, query = schema_of(asked.namespace), asked.name, asked.query
         context = execution.context
         analysis = self._views.analyze(context, query)
-        self._views.refuse_foreign(asked.full_name, analysis)
+        blank = self._changes.new_item(ItemKind.VIEW, schema, name, context.user)
+        self._views.refuse_foreign(blank.full_name, analysis)
         item = replace(
-            self._changes.new_item(ItemKind.VIEW, schema_name, name, context.user),
+            blank,
             create_sql=to_sql(
                 st.CreateView(
-                    QualifiedName(("slackwater", schema_name, name)),
+                    QualifiedName((CATALOG_NAME, schema, name)),
                     st.TextSlice(query),
                     columns=asked.schema.names,
                 )
@@ -77,8 +75,8 @@ class ViewDefinitions:
         )
         with self._changes.defining(execution.cancellation):
             ops: list[CatalogOp] = []
-            if asked.replace and self._changes.state.find(schema_name, name) is not None:
-                replaced = self._changes.state.get(schema_name, name, ItemKind.VIEW)
+            if asked.replace and self._changes.state.find(schema, name) is not None:
+                replaced = self._changes.state.get(schema, name, ItemKind.VIEW)
                 ops.append(DropItem(replaced.id, replaces=True))
             self._changes.commit([*ops, CreateItem(item)], context.user)
         return self._changes.state.item(item.id)

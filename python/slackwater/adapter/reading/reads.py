@@ -358,12 +358,7 @@ class Reads:
         if item.kind not in READABLE or (
             item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
         ):
-            raise user_error(
-                "SLACKWATER_WRONG_KIND",
-                objectName=item.full_name,
-                actualKind=item.kind.display_name,
-                expectedKind="relation that can be read",
-            )
+            raise item.wrong_kind("relation that can be read")
         return item
 
     def _open_hold(
