@@ -453,7 +453,7 @@ class Worker:
                 return Nothing()
         computed_s = self._monotonic()
         self._shards.commits.commit([outcome.rows, outcome.errors])
-        self._record(view.flow.global_id, outcome, began_s, computed_s)
+        self._record(run, outcome, began_s, computed_s)
         view.committed(outcome.rows.upper)
         return Committed(outcome.rows.upper, outcome.out_of_memory)
 
@@ -489,26 +489,24 @@ class Worker:
                 case ReportEnd(cause):
                     self._listeners.fatal(cause)
 
-    def _record(
-        self, global_id: GlobalId, outcome: TickOutcome, began_s: float, computed_s: float
-    ) -> None:
+    def _record(self, run: _Run, outcome: TickOutcome, began_s: float, computed_s: float) -> None:
         """Keeps a record of the tick, which began at `began_s` and was computed at `computed_s`."""
-        costs, append = outcome.costs, outcome.rows
+        meter, append = run.meter, outcome.rows
         before_us = int((computed_s - began_s) * 1_000_000)
         self._records.add(
             TickRecord(
-                global_id=global_id,
+                global_id=run.work.flow.global_id,
                 lower=append.lower,
                 upper=append.upper,
                 committed_ms=wall_clock_ms(),
                 by_program=outcome.by_program,
-                scanned=costs.scanned,
+                scanned=meter.scanned,
                 emitted=sum(part.rows for part in append.parts),
                 times=TickTimes(
-                    costs.plan_us,
-                    costs.load_us,
-                    before_us - costs.plan_us - costs.load_us - costs.encode_us,
-                    costs.encode_us,
+                    meter.plan_us,
+                    meter.load_us,
+                    before_us - meter.plan_us - meter.load_us - meter.encode_us,
+                    meter.encode_us,
                     int((self._monotonic() - computed_s) * 1_000_000),
                 ),
                 steps=outcome.steps,
