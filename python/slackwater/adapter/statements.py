@@ -22,11 +22,7 @@ from slackwater.adapter.sessions.cursors import Cursor, in_turn
 from slackwater.adapter.sessions.results import Result, done, rows, strings
 from slackwater.adapter.sessions.sessions import Execution, PendingCommit, Session
 from slackwater.adapter.system.shows import Shows
-from slackwater.adapter.time.explain import (
-    TimestampExplanation,
-    explain_json,
-    explain_text,
-)
+from slackwater.adapter.time.explain import TimestampExplanation, explain_json, explain_text
 from slackwater.adapter.time.selection import Immediately
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation

@@ -13,15 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    delete,
-    insert,
-    inspect,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, delete, insert, inspect, select, update
 
 from slackwater.persist.metastore import (
     RETRY_POLICY,

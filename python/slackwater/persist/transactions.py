@@ -18,12 +18,7 @@ from slackwater.persist import statements
 from slackwater.persist.appends import TablesAppend
 from slackwater.persist.cache import ShardCache, load
 from slackwater.persist.leadership import Fenced, was_last_commit
-from slackwater.persist.metastore import (
-    OutcomeUnknown,
-    RetryPolicy,
-    query,
-    transaction,
-)
+from slackwater.persist.metastore import OutcomeUnknown, RetryPolicy, query, transaction
 from slackwater.persist.tables import environment
 from slackwater.repr.errors import FatalError
 

@@ -15,19 +15,8 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.details import FilesDetails
 from slackwater.adapter.catalog.durable import DurableCatalog
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    CatalogState,
-    ItemKind,
-    shards_of,
-)
-from slackwater.adapter.catalog.ops import (
-    AlterItem,
-    CatalogDiff,
-    CatalogOp,
-    CreateItem,
-    apply,
-)
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
+from slackwater.adapter.catalog.ops import AlterItem, CatalogDiff, CatalogOp, CreateItem, apply
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.source_states import create_state

@@ -23,11 +23,7 @@ from slackwater.adapter.catalog.details import (
     SubsourceDetails,
     WebhookDetails,
 )
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    CatalogState,
-    ItemKind,
-)
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.controllers.relations import Relations

@@ -7,10 +7,7 @@ from dataclasses import replace
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import TableDetails, ViewDetails, retaining
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-)
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.render import create_table_sql
 from slackwater.adapter.ddl.changes import Changes

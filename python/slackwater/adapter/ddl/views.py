@@ -11,11 +11,7 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.details import ViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
-from slackwater.adapter.catalog.ops import (
-    CatalogOp,
-    CreateItem,
-    DropItem,
-)
+from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem
 from slackwater.adapter.catalog.settings import (
     QUERY_COLUMNS,
     SCHEMA_MODE,

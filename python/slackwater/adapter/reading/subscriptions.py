@@ -20,12 +20,7 @@ from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
 from slackwater.adapter.sessions.sessions import Execution, Session
-from slackwater.adapter.time.selection import (
-    AtLeastTimestamp,
-    AtTimestamp,
-    Immediately,
-    QueryWhen,
-)
+from slackwater.adapter.time.selection import AtLeastTimestamp, AtTimestamp, Immediately, QueryWhen
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.compute.engine import Engine

@@ -24,13 +24,7 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
-from slackwater.storage.ingestion import (
-    Ingestion,
-    IngestionRunner,
-    Reached,
-    Resumed,
-    StatusChange,
-)
+from slackwater.storage.ingestion import Ingestion, IngestionRunner, Reached, Resumed, StatusChange
 from slackwater.storage.key_value import KeyValueConfig, KeyValueIngestion
 from slackwater.storage.progress import remap_at
 from slackwater.storage.source_time import SourceFrontier

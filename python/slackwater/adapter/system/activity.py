@@ -9,11 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-    shards_of,
-)
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.system.objects import SINK_TYPE, SystemRow, items, moment, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.frontier import Frontier

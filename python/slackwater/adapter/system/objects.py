@@ -19,12 +19,7 @@ from slackwater.adapter.catalog.details import (
     ViewDetails,
     WebhookDetails,
 )
-from slackwater.adapter.catalog.model import (
-    CATALOG_NAME,
-    CatalogItem,
-    CatalogState,
-    ItemKind,
-)
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.redaction import redacted
