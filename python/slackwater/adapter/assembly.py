@@ -118,6 +118,7 @@ class _Connectors:
     """The sources, which bring rows in, and the sinks, which take them out."""
 
     secrets: Secrets
+    states: SourceStates
     ingestion: IngestionRunner
     webhooks: Webhooks
     changefeeds: Changefeeds
@@ -195,7 +196,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
     running = Running(
         base.sessions,
         health,
-        connectors.sources,
+        connectors.states,
         connectors.sinks,
         connectors.changefeed_sources,
     )
@@ -204,7 +205,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
 
 def _changes(base: _Base, connectors: _Connectors, implications: Implications) -> Changes:
     on_drop = {
-        ItemKind.SOURCE: connectors.sources.forget,
+        ItemKind.SOURCE: connectors.states.forget,
         ItemKind.SECRET: connectors.secrets.forget,
     }
     relations = base.relations
@@ -317,6 +318,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     awaited: dict[GlobalId, Timestamp] = {}
     return _Connectors(
         secrets=secrets,
+        states=states,
         ingestion=ingestion,
         webhooks=webhooks,
         changefeeds=changefeeds,

@@ -117,16 +117,6 @@ class Coordinator:
         self.parts.worker.stop()
         self.parts.committer.stop()
 
-    @property
-    def webhooks(self) -> Webhooks:
-        """The part to which the ingress hands requests for webhooks."""
-        return self.parts.webhooks
-
-    @property
-    def changefeeds(self) -> Changefeeds:
-        """The part to which the ingress hands requests of changefeeds."""
-        return self.parts.changefeeds
-
     def metrics(self) -> bytes:
         """The metrics now, as Prometheus reads them."""
         return self.parts.changefeed_sources.metrics_text(self.parts.timeline.clock_ms())

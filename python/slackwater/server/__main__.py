@@ -380,8 +380,8 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     coordinator.start()
     opened.gate.open(
         IngressBackend(
-            coordinator.webhooks,
-            coordinator.changefeeds,
+            coordinator.parts.webhooks,
+            coordinator.parts.changefeeds,
             lambda: leader_lease.confirm(wait_ms=0),
             coordinator.metrics,
         )

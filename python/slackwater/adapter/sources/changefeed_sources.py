@@ -23,7 +23,6 @@ from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Time
-from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM
 from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.files import FolderReader
@@ -153,10 +152,6 @@ class ChangefeedSources:
                     waiting=progress.waiting.get(name, 0),
                     counters=progress.admitted.get(name, FeedCounters()),
                 )
-
-    def forget(self, source_id: GlobalId) -> None:
-        """Forgets what a source has received that does not run any more."""
-        self.changefeeds.forget(source_id)
 
 
 def _moment(place: int) -> Time | None:

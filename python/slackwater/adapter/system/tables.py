@@ -12,7 +12,7 @@ from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.sinks import SinkRunner
-from slackwater.adapter.sources.sources import Sources
+from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.system.notices import notices
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.system.snapshot import (
@@ -44,7 +44,7 @@ class Running:
 
     sessions: Sessions
     health: Health
-    sources: Sources
+    states: SourceStates
     sinks: SinkRunner
     changefeeds: ChangefeedSources
 
@@ -57,7 +57,7 @@ class SystemTables:
         self._timeline = timeline
         self._sessions = running.sessions
         self._health = running.health
-        self._sources = running.sources
+        self._states = running.states
         self._sinks = running.sinks
         self._changefeeds = running.changefeeds
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
@@ -107,7 +107,7 @@ class SystemTables:
             audit_events=self._relations.catalog.audit_events()
             if "mz_audit_events" in names
             else (),
-            source_history=self._sources.history() if "mz_source_status_history" in names else (),
+            source_history=self._states.history() if "mz_source_status_history" in names else (),
             usage=self._relations.persist.transactions.query(usage) if names & _WITH_USAGE else (),
             ticks=tuple(worker.records.all()),
             hydration_progress=tuple(worker.hydration_progress())
