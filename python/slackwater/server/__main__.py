@@ -31,6 +31,7 @@ from sqlalchemy import Engine
 
 from slackwater.persist.leadership import (
     LEASE_MS,
+    Candidate,
     LeaderRecord,
     Lease,
     LostElection,
@@ -235,27 +236,19 @@ def _take_lead(
     settings: Settings, engine: Engine, leader: LeaderRecord | None, log: Path, here: Owner
 ) -> Leadership | None:
     """Takes the lead from `leader`, which has gone; None when another candidate was first."""
-    expected = None if leader is None else leader.epoch
-    lease = None if leader is None else leader.lease
+    epoch = 1 if leader is None else leader.epoch + 1
     listener = _listen()
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    token_file = settings.location.local / f"token-{(expected or 0) + 1}-{os.getpid()}"
+    token_file = settings.location.local / f"token-{epoch}-{os.getpid()}"
     token = _write_token(token_file)
     began_ms = running_ms()
     with ExitStack() as unless_taken:
         unless_taken.callback(listener.close)
         unless_taken.callback(token_file.unlink, missing_ok=True)
         try:
-            epoch = acquire(
-                engine,
-                address,
-                str(token_file),
-                settings.application,
-                str(log),
-                expected_epoch=expected,
-                expected_renewals=None if lease is None else lease.renewals,
-                lease=Lease(here, settings.lease_ms),
-            )
+            lease = Lease(here, settings.lease_ms)
+            candidate = Candidate(address, str(token_file), settings.application, str(log), lease)
+            epoch = acquire(engine, candidate, leader)
         except LostElection:
             return None
         unless_taken.pop_all()
