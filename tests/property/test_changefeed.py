@@ -13,7 +13,7 @@ from tests.support.storage.changefeed_world import World, config_of
 from tests.support.storage.changefeeds import Faults, Upstream, feeds_of
 
 from slackwater.repr.relation import Column, RelationDesc
-from slackwater.storage.changefeed.binding import BindingWindow, bind
+from slackwater.storage.changefeed.binding import BindingRules, BindingWindow, bind
 from slackwater.storage.changefeed.encoding import offset
 from slackwater.storage.changefeed.landing import dead_letter_rows, landed_rows
 from slackwater.storage.changefeed.messages import BadMessage, Target, message_of
@@ -168,7 +168,8 @@ def test_whatever_a_feed_sends_is_refused_or_lands_and_is_a_row_or_a_dead_letter
             taken += message_of(Target(), body.encode(), "f", {}).rows
     assert landed_rows(taken).num_rows == len(taken) >= 2
     for landed in taken:
-        found = bind({}, [landed], BindingWindow(0, 10**20, frozenset({"f"})), reader.row)
+        window = BindingWindow(0, 10**20, frozenset({"f"}))
+        found = bind({}, [landed], window, BindingRules(reader.row))
         rows = [row for changed in found.changes.values() for row in changed]
         assert reader.updates(rows).num_rows == len(rows) == 1 - len(found.dead)
         dead_letter_rows([(each, reason, 1) for each, reason in found.dead])

@@ -55,6 +55,19 @@ class BindingWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class BindingRules:
+    """The rules by which a source takes changes.
+
+    `decode` makes rows of them. With `is_strict` a late change that is newer than what its key has
+    ends the binding, unless it `is_dead` already.
+    """
+
+    decode: Decode
+    is_strict: bool = False
+    is_dead: Callable[[ChangeRecord], bool] = lambda _: False
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """The changes that a binding makes.
 
@@ -79,18 +92,15 @@ def bind(
     images: Mapping[Slot, ChangeRecord],
     waiting: Iterable[ChangeRecord],
     window: BindingWindow,
-    decode: Decode,
-    *,
+    rules: BindingRules,
     again: Iterable[ChangeRecord] = (),
-    is_strict: bool = False,
-    is_dead: Callable[[ChangeRecord], bool] = lambda _: False,
 ) -> Bound:
     """Binds what of `waiting` is in `window`, after bindings that left `images`.
 
-    `again` are dead letters, which are taken whatever their times, where nothing newer is. With
-    `is_strict` it raises `LateChange` for a late change that is newer than what its key has, unless
-    that one `is_dead` already.
+    `again` are dead letters, which are taken whatever their times, where nothing newer is. Raises
+    `LateChange` as the rules say.
     """
+    decode = rules.decode
     taken: list[ChangeRecord] = []
     left: list[ChangeRecord] = []
     late: Counter[str] = Counter()
@@ -107,7 +117,7 @@ def bind(
         late[change.feed] += 1
         image = images.get(slot)
         is_news = image is None or image.updated < change.updated
-        if is_strict and is_news and not is_dead(change):
+        if rules.is_strict and is_news and not rules.is_dead(change):
             raise LateChange(change)
     for change in again:
         candidates.setdefault((change.topic, change.key), []).append(change)

@@ -23,7 +23,14 @@ from slackwater.repr.errors import user_error
 from slackwater.repr.hlc import ZERO, Range
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM, admission
-from slackwater.storage.changefeed.binding import BindingWindow, Bound, LateChange, Slot, bind
+from slackwater.storage.changefeed.binding import (
+    BindingRules,
+    BindingWindow,
+    Bound,
+    LateChange,
+    Slot,
+    bind,
+)
 from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.landing import dead_letter_rows, landing_rows
 from slackwater.storage.changefeed.messages import ChangeRecord
@@ -243,15 +250,10 @@ class ChangefeedIngestion:
             return frozenset(letter for letter, _ in self._dead_letters())
 
         try:
-            return bind(
-                self._images,
-                waiting,
-                window,
-                self._decode,
-                again=again,
-                is_strict=self._config.is_strict,
-                is_dead=lambda change: change in letters(),
+            rules = BindingRules(
+                self._decode, self._config.is_strict, lambda change: change in letters()
             )
+            return bind(self._images, waiting, window, rules, again)
         except LateChange as late:
             raise user_error(
                 "SLACKWATER_LATE_CHANGE",
