@@ -106,41 +106,26 @@ class FilesSink:
     """An open sink. One writer at a time."""
 
     def __init__(
-        self, config: SinkConfig, desc: RelationDesc, object_name: str, folder: SinkFolder
-    ) -> None:
-        self._config = config
-        self._desc = desc
-        self._object_name = object_name
-        self._folder = folder
-        self._reached = folder.frontier
-
-    @staticmethod
-    def open(
+        self,
         config: SinkConfig,
-        claim: Claim,
         desc: RelationDesc,
-        object_name: str,
+        claim: Claim,
         *,
         clock: Callable[[], int],
-        progress: Frontier | None = None,
         files: FileSystem | None = None,
-    ) -> FilesSink:
+    ) -> None:
         """Keeps earlier writers out, and reads what the sink has committed so far.
 
-        `progress` is how far it has been reported to be, None if it was not. Raises
-        SLACKWATER_SINK_LOCATION_IN_USE when the location belongs to another sink,
+        Raises SLACKWATER_SINK_LOCATION_IN_USE when the location belongs to another sink,
         SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_SINK_KEY, and `Fenced`.
         """
-        check_config(config, desc, object_name)
-        folder = SinkFolder.open(
-            config.path,
-            config.envelope,
-            claim,
-            files=LocalFileSystem() if files is None else files,
-            clock=clock,
-            progress=progress,
-        )
-        return FilesSink(config, desc, object_name, folder)
+        check_config(config, desc, claim.name)
+        files = LocalFileSystem() if files is None else files
+        self._config = config
+        self._desc = desc
+        self._object_name = claim.name
+        self._folder = SinkFolder(config.path, config.envelope, claim, files, clock)
+        self._reached = self._folder.frontier
 
     @property
     def frontier(self) -> Frontier | None:

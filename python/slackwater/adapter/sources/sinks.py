@@ -178,18 +178,10 @@ class SinkRunner:
         item = running.item
         source = self._relations.item(item.depends_on[0])
         as_of = item.of(SinkDetails).as_of
-        running.sink = FilesSink.open(
-            sink_config(item),
-            Claim(
-                item.id,
-                self._persist.transactions.epoch,
-                self._persist.transactions.confirm_leadership,
-            ),
-            source.stored.desc,
-            item.full_name,
-            clock=self._clock_ms,
-            progress=self._progress(item, as_of),
-        )
+        transactions, progress = self._persist.transactions, self._progress(item, as_of)
+        confirm = transactions.confirm_leadership
+        claim = Claim(item.id, item.full_name, transactions.epoch, confirm, progress)
+        running.sink = FilesSink(sink_config(item), source.stored.desc, claim, clock=self._clock_ms)
         reached = running.sink.frontier
         # The export holds its input, also while it fails, one step behind what it has reported.
         feed = CollectionFeed(self._relations, source, None)
