@@ -114,7 +114,7 @@ class Calls:
                 protocol.DropNamespace, defining("DROP SCHEMA", objects.drop_namespace)
             ),
             "/v1/catalog/create_table": Endpoint(
-                protocol.CreateTable, defining("CREATE TABLE", tables.create_table, object_json)
+                protocol.NewTable, defining("CREATE TABLE", tables.create_table, object_json)
             ),
             "/v1/catalog/stage_table": Endpoint(protocol.StageTable, self._stage_table),
             "/v1/catalog/alter_table": Endpoint(
@@ -127,7 +127,7 @@ class Calls:
                 protocol.DropRelation, defining("DROP TABLE", objects.drop_table, _dropped)
             ),
             "/v1/catalog/create_view": Endpoint(
-                protocol.CreateView,
+                protocol.NewView,
                 defining("CREATE VIEW", self._definitions.views.create_view, object_json),
             ),
             "/v1/catalog/drop_view": Endpoint(
@@ -136,7 +136,7 @@ class Calls:
             "/v1/bind": Endpoint(protocol.Bind, self._bind),
             "/v1/release": Endpoint(protocol.Release, self._release),
             "/v1/renew": Endpoint(protocol.Renew, self._renew),
-            "/v1/write": Endpoint(protocol.Write, self._write),
+            "/v1/write": Endpoint(protocol.WriteTables, self._write),
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
         }
@@ -280,7 +280,7 @@ class Calls:
             self._reads.renew(hold)
         return {}
 
-    def _write(self, caller: Caller, asked: protocol.Write) -> Mapping[str, Any]:
+    def _write(self, caller: Caller, asked: protocol.WriteTables) -> Mapping[str, Any]:
         def action(execution: Execution) -> WriteResult:
             if asked.definition is None:
                 return self._writes.write(execution.session, asked, execution.cancellation)

@@ -17,7 +17,7 @@ from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogS
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
-from slackwater.adapter.protocol import StageTable, TableMode, TableRows, Target
+from slackwater.adapter.protocol import StagedTarget, StageTable, TableMode, TableRows
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.transactions import check_outside_block
@@ -48,7 +48,7 @@ class StagedTables:
         self._tables = tables
         self._changes = changes
 
-    def stage(self, execution: Execution, definition: StageTable) -> Target:
+    def stage(self, execution: Execution, definition: StageTable) -> StagedTarget:
         """The target of protocol section 2; nothing is changed.
 
         Raises whatever the definition would be refused for as the catalog is now.
@@ -63,7 +63,7 @@ class StagedTables:
         apply(state, [*_drop(existing), CreateItem(planned)])
         return _target(planned, existing, self._changes.reserve_shard())
 
-    def write(self, execution: Execution, request: protocol.Write) -> WriteResult:
+    def write(self, execution: Execution, request: protocol.WriteTables) -> WriteResult:
         """The write of protocol section 2 with a definition: durable and visible when it answers.
 
         Raises what `Writes.write` and `stage` do, and SLACKWATER_CONCURRENT_CHANGE when the table
@@ -103,7 +103,7 @@ class StagedTables:
                 self._reads.release(hold)
 
     def _contents(
-        self, planned: CatalogItem, target: Target, rows: TableRows
+        self, planned: CatalogItem, target: StagedTarget, rows: TableRows
     ) -> tuple[PartsAt, int] | None:
         if target.shard is not None:
             return self._writes.contents(replace(planned, shard_id=target.shard), rows)
@@ -113,7 +113,7 @@ class StagedTables:
         existing = self._changes.state.items.get(target.replaces)
         return None if existing is None else self._writes.contents(existing, rows)
 
-    def _expected(self, definition: StageTable, target: Target) -> CatalogItem | None:
+    def _expected(self, definition: StageTable, target: StagedTarget) -> CatalogItem | None:
         """The table that is replaced, if it is the one that was staged."""
         if definition.mode is TableMode.CREATE:
             return None
@@ -197,7 +197,7 @@ def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
 
 
 def _is_kept(
-    existing: CatalogItem, definition: StageTable, target: Target, as_select: bool
+    existing: CatalogItem, definition: StageTable, target: StagedTarget, as_select: bool
 ) -> bool:
     """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE if it should and cannot."""
     if not as_select:
@@ -231,9 +231,9 @@ def _drop(existing: CatalogItem | None) -> list[CatalogOp]:
     return [] if existing is None else [DropItem(existing.id, replaces=True)]
 
 
-def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> Target:
+def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> StagedTarget:
     replaces = None if existing is None else existing.id
-    return Target(item.id, replaces, shard, item.desc or RelationDesc(()))
+    return StagedTarget(item.id, replaces, shard, item.desc or RelationDesc(()))
 
 
 def _changed(definition: StageTable) -> SlackwaterError:

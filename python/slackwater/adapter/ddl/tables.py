@@ -21,7 +21,7 @@ from slackwater.adapter.ddl.columns import (
 from slackwater.adapter.protocol import (
     AddColumn,
     AlterTable,
-    CreateTable,
+    NewTable,
     RemoveProperty,
     SetColumnComment,
     SetComment,
@@ -49,7 +49,7 @@ class Tables:
         self._changes = changes
         self._engine = engine
 
-    def create_table(self, execution: Execution, asked: CreateTable) -> CatalogItem:
+    def create_table(self, execution: Execution, asked: NewTable) -> CatalogItem:
         """A new empty table, readable from now on.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
@@ -59,7 +59,7 @@ class Tables:
             self._changes.commit(self._changes.with_tables_shards([item]), execution.user)
             return self._changes.state.item(item.id)
 
-    def plan_table(self, user: str, asked: CreateTable) -> CatalogItem:
+    def plan_table(self, user: str, asked: NewTable) -> CatalogItem:
         """The object of a new table, without its shard.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, SLACKWATER_UNSUPPORTED.

@@ -21,7 +21,7 @@ from slackwater.adapter.catalog.settings import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import PlannedView, Views
-from slackwater.adapter.protocol import CreateView, schema_of
+from slackwater.adapter.protocol import NewView, schema_of
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
@@ -39,7 +39,7 @@ class ViewDefinitions:
         self._changes = changes
         self._views = views
 
-    def create_view(self, execution: Execution, asked: CreateView) -> CatalogItem:
+    def create_view(self, execution: Execution, asked: NewView) -> CatalogItem:
         """Creates a stored query. Its names mean for ever what they mean in `context`.
 
         Its properties, which have Spark's settings at creation, are kept and given back with it.
@@ -155,10 +155,10 @@ def _asked(
     desc: RelationDesc,
     statement: st.CreateView | st.CreateViewUnder,
     properties: Mapping[str, str],
-) -> CreateView:
+) -> NewView:
     """The view of a statement, with its schema, its name and its columns."""
     schema, name = named
-    return CreateView(
+    return NewView(
         namespace=(schema,),
         name=name,
         schema=desc,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.controllers.relations import Relations
-from slackwater.adapter.protocol import Bind, Binding
+from slackwater.adapter.protocol import Bind, BindAnswer
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.reading.older_plans import refuse_older_plan
 from slackwater.adapter.sessions.sessions import Session
@@ -128,7 +128,7 @@ class Reads:
         session: Session,
         asked: Bind,
         cancellation: Cancellation,
-    ) -> Binding:
+    ) -> BindAnswer:
         """The binding of protocol section 2.
 
         Waits until every input is complete at the chosen time. Raises
@@ -154,7 +154,7 @@ class Reads:
             item = self._relations.item(relation.id)
             refuse_past(item, relation.as_of or asked.as_of)
 
-    def _bind(self, session: Session, asked: Bind, cancellation: Cancellation) -> Binding:
+    def _bind(self, session: Session, asked: Bind, cancellation: Cancellation) -> BindAnswer:
         items = [self._readable(relation.id) for relation in asked.relations]
         token = uuid.uuid4().hex
         own = [relation.as_of for relation in asked.relations]
@@ -189,10 +189,10 @@ class Reads:
             self.release(token)
         hold = token if items else None
         if not opened.locked:
-            return Binding(timestamp, hold, tuple(answers))
+            return BindAnswer(timestamp, hold, tuple(answers))
         with self._lock:
             opened.last_renewed_s = self._lease.monotonic()
-        return Binding(timestamp, hold, tuple(answers), self._lease.ms)
+        return BindAnswer(timestamp, hold, tuple(answers), self._lease.ms)
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from slackwater.adapter import protocol
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.relations import Relations
-from slackwater.adapter.protocol import PrepareWrite, TableRows, WriteMode, WrittenFile
+from slackwater.adapter.protocol import PrepareWrite, StagedFile, TableRows, WriteMode
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
@@ -110,7 +110,7 @@ class Writes:
         return self._persist.files.staging_directory(shard, asked.write_id)
 
     def write(
-        self, session: Session, request: protocol.Write, cancellation: Cancellation
+        self, session: Session, request: protocol.WriteTables, cancellation: Cancellation
     ) -> WriteResult:
         """The write of protocol section 2: answers once it is durable and applied.
 
@@ -175,7 +175,7 @@ class Writes:
                     return WriteResult(TIMESTAMP_MIN, sum(write.inserted for write in buffered), 0)
             return self.commit(buffered, owner, cancellation)
 
-    def _asked(self, request: protocol.Write) -> list[_Asked]:
+    def _asked(self, request: protocol.WriteTables) -> list[_Asked]:
         """The writes of a request: of one table, or of several that are committed together.
 
         Raises SLACKWATER_UNSUPPORTED if one of several would not see what another one of them does.
@@ -348,7 +348,7 @@ class Writes:
 
         return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
 
-    def _own_files(self, item: CatalogItem, asked: TableRows) -> tuple[WrittenFile, ...]:
+    def _own_files(self, item: CatalogItem, asked: TableRows) -> tuple[StagedFile, ...]:
         """The files of the request, with their URIs as the coordinator writes them.
 
         Raises SLACKWATER_FOREIGN_FILE, with nothing of its URI, for one that is not directly in
@@ -364,7 +364,7 @@ class Writes:
             directory = self._persist.files.staging_directory(item.stored.shard_id, asked.write_id)
         except ValueError:
             raise refuse("its id cannot be that of a write with files") from None
-        own: dict[str, WrittenFile] = {}
+        own: dict[str, StagedFile] = {}
         for number, file in enumerate(asked.files, start=1):
             uri = self._persist.blobs.own(file.uri, directory)
             if uri is None:
@@ -374,7 +374,7 @@ class Writes:
             own[uri] = replace(file, uri=uri)
         return tuple(own.values())
 
-    def _split(self, shard_id: int, file: WrittenFile) -> list[tuple[FileBody, int, int]]:
+    def _split(self, shard_id: int, file: StagedFile) -> list[tuple[FileBody, int, int]]:
         """Splits a file of mixed diffs into one for each diff, so that each part is uniform."""
         blobs = self._persist.blobs
         with blobs.open(file.uri) as source:
