@@ -25,7 +25,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PartitionProgress:
     """A partition's part in the bounds.
 
     `lead` is the last checkpoint of the applied ones that it begins with, None if it begins with
@@ -42,7 +42,7 @@ class Progress:
 
 def progress(
     partition: str, checkpoints: Sequence[Checkpoint], lookahead: int | None
-) -> Progress | None:
+) -> PartitionProgress | None:
     """The progress of a partition with these checkpoints, which ascend; None: it has none.
 
     `lookahead` is how many checkpoints may be proposed after `lead`, and one more where nothing is
@@ -53,7 +53,7 @@ def progress(
     applied = list(takewhile(lambda each: each.applied, checkpoints))
     run = list(takewhile(lambda each: not each.applied, checkpoints[len(applied) :]))
     window = ([*applied[-1:], *run])[: None if lookahead is None else lookahead + 1]
-    return Progress(
+    return PartitionProgress(
         partition,
         applied[-1].time if applied else None,
         run[0].time if run else None,
@@ -61,7 +61,7 @@ def progress(
     )
 
 
-def bounds(partitions: Iterable[Progress], committed: Time) -> Range:
+def bounds(partitions: Iterable[PartitionProgress], committed: Time) -> Range:
     """The bounds of a group for which everything up to and with `committed` was said to be done.
 
     ``max`` is just after the least of the partitions' tops: no partition outruns the others.

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection, Engine
 
 from slackwater.checkpoints import statements
-from slackwater.checkpoints.listeners import Listeners
-from slackwater.checkpoints.store import GroupState, Subscription
+from slackwater.checkpoints.listeners import GroupListeners
+from slackwater.checkpoints.store import GroupState, GroupSubscription
 from slackwater.checkpoints.tables import create_tables
 from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy, connect, query, transaction
 from slackwater.persist.transactions import Step, Transactor
@@ -52,13 +52,13 @@ class Notifications(Protocol):
     """The seam to notifications: it tells other processes of changes, and hears of theirs."""
 
     @property
-    def listeners(self) -> Listeners:
+    def listeners(self) -> GroupListeners:
         """The listeners that it wakes when it hears of a change."""
 
     def told(self, group: str) -> Step:
         """The step of a transaction that tells others, when it commits, that `group` changed."""
 
-    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+    def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         """Wakes `wake` when the group changes, as `Store.listen` says."""
 
 
@@ -79,7 +79,7 @@ class DatabaseStore:
         self._transactions = transactions
         self._notifications = notifications
         self._clock_ms = clock_ms
-        self._listeners = notifications.listeners if notifications else Listeners()
+        self._listeners = notifications.listeners if notifications else GroupListeners()
 
     def advance(self, group: str, partition: str, time: Time) -> None:
         now_ms = self._clock_ms()
@@ -107,7 +107,7 @@ class DatabaseStore:
         self._transactions.transact(lambda conn: pruned.append(statements.prune(conn, group)))
         return pruned[-1]
 
-    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+    def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         if self._notifications is not None:
             return self._notifications.listen(group, wake)
         return self._listeners.add(group, wake)

@@ -14,7 +14,7 @@ from slackwater.storage.changefeed.ingestion import (
     Durable,
     Inputs,
 )
-from slackwater.storage.changefeed.messages import ChangeRecord, Resolved, Target, message_of
+from slackwater.storage.changefeed.messages import ChangeRecord, MessageTarget, Resolved, message_of
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.ingestion import Reached
 
@@ -98,7 +98,7 @@ class World:
         )
 
     def send(self, message):
-        found = message_of(Target(), message.body, message.feed, self.keys)
+        found = message_of(MessageTarget(), message.body, message.feed, self.keys)
         if isinstance(found, Resolved):
             self.store.advance("u1", message.feed, found.time)
         else:

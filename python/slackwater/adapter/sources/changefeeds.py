@@ -34,8 +34,8 @@ from slackwater.storage.changefeed.landing import landed_rows
 from slackwater.storage.changefeed.messages import (
     BadMessage,
     ChangeRecord,
+    MessageTarget,
     Resolved,
-    Target,
     message_of,
 )
 
@@ -57,7 +57,7 @@ class FeedRequest:
     """A request of a feed."""
 
     source: Changefeed
-    target: Target
+    target: MessageTarget
     feed: str
     body: bytes
     done: Done

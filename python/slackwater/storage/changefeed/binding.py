@@ -68,7 +68,7 @@ class BindingRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundChanges:
     """The changes that a binding makes.
 
     `changes` are rows with diffs by topic. `images` are what the keys have now, and `replaced` what
@@ -94,7 +94,7 @@ def bind(
     window: BindingWindow,
     rules: BindingRules,
     again: Iterable[ChangeRecord] = (),
-) -> Bound:
+) -> BoundChanges:
     """Binds what of `waiting` is in `window`, after bindings that left `images`.
 
     `again` are dead letters, which are taken whatever their times, where nothing newer is. Raises
@@ -137,7 +137,7 @@ def bind(
         rows[newest.feed] += 1
         chosen[slot] = newest
         _replace(changes.setdefault(newest.topic, []), _row(images.get(slot), decode), row)
-    return Bound(
+    return BoundChanges(
         changes={topic: found for topic, found in changes.items() if found},
         images=chosen,
         replaced=[images[slot] for slot in chosen if slot in images],

@@ -26,7 +26,7 @@ from slackwater.storage.changefeed.admission import MINIMUM, admission
 from slackwater.storage.changefeed.binding import (
     BindingRules,
     BindingWindow,
-    Bound,
+    BoundChanges,
     LateChange,
     Slot,
     bind,
@@ -111,7 +111,7 @@ class ChangefeedProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Poll:
-    bound: Bound
+    bound: BoundChanges
     feeds: Mapping[str, FeedCounters]
     read: str | None
     fresh: Sequence[ChangeRecord]
@@ -244,7 +244,7 @@ class ChangefeedIngestion:
 
     def _bound(
         self, window: BindingWindow, waiting: Sequence[ChangeRecord], again: Sequence[ChangeRecord]
-    ) -> Bound:
+    ) -> BoundChanges:
         @cache
         def letters() -> frozenset[ChangeRecord]:
             return frozenset(letter for letter, _ in self._dead_letters())
@@ -344,7 +344,7 @@ def _size(change: ChangeRecord) -> int:
 def _counted(
     before: Mapping[str, FeedCounters],
     admitted: frozenset[str],
-    bound: Bound,
+    bound: BoundChanges,
     again: Sequence[tuple[ChangeRecord, str]],
 ) -> dict[str, FeedCounters]:
     dead = Counter(change.feed for change, _ in bound.dead)
