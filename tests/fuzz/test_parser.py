@@ -160,7 +160,7 @@ statements = st.one_of(
         s.CreateSink,
         st.none() | names,
         names,
-        st.builds(s.FilesSink, texts, st.sampled_from(["PARQUET", "JSON"])),
+        st.builds(s.FilesSinkConnector, texts, st.sampled_from(["PARQUET", "JSON"])),
         envelopes | st.sampled_from([s.Envelope("DIFF"), s.Envelope("DEBEZIUM")]),
         st.booleans(),
         clusters,

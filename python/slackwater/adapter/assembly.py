@@ -43,7 +43,7 @@ from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.metrics import Metrics
-from slackwater.adapter.sources.replica import Replica
+from slackwater.adapter.sources.replica import StorageReplica
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.adapter.sources.sinks import SinkRunner
@@ -55,11 +55,11 @@ from slackwater.adapter.statements import Rooms, Statements
 from slackwater.adapter.system.notices import stalled, unindexed
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
-from slackwater.adapter.system.tables import Running, SystemTables
+from slackwater.adapter.system.tables import RunningParts, SystemTables
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import FrontierWatch
-from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
+from slackwater.adapter.writing.group_commit import GroupCommit, GroupCommitter
 from slackwater.adapter.writing.writes import Writes
 from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
@@ -193,7 +193,7 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
 
 
 def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTables:
-    running = Running(
+    running = RunningParts(
         base.sessions,
         health,
         connectors.states,
@@ -236,7 +236,7 @@ def _base(given: Given) -> _Base:
     sessions = Sessions(given.clock)
     worker = _worker(given, relations, collections, timeline.watch, sessions)
 
-    def committed(_: Committed) -> None:
+    def committed(_: GroupCommit) -> None:
         worker.wake()
         timeline.watch.signal()
 
@@ -330,7 +330,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
 
 
 def _implications(base: _Base, connectors: _Connectors, views: Views) -> Implications:
-    replica = Replica(
+    replica = StorageReplica(
         base.replica_inbox,
         connectors.sources,
         connectors.sinks,

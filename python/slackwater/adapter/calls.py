@@ -19,7 +19,7 @@ from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
 from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions.sessions import Execution, Running, Session, Sessions
+from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
@@ -216,7 +216,7 @@ class Calls:
         session = self._session(caller)
         timeout_ms = variables.milliseconds(session.variable("statement_timeout"))
         cancellation = Cancellation(timeout_ms, self._timeline.monotonic)
-        session.running[caller.call] = Running(caller.call, caller.execution, cancellation)
+        session.running[caller.call] = RunningCall(caller.call, caller.execution, cancellation)
         block = session.blocks
         try:
             while not self._started.wait(START_POLL_S):

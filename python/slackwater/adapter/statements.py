@@ -35,7 +35,7 @@ from slackwater.adapter.transactions import (
     commit,
     refuse_if_failed,
 )
-from slackwater.adapter.writing.writes import Owner, Writes
+from slackwater.adapter.writing.writes import CommitOwner, Writes
 from slackwater.compute.records import TickRecord
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
@@ -266,7 +266,7 @@ class Statements:
             return
         writes = commit(block)
         if writes:
-            self._writes.commit(writes, Owner(write_id), cancellation)
+            self._writes.commit(writes, CommitOwner(write_id), cancellation)
 
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
         value = statement.value if isinstance(statement, st.SetVariable) else None

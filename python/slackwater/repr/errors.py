@@ -18,7 +18,7 @@ _PLACEHOLDER = re.compile(r"<([A-Za-z_][A-Za-z0-9_]*)>")
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TextPosition:
     """The place of an error in a statement's text, as Spark counts: line from 1, column from 0."""
 
     line: int
@@ -38,7 +38,7 @@ class SlackwaterError(Exception):
         sqlstate: str,
         message: str,
         parameters: Mapping[str, str],
-        position: Position | None = None,
+        position: TextPosition | None = None,
     ) -> None:
         super().__init__(f"[{condition}] {message} SQLSTATE: {sqlstate}")
         self.condition = condition
@@ -116,7 +116,7 @@ def conditions() -> Mapping[str, Mapping[str, Any]]:
 
 
 def user_error(
-    condition: str, /, *, position: Position | None = None, **parameters: str
+    condition: str, /, *, position: TextPosition | None = None, **parameters: str
 ) -> SlackwaterError:
     """The error for `condition`, ready to raise.
 

@@ -68,7 +68,7 @@ LOG_FILES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProcessSettings:
     """The settings that the shim passes in environment variables."""
 
     location: Location
@@ -78,7 +78,7 @@ class Settings:
     ingress: Mapping[str, str]
 
     @staticmethod
-    def from_environment() -> Settings:
+    def from_environment() -> ProcessSettings:
         """Reads the variables of this process.
 
         Raises SLACKWATER_INVALID_OPTION, _UNKNOWN_OPTION, _UNSUPPORTED, _METASTORE_REQUIRED,
@@ -91,7 +91,7 @@ class Settings:
         lease_ms = _lease_ms(os.environ.get("SLACKWATER_LEASE"))
         ingress = json.loads(os.environ.get("SLACKWATER_INGRESS") or "{}")
         ingress_settings.read(ingress)
-        return Settings(location, metastore, application, lease_ms, ingress)
+        return ProcessSettings(location, metastore, application, lease_ms, ingress)
 
     @property
     def shown(self) -> str:
@@ -133,7 +133,7 @@ def main(here: Owner | None = None) -> int:
     if os.getpgrp() != os.getpid():
         os.setsid()
     try:
-        settings = Settings.from_environment()
+        settings = ProcessSettings.from_environment()
         settings.location.local.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = settings.location.local / LOG_FILE
         _log_to(log)
@@ -184,7 +184,7 @@ def _log_to(path: Path) -> None:
     )
 
 
-def _lead_or_join(settings: Settings, log: Path, answers: int, here: Owner) -> int:
+def _lead_or_join(settings: ProcessSettings, log: Path, answers: int, here: Owner) -> int:
     from slackwater.adapter import coordinator  # noqa: F401 - declares its tables
 
     engine = connect(settings.metastore)
@@ -233,7 +233,7 @@ def _observed(leader: LeaderRecord | None, here: Owner) -> LeaderObservation:
 
 
 def _take_lead(
-    settings: Settings, engine: Engine, leader: LeaderRecord | None, log: Path, here: Owner
+    settings: ProcessSettings, engine: Engine, leader: LeaderRecord | None, log: Path, here: Owner
 ) -> Leadership | None:
     """Takes the lead from `leader`, which has gone; None when another candidate was first."""
     epoch = 1 if leader is None else leader.epoch + 1
@@ -277,7 +277,7 @@ def _end_holder(
     return ended or is_dead(owner, here, started)
 
 
-def _unreachable(settings: Settings, leader: LeaderRecord | None) -> SlackwaterError:
+def _unreachable(settings: ProcessSettings, leader: LeaderRecord | None) -> SlackwaterError:
     if leader is None or leader.lease is None:
         raise AssertionError("only a leader with a lease can be refused")
     owner = leader.lease.owner
@@ -351,7 +351,7 @@ class _Opened:
     ingress: Ingress | None
 
 
-def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
+def _serve(settings: ProcessSettings, leadership: Leadership, answers: int) -> int:
     from slackwater.server.app import application
 
     _log = structlog.get_logger("process")
@@ -387,7 +387,9 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     os._exit(0)
 
 
-def _open(settings: Settings, leadership: Leadership, stop: Callable[[str], None]) -> _Opened:
+def _open(
+    settings: ProcessSettings, leadership: Leadership, stop: Callable[[str], None]
+) -> _Opened:
     """Opens the parts of a leader. When that fails, another process may lead at once."""
     from slackwater.adapter.assembly import Given, open_coordinator
     from slackwater.adapter.reading.reads import LockLease
@@ -446,7 +448,9 @@ def _say_leading(answers: int, leadership: Leadership) -> None:
     os.close(answers)
 
 
-def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> Ingress | None:
+def _ingress(
+    settings: ProcessSettings, leadership: Leadership, gate: BackendGate
+) -> Ingress | None:
     """Starts the ingress and returns it; None: the environment has none.
 
     Until the gate is open it asks senders to come again. An error of this application's own
@@ -470,7 +474,7 @@ def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> I
 
 
 def _leader_lease(
-    settings: Settings, leadership: Leadership, stop: Callable[[str], None]
+    settings: ProcessSettings, leadership: Leadership, stop: Callable[[str], None]
 ) -> LeaderLease:
     """Starts to renew the lease: opening a large environment may take longer than it lasts."""
 

@@ -26,7 +26,7 @@ from slackwater.storage.controller.descriptions import (
     ExportDescription,
     IngestionDescription,
     IngestionExport,
-    Other,
+    OtherWriter,
     Table,
 )
 from slackwater.storage.controller.exports import CreateExportToken
@@ -214,7 +214,7 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
     """The writer of the collection. An ingestion has the id of its remap, the progress relation."""
     match item.kind:
         case ItemKind.MATERIALIZED_VIEW:
-            return Other()
+            return OtherWriter()
         case ItemKind.SOURCE if item.is_webhook:
             return Table()
         case ItemKind.SOURCE if item.is_progress:

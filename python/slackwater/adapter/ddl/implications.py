@@ -16,7 +16,7 @@ from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections
 from slackwater.adapter.ddl.planned_views import Views
-from slackwater.adapter.sources.replica import Replica
+from slackwater.adapter.sources.replica import StorageReplica
 from slackwater.compute.worker import Worker
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
@@ -33,7 +33,7 @@ class Implications:
         collections: Collections,
         views: Views,
         worker: Worker,
-        replica: Replica,
+        replica: StorageReplica,
     ) -> None:
         self._catalog = catalog
         self._collections = collections

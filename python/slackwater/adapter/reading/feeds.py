@@ -19,7 +19,7 @@ from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_COLUMN, Relat
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class FeedQuery:
     """A query with the context of its names, its columns, and the collections that it reads."""
 
     text: str
@@ -35,7 +35,7 @@ class QueryFeed:
         self,
         relations: Relations,
         engine: Engine,
-        query: Query,
+        query: FeedQuery,
         hold: FeedHold,
     ) -> None:
         self._relations = relations

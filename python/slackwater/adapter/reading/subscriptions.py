@@ -15,7 +15,7 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.controllers.feeds import CollectionFeed, Feed, FeedHold
 from slackwater.adapter.controllers.relations import Relations
-from slackwater.adapter.reading.feeds import Query, QueryFeed
+from slackwater.adapter.reading.feeds import FeedQuery, QueryFeed
 from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
@@ -305,7 +305,7 @@ class Subscriptions:
     ) -> Feed:
         if text is None:
             return CollectionFeed(self._relations, items[0], hold)
-        query = Query(text, context, desc, tuple(item.id for item in items))
+        query = FeedQuery(text, context, desc, tuple(item.id for item in items))
         return QueryFeed(self._relations, self._engine, query, hold)
 
     def _target(

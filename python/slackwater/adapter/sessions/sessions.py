@@ -55,7 +55,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningCall:
     """A call of a statement that runs now. `call` names it alone, `execution` its statement."""
 
     call: str
@@ -105,7 +105,7 @@ class Session:
     block_hold: ReadHold | None = None
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, RunningCall] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def variable(self, name: str) -> str:
@@ -126,7 +126,7 @@ class Session:
         """The most bytes that an answer, or the rows kept for one, may have."""
         return variables.size_bytes(self.variable("max_query_result_size"))
 
-    def cancel(self, named: Callable[[Running], bool] = lambda _: True) -> None:
+    def cancel(self, named: Callable[[RunningCall], bool] = lambda _: True) -> None:
         """Ends the running calls that `named` picks, those of one statement for example.
 
         Without it, all of them.

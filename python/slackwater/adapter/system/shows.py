@@ -106,7 +106,7 @@ class Shows:
                 )
 
     @staticmethod
-    def _value(session: Session, variable: variables.Variable) -> str:
+    def _value(session: Session, variable: variables.SessionVariable) -> str:
         if variable.name == "mz_version":
             return f"v{VERSION} (slackwater)"
         return session.variable(variable.name)

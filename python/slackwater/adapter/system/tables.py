@@ -39,7 +39,7 @@ _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningParts:
     """The running parts of the environment whose state the system relations show."""
 
     sessions: Sessions
@@ -52,7 +52,7 @@ class Running:
 class SystemTables:
     """Serves the relations of `mz_catalog`, `mz_internal` and `mz_introspection`."""
 
-    def __init__(self, relations: Relations, timeline: Timeline, running: Running) -> None:
+    def __init__(self, relations: Relations, timeline: Timeline, running: RunningParts) -> None:
         self._relations = relations
         self._timeline = timeline
         self._sessions = running.sessions

@@ -53,7 +53,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class CommitOwner:
     """The owner of a commit: the id of the write, and the hold whose write locks it has."""
 
     write_id: str
@@ -142,7 +142,7 @@ class Writes:
                 hold = self._locks.lock_for_write(session, takes, cancellation)
             if takes and (earlier := self._committer.written(write_id)) is not None:
                 return earlier
-            owner = Owner(write_id, hold)
+            owner = CommitOwner(write_id, hold)
             return self._commit_received(session, owner, (asked, received), cancellation)
         finally:
             self._release(hold)
@@ -150,7 +150,7 @@ class Writes:
     def _commit_received(
         self,
         session: Session,
-        owner: Owner,
+        owner: CommitOwner,
         writes: tuple[Sequence[_Asked], Sequence[_Received]],
         cancellation: Cancellation,
     ) -> WriteResult:
@@ -230,7 +230,7 @@ class Writes:
     def commit(
         self,
         writes: Sequence[BufferedWrite],
-        owner: Owner,
+        owner: CommitOwner,
         cancellation: Cancellation,
     ) -> WriteResult:
         """Commits all `writes` at one timestamp. Cancelled only before the commit has begun."""
