@@ -332,8 +332,8 @@ class Writes:
                 body = FileBody(file.uri, file.size_bytes, file.modified_ms, uniform=None)
                 files.append((body, 1, file.rows))
         inserted, deleted = count_changes(rows)
-        inserted += sum(count for _, diff, count in files if diff > 0)
-        deleted += sum(count for _, diff, count in files if diff < 0)
+        inserted += sum(diff * count for _, diff, count in files if diff > 0)
+        deleted -= sum(diff * count for _, diff, count in files if diff < 0)
         return _Received(rows, tuple(files), inserted, deleted)
 
     def _buffered(self, item: CatalogItem, received: _Received) -> BufferedWrite:
@@ -381,9 +381,10 @@ class Writes:
             table = pq.read_table(source)
         directory = self._persist.files.shard_directory(shard_id)
         found = []
-        for diff in (1, -1):
-            chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
-            if chosen.num_rows:
+        for diff in pc.unique(table[DIFF_COLUMN]).to_pylist():
+            if diff:
+                chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff))
+                chosen = chosen.drop_columns([DIFF_COLUMN])
                 body = uniform_file(blobs, chosen, directory, Uniform(Timestamp(0), diff))
                 found.append((body, diff, chosen.num_rows))
         return found
