@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 from sqlalchemy import update
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
@@ -35,6 +36,7 @@ from slackwater.compute.records import HydrationProgress, StepRecord, TickRecord
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.tables import environment
 from slackwater.persist.usage import ShardUsage
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
@@ -364,4 +366,44 @@ def test_relations_of_one_query_are_of_one_moment(env, monkeypatch):
     assert set(system.rows(wanted)) == set(wanted)
     (snapshot,) = moments
     assert not snapshot.audit_events
+    place.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE mz_catalog.mz_tables",
+        "DROP VIEW IF EXISTS mz_catalog.mz_tables",
+        "ALTER MATERIALIZED VIEW mz_catalog.mz_tables RENAME TO t",
+        "ALTER SINK mz_catalog.mz_tables SET FROM t",
+        "COMMENT ON MATERIALIZED VIEW mz_catalog.mz_tables IS 'mine'",
+    ],
+)
+def test_a_change_of_a_system_relation_is_refused_as_that(env, statement):
+    place = Place(env)
+    place.table("t", k="long")
+    with pytest.raises(SlackwaterError) as caught:
+        place.sql(statement.replace("mz_catalog", "slackwater.mz_catalog"))
+    assert caught.value.condition == "SLACKWATER_SYSTEM_OBJECT"
+    place.close()
+
+
+def test_a_system_relation_is_not_dropped_by_a_call(env):
+    place = Place(env)
+    for kind in ("table", "view"):
+        body = {"session": "app/1", "namespace": ["mz_catalog"], "name": "mz_tables"}
+        with pytest.raises(SlackwaterError) as caught:
+            calls_of(place.coordinator)[f"/v1/catalog/drop_{kind}"](body)
+        assert caught.value.condition == "SLACKWATER_SYSTEM_OBJECT"
+    place.close()
+
+
+def test_who_makes_and_drops_a_schema_is_on_record(env):
+    place = Place(env)
+    calls = calls_of(place.coordinator)
+    body = {"session": "app/1", "namespace": ["x"], "context": {"user": "ada"}}
+    calls["/v1/catalog/create_namespace"](body)
+    calls["/v1/catalog/drop_namespace"](body)
+    events = [e for e in place.system("mz_audit_events") if e["object_type"] == "schema"]
+    assert [(e["event_type"], e["user"]) for e in events] == [("create", "ada"), ("drop", "ada")]
     place.close()

@@ -16,7 +16,14 @@ from sqlalchemy import Connection
 from slackwater.adapter.catalog.details import FilesDetails
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
-from slackwater.adapter.catalog.ops import AlterItem, CatalogDiff, CatalogOp, CreateItem, apply
+from slackwater.adapter.catalog.ops import (
+    AlterItem,
+    CatalogDiff,
+    CatalogOp,
+    CreateItem,
+    apply,
+    changeable,
+)
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.source_states import create_state
@@ -81,9 +88,15 @@ class Changes:
     def existing_name(
         self, execution: Execution, kind: ItemKind, name: QualifiedName, *, if_exists: bool
     ) -> tuple[str, str] | None:
-        """The schema and the name of an object that exists; None: not so, and that is all right."""
+        """The schema and the name of an object that exists; None: not so, and that is all right.
+
+        Raises SLACKWATER_SYSTEM_OBJECT for one of the system.
+        """
         schema, own = named = execution.context.resolve(name)
-        if not if_exists or self.state.find(*named) is not None:
+        existing = self.state.find(*named)
+        if existing is not None:
+            changeable(self.state, existing.id)
+        if existing is not None or not if_exists:
             return named
         execution.session.notify(f"There is no {kind.display_name} {schema}.{own}.", code="42704")
         return None

@@ -15,6 +15,7 @@ from slackwater.adapter.catalog.ops import (
     DropItem,
     DropSchema,
     RenameItem,
+    changeable,
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.columns import with_comment
@@ -43,15 +44,14 @@ class Objects:
             if asked.if_not_exists and self._changes.state.find_schema(name) is not None:
                 return
             entry = SchemaEntry(self._changes.new_id(), name, asked.properties.get("comment"))
-            self._changes.commit([CreateSchema(entry)], None)
+            self._changes.commit([CreateSchema(entry)], execution.user)
 
     def alter_namespace(self, execution: Execution, asked: AlterNamespace) -> None:
         op = CommentSchema(schema_of(asked.namespace), asked.comment or None)
         self._commit(execution, op)
 
     def drop_namespace(self, execution: Execution, asked: DropNamespace) -> None:
-        with self._changes.defining(execution.cancellation):
-            self._changes.commit([DropSchema(schema_of(asked.namespace), asked.cascade)], None)
+        self._commit(execution, DropSchema(schema_of(asked.namespace), asked.cascade))
 
     def rename_table(self, execution: Execution, asked: RenameTable) -> None:
         item = self._changes.state.get(schema_of(asked.namespace), asked.name)
@@ -67,8 +67,10 @@ class Objects:
 
     def _drop(self, execution: Execution, asked: DropRelation, kind: ItemKind) -> bool:
         schema = schema_of(asked.namespace)
-        if self._changes.state.find(schema, asked.name) is None:
+        existing = self._changes.state.find(schema, asked.name)
+        if existing is None:
             return False
+        changeable(self._changes.state, existing.id)
         item = self._changes.state.get(schema, asked.name, kind)
         self._commit(execution, DropItem(item.id))
         return True
@@ -145,6 +147,7 @@ class Objects:
                 self._changes.commit(described, execution.user)
                 return
             item = find_item(self._changes.state, statement.name, context)
+            changeable(self._changes.state, item.id)
             expect_kind(item, kind_of(statement.kind))
             self._changes.commit([AlterItem(item.id, comment=text)], execution.user)
 
