@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from slackwater.repr.errors import FatalError
 from slackwater.repr.hlc import ZERO, Range, Time
 
 
@@ -38,6 +39,14 @@ class PartitionProgress:
     lead: Time | None
     first: Time | None
     top: Time
+
+    def validate(self) -> None:
+        """Raises `FatalError` when its times contradict each other."""
+        known = [each for each in (self.lead, self.first) if each is not None]
+        in_order = known and known == sorted(set(known)) and known[-1] <= self.top
+        if not in_order or (self.first is None and self.lead != self.top):
+            times = f"{self.lead}, {self.first} and {self.top}"
+            raise FatalError(f"the partition {self.partition} cannot stand at {times}")
 
 
 def progress(

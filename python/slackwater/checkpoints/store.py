@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slackwater.checkpoints.bounds import PartitionProgress
+from slackwater.repr.errors import FatalError
 from slackwater.repr.hlc import ZERO, Range, Time
 
 FIRST = Time(1, 1)
@@ -23,6 +24,14 @@ class GroupState:
 
     committed: Time = ZERO
     partitions: tuple[PartitionProgress, ...] = ()
+
+    def validate(self) -> None:
+        """Raises `FatalError` when a partition is there twice, or contradicts itself."""
+        names = [each.partition for each in self.partitions]
+        if len(set(names)) < len(names) or self.committed < ZERO:
+            raise FatalError(f"a group cannot be at {self.committed}, with partitions {names}")
+        for each in self.partitions:
+            each.validate()
 
 
 class GoingBackwards(Exception):

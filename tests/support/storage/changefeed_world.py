@@ -117,6 +117,8 @@ class World:
                 self.ingestion.committed(step)
         if dies_before or dies_after:
             self.resume()
+        self.ingestion.validate()
+        self.store.state("u1", None).validate()
         return step is not None
 
     def rows(self, table):

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from slackwater.repr.errors import FatalError
 from slackwater.storage.changefeed.messages import ChangeRecord
 from slackwater.storage.changefeed.tables import Drift, FeedRow
 
@@ -86,6 +87,23 @@ class BoundChanges:
     rows: Mapping[str, int]
     late: Mapping[str, int]
     repeated: Mapping[str, int]
+
+    def validate(self) -> None:
+        """Raises `FatalError` when its parts contradict each other."""
+        for slot, image in self.images.items():
+            if slot != (image.topic, image.key):
+                raise FatalError(f"the image of {slot} is of {image.topic}")
+        for image in self.replaced:
+            newer = self.images.get((image.topic, image.key))
+            if newer is None or newer.updated <= image.updated:
+                raise FatalError(f"an image of {image.topic} is replaced by none that is newer")
+        diffs = {diff for found in self.changes.values() for _, diff in found}
+        if not diffs <= {1, -1} or sum(self.rows.values()) != len(self.images):
+            raise FatalError(
+                f"{dict(self.rows)} were bound for {len(self.images)} keys, by {diffs}"
+            )
+        if not set(self.images.values()).isdisjoint(change for change, _ in self.dead):
+            raise FatalError("a change is dead and bound")
 
 
 def bind(

@@ -19,7 +19,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from slackwater.checkpoints.store import GroupState
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.hlc import ZERO, Range
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM, admission
@@ -236,6 +236,20 @@ class ChangefeedIngestion:
             tried = {change for change, _ in done.again}
             left = sum(change in tried for change, _ in done.bound.dead)
             self._arrivals.replayed(done.replay_requests, len(done.again), left)
+
+    def validate(self) -> None:
+        """Raises `FatalError` when what it holds contradicts itself."""
+        if self._waiting_of != Counter(each.feed for each in self._waiting):
+            raise FatalError(f"{dict(self._waiting_of)} was counted of what waits")
+        for slot, image in self._images.items():
+            if slot != (image.topic, image.key) or image.updated >= self._lower:
+                raise FatalError(f"{slot} has an image of {image.topic} at {image.updated}")
+            if not self._keeps(slot, image, self._dead):
+                raise FatalError(f"the deletion of {slot} is kept for nothing")
+        if not self.progress.lower == self._lower <= self.progress.proposed:
+            raise FatalError(f"the progress is {self.progress}, bound is {self._lower}")
+        if self._last is not None:
+            self._last.bound.validate()
 
     def _look(self, proposed: int) -> None:
         """Shows how the source stands."""
