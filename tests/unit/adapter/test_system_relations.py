@@ -21,7 +21,7 @@ from slackwater.adapter.catalog.details import (
 )
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
-from slackwater.adapter.sources.partitions import PartitionEntry
+from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
     ClusterEntry,

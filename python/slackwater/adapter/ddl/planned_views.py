@@ -14,7 +14,7 @@ from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_oth
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.dataflow import Dataflow, Input
-from slackwater.compute.engine import Analysis, Engine, Function, ViewPlan
+from slackwater.compute.engine import Analysis, Engine, ViewPlan
 from slackwater.compute.records import TickRecord
 from slackwater.compute.worker import Worker
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
@@ -101,7 +101,8 @@ class Views:
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
-        self._refuse_other_settings(full, context.settings, analysis)
+        for below in analysis.views:
+            refuse_other_settings(full, context.settings, self._relations.item(GlobalId(below)))
         return analysis
 
     def _defined(
@@ -193,18 +194,15 @@ class Views:
     def plan(self, item: CatalogItem) -> ViewPlan:
         """The plan of a view's stored query. The driver keeps it until it is told to forget it."""
         view = _details(item)
-        text = view.asserting or view.query
-        return self._plan(text, view.catalog, view.namespace, view.settings, view.functions)
+        context = Context(
+            view.catalog, view.namespace, settings=view.settings, functions=view.functions
+        )
+        return self._plan(view.asserting or view.query, context)
 
-    def _plan(
-        self,
-        text: str,
-        catalog: str,
-        namespace: tuple[str, ...],
-        settings: Mapping[str, str] | None,
-        functions: Sequence[Function],
-    ) -> ViewPlan:
-        kept = self._engine.under(settings).plan(text, catalog, namespace, functions)
+    def _plan(self, text: str, context: Context) -> ViewPlan:
+        kept = self._engine.under(context.settings).plan(
+            text, context.catalog, context.namespace, context.functions
+        )
         try:
             return ViewPlan(kept, program_of(kept.plan))
         except NotMaintained as missing:
@@ -225,12 +223,11 @@ class Views:
         return self._explained(self.plan(item), settings, resident=resident)
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
-        catalog, namespace, settings = context.catalog, context.namespace, context.settings
-        engine = self._engine.under(settings)
-        analysis = engine.analyze(text, catalog, namespace, context.functions)
+        settings, engine = context.settings, self._engine.under(context.settings)
+        analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
         self._refuse_unmaintainable("A maintained view", analysis)
-        plan = self._plan(text, catalog, namespace, settings, analysis.functions)
+        plan = self._plan(text, replace(context, functions=analysis.functions))
         self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)
 
@@ -303,12 +300,6 @@ class Views:
             objectName=name,
             reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
         )
-
-    def _refuse_other_settings(
-        self, full: str, settings: Mapping[str, str] | None, analysis: Analysis
-    ) -> None:
-        for below in analysis.views:
-            refuse_other_settings(full, settings, self._relations.item(GlobalId(below)))
 
     def _inputs(self, plan: ViewPlan) -> dict[GlobalId, Input]:
         """The collections that the plan reads, with their shards, by id."""

@@ -405,13 +405,13 @@ class Reads:
         self,
         opened: OpenHold,
         items: Sequence[CatalogItem],
-        times: Sequence[Timestamp | None],
+        times: Sequence[Timestamp],
     ) -> None:
         """Moves the holds to the times that were chosen."""
         own: dict[GlobalId, Timestamp] = {}
         shared: Timestamp | None = None
         for item, time in zip(items, times, strict=True):
-            if item.shard_id is None or time is None:
+            if item.shard_id is None:
                 continue
             if item.id in opened.own:
                 own[item.id] = min(time, own.get(item.id, time))
@@ -492,22 +492,22 @@ class Reads:
         self,
         items: Sequence[CatalogItem],
         inputs: Sequence[InputFrontiers],
-        times: Sequence[Timestamp | None],
+        times: Sequence[Timestamp],
         cancellation: Cancellation,
     ) -> None:
         """Waits for the inputs that were not complete at their times when these were chosen."""
         for item, chosen_from, time in zip(items, inputs, times, strict=True):
-            if time is not None and chosen_from.upper.allows(time):
+            if chosen_from.upper.allows(time):
                 self.wait_complete(item, time, cancellation)
 
     def _system_rows(
-        self, items: Sequence[CatalogItem], times: Sequence[Timestamp | None]
+        self, items: Sequence[CatalogItem], times: Sequence[Timestamp]
     ) -> dict[GlobalId, dict[str, Any]]:
         """The rows of the system relations among `items`, all of one moment."""
         wanted = {
             item.id: time
             for item, time in zip(items, times, strict=True)
-            if item.kind is ItemKind.SYSTEM_TABLE and time is not None
+            if item.kind is ItemKind.SYSTEM_TABLE
         }
         return {
             global_id: {
@@ -522,10 +522,8 @@ class Reads:
         }
 
     def _relation(
-        self, item: CatalogItem, time: Timestamp | None, not_null: Collection[str]
+        self, item: CatalogItem, time: Timestamp, not_null: Collection[str]
     ) -> dict[str, Any]:
-        if time is None:
-            raise AssertionError("a bound relation has a time")
         shard_id = item.stored.shard_id
         self._relations.refuse_errors(item, time, Timestamp(time + 1))
         parts = self._persist.reads.parts_at(shard_id, time)

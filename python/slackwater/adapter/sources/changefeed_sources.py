@@ -15,7 +15,6 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.metrics import Metrics
-from slackwater.adapter.sources.partitions import PartitionEntry
 from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.checkpoints import Store
 from slackwater.checkpoints.store import FIRST, GroupState
@@ -23,6 +22,7 @@ from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Time
+from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM
 from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.files import FolderReader
@@ -36,6 +36,23 @@ from slackwater.storage.changefeed.ingestion import (
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.ingestion import Reached
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEntry:
+    """The progress of one feed of a source. Times are None before the first.
+
+    `waiting` counts the changes that wait.
+    """
+
+    source_id: GlobalId
+    partition: str
+    status: str
+    resolved: Time | None
+    committed: Time | None
+    proposed: Time | None
+    waiting: int
+    counters: FeedCounters
 
 
 @dataclass(frozen=True, slots=True)

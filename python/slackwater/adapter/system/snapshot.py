@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
-from slackwater.adapter.sources.partitions import PartitionEntry
+from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.compute.records import HydrationProgress, TickRecord
 from slackwater.controller.holds import ReadHold
 from slackwater.persist.usage import ShardUsage
