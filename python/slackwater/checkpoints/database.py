@@ -34,14 +34,16 @@ class EngineTransactions:
         self._engine = engine
         self._retry_policy = retry_policy
 
-    def transact(self, *steps: Step) -> None:
-        """Runs the steps in one transaction."""
+    def transact(self, step: Callable[[Connection], T], *more: Step) -> T:
+        """Runs the steps in one transaction; returns what the first one does."""
 
-        def body(conn: Connection) -> None:
-            for step in steps:
-                step(conn)
+        def body(conn: Connection) -> T:
+            returned = step(conn)
+            for each in more:
+                each(conn)
+            return returned
 
-        transaction(self._engine, body, retry_policy=self._retry_policy)
+        return transaction(self._engine, body, retry_policy=self._retry_policy)
 
     def query(self, body: Callable[[Connection], T]) -> T:
         """Runs `body`, which only reads, in a transaction that sees one state."""
@@ -103,9 +105,7 @@ class DatabaseStore:
         return self._transactions.query(statements.pending)
 
     def prune(self, group: str) -> int:
-        pruned: list[int] = []
-        self._transactions.transact(lambda conn: pruned.append(statements.prune(conn, group)))
-        return pruned[-1]
+        return self._transactions.transact(lambda conn: statements.prune(conn, group))
 
     def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         if self._notifications is not None:

@@ -261,8 +261,8 @@ class SqliteTransactor:
 
     def transact(self, *steps):
         with self.mutex, self.engine.begin() as conn:
-            for step in steps:
-                step(conn)
+            returned, *_ = [step(conn) for step in steps]
+        return returned
 
     def query(self, body):
         with self.engine.begin() as conn:
@@ -372,10 +372,12 @@ class Forgetful:
 
     def transact(self, *steps):
         happens, self.happens = self.happens, None
+        returned = None
         if happens is None or happens:
-            self._transactor.transact(*steps)
+            returned = self._transactor.transact(*steps)
         if happens is not None:
             raise user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="lost")
+        return returned
 
 
 @pytest.mark.parametrize("happens", [True, False])

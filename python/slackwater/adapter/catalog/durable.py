@@ -114,22 +114,17 @@ class DurableCatalog:
 
         System entries come from the program, not from the metastore.
         """
-        found: list[CatalogState] = []
 
-        def read(conn: Connection) -> None:
-            found.clear()
+        def read(conn: Connection) -> CatalogState:
             _initialize(conn)
             stored = _read_state(conn)
-            found.append(
-                CatalogState.of(
-                    [*system_schemas, *stored.schemas.values()],
-                    [*system_items, *stored.items.values()],
-                    stored.revision,
-                )
+            return CatalogState.of(
+                [*system_schemas, *stored.schemas.values()],
+                [*system_items, *stored.items.values()],
+                stored.revision,
             )
 
-        transactor.transact(read)
-        return DurableCatalog(transactor, found[0], clock_ms)
+        return DurableCatalog(transactor, transactor.transact(read), clock_ms)
 
     @property
     def state(self) -> CatalogState:
@@ -146,15 +141,14 @@ class DurableCatalog:
 
     def _reserve_ids(self, count: int) -> None:
         counters = catalog_counters
-        reserved: list[int] = []
 
-        def step(conn: Connection) -> None:
-            first = conn.execute(sa.select(counters.c.next_id)).scalar_one()
+        def step(conn: Connection) -> int:
+            first: int = conn.execute(sa.select(counters.c.next_id)).scalar_one()
             conn.execute(sa.update(counters).values(next_id=first + count))
-            reserved[:] = range(first, first + count)
+            return first
 
-        self._transactor.transact(step)
-        self._free_ids += reserved
+        first = self._transactor.transact(step)
+        self._free_ids += range(first, first + count)
 
     def transact(
         self,
@@ -218,10 +212,9 @@ class DurableCatalog:
     def _resolve(self) -> None:
         if not self._uncertain:
             return
-        found: list[int] = []
         statement = sa.select(catalog_counters.c.revision)
-        self._transactor.transact(lambda conn: found.append(conn.execute(statement).scalar_one()))
-        if found[-1] != self._state.revision:
+        revision = self._transactor.transact(lambda conn: conn.execute(statement).scalar_one())
+        if revision != self._state.revision:
             raise FatalError("a change of the catalog happened whose answer was lost")
         self._uncertain = False
 

@@ -170,13 +170,6 @@ class Session:
                 self.transaction = Lost()
             self.entered = True
 
-    def change(
-        self, step: Callable[[Transaction[BufferedWrite]], Transaction[BufferedWrite]]
-    ) -> None:
-        """Replaces the transaction by what `step` makes of it. Raises what `step` raises."""
-        with self.lock:
-            self.transaction = step(self.transaction)
-
     def begin(self, *, read_only: bool, isolation: str | None) -> None:
         """BEGIN. Raises what `transactions.begin` does."""
         with self.lock:
