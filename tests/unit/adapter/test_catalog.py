@@ -357,10 +357,10 @@ def test_a_staged_change_is_seen_when_it_is_published(store):
     with catalog.stage([CreateItem(item(10, "t"))]) as change:
         store.transact(change.step)
         assert catalog.state.find("default", "t") is None
-        _, diff = change.publish()
+        _, diff = change.publish(None)
     assert catalog.state.get("default", "t") == diff.created[0]
     with pytest.raises(FatalError), catalog.stage([DropItem(user_id(10))]) as change:
-        change.publish()
+        change.publish(None)
 
 
 class Forgetful:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -63,10 +63,8 @@ and put their ids into the items. It may run again if the transaction is retried
 another one, so the ids of its items are allocated before."""
 
 
-class Publish(Protocol):
-    def __call__(
-        self, on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None
-    ) -> tuple[CatalogState, CatalogDiff]: ...
+Change = tuple[CatalogState, CatalogDiff]
+OnDurable = Callable[[CatalogState, CatalogDiff], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class StagedChange:
     """
 
     step: Step
-    publish: Publish
+    publish: Callable[[OnDurable | None], Change]
 
 
 class DurableCatalog:
@@ -156,8 +154,8 @@ class DurableCatalog:
         *,
         steps: Sequence[Step] = (),
         user: str | None = None,
-        on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
-    ) -> tuple[CatalogState, CatalogDiff]:
+        on_durable: OnDurable | None = None,
+    ) -> Change:
         """Applies `ops` and runs `steps` in one transaction, all or nothing.
 
         `on_durable` is called when the change is durable and nobody can see it yet. Raises what
@@ -177,7 +175,7 @@ class DurableCatalog:
         with self._changing, self._noticing():
             self._resolve()
             before = self._state
-            outcome: list[tuple[CatalogState, CatalogDiff]] = []
+            outcome: list[Change] = []
 
             def step(conn: Connection) -> None:
                 outcome.clear()
@@ -188,9 +186,7 @@ class DurableCatalog:
                 self._write_audit(conn, diff, first_event, user)
                 outcome.append((after, diff))
 
-            def publish(
-                on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
-            ) -> tuple[CatalogState, CatalogDiff]:
+            def publish(on_durable: OnDurable | None) -> Change:
                 if not outcome:
                     raise FatalError("a catalog change was published before its transaction ran")
                 if on_durable is not None:
