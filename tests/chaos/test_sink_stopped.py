@@ -63,11 +63,10 @@ PLACES = [
 
 
 def opened(folder, client, files=None):
-    return FilesSink.open(
+    return FilesSink(
         SinkConfig(str(folder), "JSON"),
-        Claim("u7", client.transactions.epoch, client.transactions.confirm_leadership),
         RelationDesc.of(k="integer", v="string"),
-        "s",
+        Claim("u7", "s", client.transactions.epoch, client.transactions.confirm_leadership),
         clock=lambda: 0,
         files=files,
     )

@@ -20,7 +20,7 @@ from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_c
 from tests.fuzz.names import in_duck
 from tests.fuzz.temporal import NOW
 from tests.support.compute.declared import Declared
-from tests.support.compute.incremental import Bench, end
+from tests.support.compute.incremental import Bench, end, is_complete
 from tests.support.waiting import PATIENCE
 
 from slackwater.compute.engine import Engine, Function, KeptPlan, TickProgram, ViewPlan
@@ -29,7 +29,7 @@ from slackwater.persist.client import PersistClient
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, stored_column
 
-ASKED_AFTER_MS = 200
+ASKED_AFTER_S = 0.2
 """A view that is not done after so long is asked why."""
 MOST_ROWS = 500_000
 Contents = Mapping[int, Counter]
@@ -335,7 +335,7 @@ class _Maintained:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                if bench.worker.wait_for(flow.global_id, at, ASKED_AFTER_MS):
+                if is_complete(bench.worker, flow, at, ASKED_AFTER_S):
                     return
             except Killed:
                 self._begin_anew()

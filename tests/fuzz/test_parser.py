@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from slackwater.planner.parser import statements as s
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.planner.parser.parse import parse, split_as_of
+from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.tokens import Kind, tokenize
 from slackwater.repr.errors import SlackwaterError
 
@@ -160,7 +160,7 @@ statements = st.one_of(
         s.CreateSink,
         st.none() | names,
         names,
-        st.builds(s.FilesSink, texts, st.sampled_from(["PARQUET", "JSON"])),
+        st.builds(s.FilesSinkConnector, texts, st.sampled_from(["PARQUET", "JSON"])),
         envelopes | st.sampled_from([s.Envelope("DIFF"), s.Envelope("DEBEZIUM")]),
         st.booleans(),
         clusters,
@@ -231,8 +231,8 @@ continued = st.tuples(st.sampled_from(STATEMENTS), garbled).map(" ".join)
 @settings(max_examples=EXAMPLES or 1500, deadline=None)
 @given(garbled | st.text(max_size=30) | continued)
 def test_any_text_parses_or_is_spark_or_a_user_error(text: str) -> None:
-    for read in (parse, split_as_of):
-        assert position_is_told(read, text)
+    for statement in (text, f"DECLARE c CURSOR FOR {text}"):
+        assert position_is_told(parse, statement)
 
 
 @settings(max_examples=EXAMPLES or 400, deadline=None)

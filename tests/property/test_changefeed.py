@@ -13,10 +13,10 @@ from tests.support.storage.changefeed_world import World, config_of
 from tests.support.storage.changefeeds import Faults, Upstream, feeds_of
 
 from slackwater.repr.relation import Column, RelationDesc
-from slackwater.storage.changefeed.binding import BindingWindow, bind
+from slackwater.storage.changefeed.binding import BindingRules, BindingWindow, bind
 from slackwater.storage.changefeed.encoding import offset
 from slackwater.storage.changefeed.landing import dead_letter_rows, landed_rows
-from slackwater.storage.changefeed.messages import BadMessage, Target, message_of
+from slackwater.storage.changefeed.messages import BadMessage, MessageTarget, message_of
 from slackwater.storage.changefeed.tables import FeedTable, Reader
 
 
@@ -165,10 +165,11 @@ def test_whatever_a_feed_sends_is_refused_or_lands_and_is_a_row_or_a_dead_letter
         body = re.sub(r'"number ([^"]*)"', r"\1", json.dumps({"payload": [each]}))
         # Not every text is the name of a table.
         with contextlib.suppress(BadMessage):
-            taken += message_of(Target(), body.encode(), "f", {}).rows
+            taken += message_of(MessageTarget(), body.encode(), "f", {}).rows
     assert landed_rows(taken).num_rows == len(taken) >= 2
     for landed in taken:
-        found = bind({}, [landed], BindingWindow(0, 10**20, frozenset({"f"})), reader.row)
+        window = BindingWindow(0, 10**20, frozenset({"f"}))
+        found = bind({}, [landed], window, BindingRules(reader.row))
         rows = [row for changed in found.changes.values() for row in changed]
         assert reader.updates(rows).num_rows == len(rows) == 1 - len(found.dead)
         dead_letter_rows([(each, reason, 1) for each, reason in found.dead])

@@ -55,7 +55,7 @@ from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
     DurableState,
-    Other,
+    OtherWriter,
 )
 from slackwater.storage.controller.errors import StorageError
 from slackwater.storage.controller.shell import Storage
@@ -126,7 +126,7 @@ class Holds:
 
     def add(self, shard, since):
         metadata = CollectionMetadata(shard, Frontier(since), Frontier(0))
-        self.storage.create([(f"u{shard}", CollectionDescription(Other()), metadata)], ())
+        self.storage.create([(f"u{shard}", CollectionDescription(OtherWriter()), metadata)], ())
 
     def retire(self, shard):
         """Drops the shard's collection; whether nobody can read the shard any more."""

@@ -90,7 +90,7 @@ class Decisions(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(VIEWS))
     def another_replica_commits(self, name):
-        known = self.replica.flow(name)
+        known = self.replica.flows.get(name)
         if known is not None:
             output, upper = self.collections[name], self._upper_of_inputs(known)
             if upper > max(output.upper, known.as_of):
@@ -216,7 +216,7 @@ class Decisions(RuleBasedStateMachine):
         assert work in self.replica.works(), "until the end nothing else is begun"
         self.replica.end(work)
         self.works.remove(work)
-        if self.replica.flow(work.flow.global_id) is not work.flow:
+        if self.replica.flows.get(work.flow.global_id) is not work.flow:
             assert told == ()
             assert work in self.cancelled
         elif isinstance(result, Committed):

@@ -4,6 +4,7 @@ import io
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ class Leadership:
     def claim(self, sink_id="u7"):
         """That of the next leader."""
         self.epoch += 1
-        return Claim(sink_id, self.epoch, partial(self._confirm, self.epoch))
+        return Claim(sink_id, "the_sink", self.epoch, partial(self._confirm, self.epoch))
 
     def _confirm(self, epoch):
         if epoch != self.epoch:
@@ -110,9 +111,7 @@ def updates(rows):
 def opened(path, files=None, clock=lambda: 0, claim=None, progress=None, **more):
     config = SinkConfig(str(path), **{"format": "JSON", **more})
     claim = Leadership().claim() if claim is None else claim
-    return FilesSink.open(
-        config, claim, DESC, "the_sink", clock=clock, files=files, progress=progress
-    )
+    return FilesSink(config, DESC, replace(claim, progress=progress), clock=clock, files=files)
 
 
 def visible(path):
@@ -327,7 +326,7 @@ def test_refusals(tmp_path):
     sink.write(Frontier(0), Frontier(1), [])
     config = SinkConfig(str(tmp_path), "JSON")
     with pytest.raises(SlackwaterError) as failed:
-        FilesSink.open(config, Leadership().claim("u8"), DESC, "other", clock=lambda: 0)
+        FilesSink(config, DESC, Leadership().claim("u8"), clock=lambda: 0)
     assert failed.value.condition == "SLACKWATER_SINK_LOCATION_IN_USE"
     with pytest.raises(FatalError, match="gap"):
         sink.write(Frontier(5), Frontier(6), [])

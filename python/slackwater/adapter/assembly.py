@@ -45,7 +45,7 @@ from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.metrics import Metrics
-from slackwater.adapter.sources.replica import Replica
+from slackwater.adapter.sources.replica import StorageReplica
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.adapter.sources.sinks import SinkRunner
@@ -57,11 +57,11 @@ from slackwater.adapter.statements import Rooms, Statements
 from slackwater.adapter.system.notices import stalled, unindexed
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
-from slackwater.adapter.system.tables import Running, SystemTables
+from slackwater.adapter.system.tables import RunningParts, SystemTables
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import FrontierWatch
-from slackwater.adapter.writing.group_commit import Committed, GroupCommitter
+from slackwater.adapter.writing.group_commit import GroupCommit, GroupCommitter
 from slackwater.adapter.writing.writes import Writes
 from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
@@ -120,6 +120,7 @@ class _Connectors:
     """The sources, which bring rows in, and the sinks, which take them out."""
 
     secrets: Secrets
+    states: SourceStates
     ingestion: IngestionRunner
     webhooks: Webhooks
     changefeeds: Changefeeds
@@ -211,10 +212,10 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
 
 
 def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTables:
-    running = Running(
+    running = RunningParts(
         base.sessions,
         health,
-        connectors.sources,
+        connectors.states,
         connectors.sinks,
         connectors.changefeed_sources,
     )
@@ -223,7 +224,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
 
 def _changes(base: _Base, connectors: _Connectors, implications: Implications) -> Changes:
     on_drop = {
-        ItemKind.SOURCE: connectors.sources.forget,
+        ItemKind.SOURCE: connectors.states.forget,
         ItemKind.SECRET: connectors.secrets.forget,
     }
     relations = base.relations
@@ -254,7 +255,7 @@ def _base(given: Given) -> _Base:
     sessions = Sessions(given.clock)
     worker = _worker(given, relations, collections, timeline.watch, sessions)
 
-    def committed(_: Committed) -> None:
+    def committed(_: GroupCommit) -> None:
         worker.wake()
         timeline.watch.signal()
 
@@ -336,6 +337,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     awaited: dict[GlobalId, Timestamp] = {}
     return _Connectors(
         secrets=secrets,
+        states=states,
         ingestion=ingestion,
         webhooks=webhooks,
         changefeeds=changefeeds,
@@ -347,7 +349,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
 
 
 def _implications(base: _Base, connectors: _Connectors, planners: _Planners) -> Implications:
-    replica = Replica(
+    replica = StorageReplica(
         base.replica_inbox,
         connectors.sources,
         connectors.sinks,
@@ -368,8 +370,9 @@ def _definitions(
 ) -> Definitions:
     planner = ConnectorPlanner(changes, base.relations, base.timeline, given.spark)
     return Definitions(
+        changes=changes,
         tables=Tables(changes, given.spark),
-        views=ViewDefinitions(changes, planners.views, given.spark),
+        views=ViewDefinitions(changes, planners.views),
         objects=Objects(changes),
         indexes=IndexDefinitions(changes, planners.indexes),
         sources=SourceDefinitions(

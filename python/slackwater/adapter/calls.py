@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from slackwater.adapter import protocol
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import ViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.relations import Relations
@@ -20,7 +19,7 @@ from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
 from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions.sessions import Running, Session, Sessions
+from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
@@ -35,6 +34,7 @@ START_POLL_S = 0.2
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
+Defined = TypeVar("Defined")
 Notices = tuple[Mapping[str, str], ...]
 
 _log = structlog.get_logger("statement")
@@ -95,6 +95,8 @@ class Calls:
 
     def endpoints(self) -> Mapping[str, Endpoint[Any]]:
         """The endpoints, by the paths of protocol section 2."""
+        tables, objects = self._definitions.tables, self._definitions.objects
+        defining = self._defining
         return {
             "/v1/session/close": Endpoint(protocol.CloseSession, self._close_session),
             "/v1/plan": Endpoint(protocol.Plan, self._plan),
@@ -103,24 +105,61 @@ class Calls:
             "/v1/catalog/list": Endpoint(protocol.ListObjects, self._list),
             "/v1/catalog/load": Endpoint(protocol.Load, self._load),
             "/v1/catalog/create_namespace": Endpoint(
-                protocol.CreateNamespace, self._create_namespace
+                protocol.CreateNamespace, defining("CREATE SCHEMA", objects.create_namespace)
             ),
-            "/v1/catalog/alter_namespace": Endpoint(protocol.AlterNamespace, self._alter_namespace),
-            "/v1/catalog/drop_namespace": Endpoint(protocol.DropNamespace, self._drop_namespace),
-            "/v1/catalog/create_table": Endpoint(protocol.CreateTable, self._create_table),
+            "/v1/catalog/alter_namespace": Endpoint(
+                protocol.AlterNamespace, defining("COMMENT ON SCHEMA", objects.alter_namespace)
+            ),
+            "/v1/catalog/drop_namespace": Endpoint(
+                protocol.DropNamespace, defining("DROP SCHEMA", objects.drop_namespace)
+            ),
+            "/v1/catalog/create_table": Endpoint(
+                protocol.NewTable, defining("CREATE TABLE", tables.create_table, object_json)
+            ),
             "/v1/catalog/stage_table": Endpoint(protocol.StageTable, self._stage_table),
-            "/v1/catalog/alter_table": Endpoint(protocol.AlterTable, self._alter_table),
-            "/v1/catalog/rename_table": Endpoint(protocol.RenameTable, self._rename_table),
-            "/v1/catalog/drop_table": Endpoint(protocol.DropRelation, self._drop_table),
-            "/v1/catalog/create_view": Endpoint(protocol.CreateView, self._create_view),
-            "/v1/catalog/drop_view": Endpoint(protocol.DropRelation, self._drop_view),
+            "/v1/catalog/alter_table": Endpoint(
+                protocol.AlterTable, defining("ALTER TABLE", tables.alter_table, object_json)
+            ),
+            "/v1/catalog/rename_table": Endpoint(
+                protocol.RenameTable, defining("RENAME", objects.rename_table)
+            ),
+            "/v1/catalog/drop_table": Endpoint(
+                protocol.DropRelation, defining("DROP TABLE", objects.drop_table, _dropped)
+            ),
+            "/v1/catalog/create_view": Endpoint(
+                protocol.NewView,
+                defining("CREATE VIEW", self._definitions.views.create_view, object_json),
+            ),
+            "/v1/catalog/drop_view": Endpoint(
+                protocol.DropRelation, defining("DROP VIEW", objects.drop_view, _dropped)
+            ),
             "/v1/bind": Endpoint(protocol.Bind, self._bind),
             "/v1/release": Endpoint(protocol.Release, self._release),
             "/v1/renew": Endpoint(protocol.Renew, self._renew),
-            "/v1/write": Endpoint(protocol.Write, self._write),
+            "/v1/write": Endpoint(protocol.WriteTables, self._write),
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
         }
+
+    def _defining(
+        self,
+        statement: str,
+        define: Callable[[Execution, Asked], Defined],
+        answer: Callable[[Defined], Mapping[str, Any]] = lambda _: {},
+    ) -> Callable[[Caller, Asked], Mapping[str, Any]]:
+        """The function for a definition that Spark's grammar asks of its catalog.
+
+        No block takes it.
+        """
+
+        def run(caller: Caller, asked: Asked) -> Mapping[str, Any]:
+            def action(execution: Execution) -> Defined:
+                check_outside_block(execution.session.transaction, statement)
+                return define(execution, asked)
+
+            return answer(self._running(caller, action))
+
+        return run
 
     # Sessions
 
@@ -168,7 +207,7 @@ class Calls:
             session.cancel(lambda running: running.execution == execution)
         return {}
 
-    def _running(self, caller: Caller, action: Callable[[Session, Cancellation], Answer]) -> Answer:
+    def _running(self, caller: Caller, action: Callable[[Execution], Answer]) -> Answer:
         """Runs a statement's call so that it can be cancelled and can fail a transaction.
 
         It has the time that the session's statement_timeout gives, counted from now. Lines of the
@@ -177,7 +216,7 @@ class Calls:
         session = self._session(caller)
         timeout_ms = variables.milliseconds(session.variable("statement_timeout"))
         cancellation = Cancellation(timeout_ms, self._timeline.monotonic)
-        session.running[caller.call] = Running(caller.call, caller.execution, cancellation)
+        session.running[caller.call] = RunningCall(caller.call, caller.execution, cancellation)
         block = session.blocks
         try:
             while not self._started.wait(START_POLL_S):
@@ -188,7 +227,7 @@ class Calls:
                 ),
                 self._engine.ended_by(cancellation),
             ):
-                return action(session, cancellation)
+                return action(Execution(session, caller.where, cancellation))
         except Exception:
             # Whatever ends a statement of a block ends the block; the caller is told what it was.
             session.fail(block)
@@ -199,28 +238,25 @@ class Calls:
     # Statements
 
     def _plan(self, caller: Caller, asked: protocol.Plan) -> Mapping[str, Any]:
-        desc = self._running(
-            caller, lambda session, _: self._statements.plan(session, caller.where, asked.text)
-        )
+        desc = self._running(caller, lambda execution: self._statements.plan(execution, asked.text))
         if desc is None:
             return {"kind": "spark"}
         return {"kind": "command", "schema": desc.to_json()}
 
     def _execute(self, caller: Caller, asked: protocol.Execute) -> Rows:
-        def action(session: Session, cancellation: Cancellation) -> Rows:
-            result = self._statements.execute(
-                session, caller.where, asked.text, cancellation, asked.write_id
-            )
-            return Rows(result.to_ipc(), tuple(session.take_notices()))
+        def action(execution: Execution) -> Rows:
+            result = self._statements.execute(execution, asked.text, asked.write_id)
+            return Rows(result.to_ipc(), tuple(execution.session.take_notices()))
 
         return self._running(caller, action)
 
     def _bind(self, caller: Caller, asked: protocol.Bind) -> Mapping[str, Any]:
-        def action(session: Session, cancellation: Cancellation) -> Mapping[str, Any]:
+        def action(execution: Execution) -> Mapping[str, Any]:
+            session = execution.session
             # A cursor's query reads at the time of the cursor, and nobody has named that.
             if not caller.internal:
                 self._reads.refuse_past(asked)
-            bound = self._reads.bind(session, asked, cancellation)
+            bound = self._reads.bind(session, asked, execution.cancellation)
             if session.variable("emit_timestamp_notice") == "on" and bound.relations:
                 session.notify(f"The query reads at {bound.timestamp}.")
             lease = {} if bound.lease_ms is None else {"lease_ms": bound.lease_ms}
@@ -244,11 +280,11 @@ class Calls:
             self._reads.renew(hold)
         return {}
 
-    def _write(self, caller: Caller, asked: protocol.Write) -> Mapping[str, Any]:
-        def action(session: Session, cancellation: Cancellation) -> WriteResult:
+    def _write(self, caller: Caller, asked: protocol.WriteTables) -> Mapping[str, Any]:
+        def action(execution: Execution) -> WriteResult:
             if asked.definition is None:
-                return self._writes.write(session, asked, cancellation)
-            return self._staged.write(session, caller.where, asked, cancellation)
+                return self._writes.write(execution.session, asked, execution.cancellation)
+            return self._staged.write(execution, asked)
 
         done = self._running(caller, action)
         return {
@@ -287,53 +323,8 @@ class Calls:
             return None
         return object_json(item)
 
-    def _define(
-        self, caller: Caller, statement: str, action: Callable[[Context, Cancellation], Answer]
-    ) -> Answer:
-        """Runs a definition that Spark's grammar asks of its catalog; no block takes it."""
-
-        def define(session: Session, cancellation: Cancellation) -> Answer:
-            check_outside_block(session.transaction, statement)
-            return action(caller.where, cancellation)
-
-        return self._running(caller, define)
-
-    def _create_namespace(
-        self, caller: Caller, asked: protocol.CreateNamespace
-    ) -> Mapping[str, Any]:
-        objects = self._definitions.objects
-        self._define(caller, "CREATE SCHEMA", lambda _, c: objects.create_namespace(asked, c))
-        return {}
-
-    def _alter_namespace(self, caller: Caller, asked: protocol.AlterNamespace) -> Mapping[str, Any]:
-        def action(context: Context, cancellation: Cancellation) -> None:
-            self._definitions.objects.comment_on_namespace(
-                protocol.schema_of(asked.namespace), asked.comment, context.user, cancellation
-            )
-
-        self._define(caller, "COMMENT ON SCHEMA", action)
-        return {}
-
-    def _drop_namespace(self, caller: Caller, asked: protocol.DropNamespace) -> Mapping[str, Any]:
-        def action(_: Context, cancellation: Cancellation) -> None:
-            self._definitions.objects.drop_namespace(
-                protocol.schema_of(asked.namespace), asked.cascade, cancellation
-            )
-
-        self._define(caller, "DROP SCHEMA", action)
-        return {}
-
-    def _create_table(self, caller: Caller, asked: protocol.CreateTable) -> Mapping[str, Any]:
-        tables = self._definitions.tables
-        made = self._define(
-            caller, "CREATE TABLE", lambda context, c: tables.create_table(context, asked, c)
-        )
-        return object_json(made)
-
     def _stage_table(self, caller: Caller, asked: protocol.StageTable) -> Mapping[str, Any]:
-        target = self._running(
-            caller, lambda session, _: self._staged.stage(session, caller.where, asked)
-        )
+        target = self._running(caller, lambda execution: self._staged.stage(execution, asked))
         return {
             "id": target.id,
             "replaces": target.replaces,
@@ -341,48 +332,9 @@ class Calls:
             "schema": json.loads(target.schema.to_json()),
         }
 
-    def _alter_table(self, caller: Caller, asked: protocol.AlterTable) -> Mapping[str, Any]:
-        tables = self._definitions.tables
-        altered = self._define(
-            caller, "ALTER TABLE", lambda context, c: tables.alter_table(context, asked, c)
-        )
-        return object_json(altered)
 
-    def _rename_table(self, caller: Caller, asked: protocol.RenameTable) -> Mapping[str, Any]:
-        def action(context: Context, cancellation: Cancellation) -> None:
-            item = self._state.get(protocol.schema_of(asked.namespace), asked.name)
-            schema = protocol.schema_of(asked.to_namespace)
-            self._definitions.objects.rename(context, item, schema, asked.to_name, cancellation)
-
-        self._define(caller, "RENAME", action)
-        return {}
-
-    def _drop_table(self, caller: Caller, asked: protocol.DropRelation) -> Mapping[str, Any]:
-        return self._drop(caller, asked, ItemKind.TABLE)
-
-    def _drop_view(self, caller: Caller, asked: protocol.DropRelation) -> Mapping[str, Any]:
-        return self._drop(caller, asked, ItemKind.VIEW)
-
-    def _drop(
-        self, caller: Caller, asked: protocol.DropRelation, kind: ItemKind
-    ) -> Mapping[str, Any]:
-        def action(context: Context, cancellation: Cancellation) -> bool:
-            schema = protocol.schema_of(asked.namespace)
-            if self._state.find(schema, asked.name) is None:
-                return False
-            item = self._state.get(schema, asked.name, kind)
-            self._definitions.objects.drop(context, item, cancellation)
-            return True
-
-        statement = f"DROP {kind.display_name.upper()}"
-        return {"dropped": self._define(caller, statement, action)}
-
-    def _create_view(self, caller: Caller, asked: protocol.CreateView) -> Mapping[str, Any]:
-        views = self._definitions.views
-        made = self._define(
-            caller, "CREATE VIEW", lambda context, c: views.create_view(context, asked, c)
-        )
-        return object_json(made)
+def _dropped(dropped: bool) -> Mapping[str, Any]:
+    return {"dropped": dropped}
 
 
 def object_json(item: CatalogItem) -> Mapping[str, Any]:

@@ -117,16 +117,6 @@ class Coordinator:
         self.parts.worker.stop()
         self.parts.committer.stop()
 
-    @property
-    def webhooks(self) -> Webhooks:
-        """The part to which the ingress hands requests for webhooks."""
-        return self.parts.webhooks
-
-    @property
-    def changefeeds(self) -> Changefeeds:
-        """The part to which the ingress hands requests of changefeeds."""
-        return self.parts.changefeeds
-
     def metrics(self) -> bytes:
         """The metrics now, as Prometheus reads them."""
         return self.parts.changefeed_sources.metrics_text(self.parts.timeline.clock_ms())
@@ -147,29 +137,22 @@ class Coordinator:
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING_INTERVAL_S):
             self._end_idle_sessions()
-            if not self._catalog_is_certain():
+            try:
+                self.parts.relations.catalog.resolve()
+            except FatalError as error:
+                # A change happened whose outcome was unknown: a restart begins with the catalog.
+                self._on_fatal(str(error))
                 return
+            except (SlackwaterError, Fenced):
+                # The metastore is still away, or the committer ends the coordinator anyway. What
+                # waits would start as a catalog says that may be another one.
+                continue
             self.parts.implications.retry()
 
     def _watch_locks(self) -> None:
         while not self._closing.wait(self._lease.ms / LOOKS_PER_LEASE / 1000):
             for session_id in self.parts.reads.end_expired():
                 _log.warning("write lock lost", session=session_id)
-
-    def _catalog_is_certain(self) -> bool:
-        """Finds out about a change of the catalog whose outcome is unknown.
-
-        False: it happened, and the coordinator has to start again with the catalog as it is.
-        """
-        try:
-            self.parts.relations.catalog.resolve()
-        except FatalError as error:
-            self._on_fatal(str(error))
-            return False
-        except (SlackwaterError, Fenced):
-            # The metastore is still away, or the committer ends the coordinator anyway.
-            return True
-        return True
 
     def _end_idle_sessions(self) -> None:
         oldest_ms = self.parts.timeline.now() - IDLE_SESSION_MS

@@ -188,15 +188,14 @@ class Maintenance:
         oldest = self._storage.oldest_hold()
         since = self._oracle.read_ts() if oldest is None else oldest
         lease = holds.ReaderLease(self._reader_id, self._reader_id, since, now_ms + lease_ms)
-        found: list[tuple[holds.ReaderLease, ...]] = []
 
-        def renew(conn: Connection) -> None:
+        def renew(conn: Connection) -> tuple[holds.ReaderLease, ...]:
             holds.register(conn, lease)
             holds.expire(conn, now_ms)
-            found.append(holds.leases(conn))
+            return holds.leases(conn)
 
-        self._persist.transactions.transact(renew)
-        self._foreign = tuple(each for each in found[-1] if each.reader_id != self._reader_id)
+        found = self._persist.transactions.transact(renew)
+        self._foreign = tuple(each for each in found if each.reader_id != self._reader_id)
         self._renewed_ms = now_ms
 
     def _foreign_leases(self) -> tuple[holds.ReaderLease, ...]:
@@ -331,11 +330,9 @@ class Maintenance:
         return min((each for each in (held_ms, tick_ms) if each is not None), default=None)
 
     def _mark_for_deletion(self, shard_id: int, until_ms: int, limit: int) -> int:
-        dealt: list[int] = []
-        self._persist.transactions.transact(
-            lambda conn: dealt.append(garbage.mark_for_deletion(conn, shard_id, until_ms, limit))
+        return self._persist.transactions.transact(
+            lambda conn: garbage.mark_for_deletion(conn, shard_id, until_ms, limit)
         )
-        return dealt[-1]
 
     def _delete(self) -> None:
         persist, deleted = self._persist, []

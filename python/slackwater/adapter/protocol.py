@@ -110,7 +110,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class BindAnswer:
     """The answer to a bind. `relations` are in the order of the request.
 
     Each is the JSON of a relation of the protocol. `lease_ms`: the hold has locked tables, and is
@@ -146,7 +146,7 @@ class WriteMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
+class StagedFile:
     """A Parquet file that executors have put into the directory of a write."""
 
     uri: str
@@ -166,7 +166,7 @@ class TableRows:
     table: GlobalId | None
     mode: WriteMode
     inline: tuple[str, ...] = ()
-    files: tuple[WrittenFile, ...] = ()
+    files: tuple[StagedFile, ...] = ()
 
 
 class TableMode(Enum):
@@ -178,28 +178,19 @@ class TableMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable:
+class NewTable:
     namespace: tuple[str, ...]
     name: str
     schema: RelationDesc
     properties: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
 
-    @property
-    def schema_name(self) -> str:
-        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
-        return schema_of(self.namespace)
-
-    @property
-    def full_name(self) -> str:
-        return f"slackwater.{self.schema_name}.{self.name}"
-
 
 @dataclass(frozen=True, slots=True)
 class StageTable:
     """A table that is to be made, or replaced, together with its rows."""
 
-    table: CreateTable
+    table: NewTable
     mode: TableMode
 
     @property
@@ -208,7 +199,7 @@ class StageTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class StagedTarget:
     """The table that a staged definition makes or fills.
 
     `replaces` is the table that exists. Without `shard` it keeps its columns and gets other
@@ -227,12 +218,12 @@ class Definition:
     """A staged table as a write brings it. Without `as_select` it is empty afterwards."""
 
     staged: StageTable
-    target: Target
+    target: StagedTarget
     as_select: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteTables:
     """Rows for one table, or for several in one commit; `definition` is committed with them.
 
     `hold` is that of the bind with the tables as its write targets.
@@ -370,7 +361,7 @@ class DropRelation:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView:
+class NewView:
     """Creates a view. `schema` has its columns, with their comments."""
 
     namespace: tuple[str, ...]
@@ -380,12 +371,3 @@ class CreateView:
     properties: Mapping[str, str] = field(default_factory=dict)
     replace: bool = False
     comment: str | None = None
-
-    @property
-    def schema_name(self) -> str:
-        """The schema of the namespace. Raises SLACKWATER_SCHEMA_NOT_FOUND."""
-        return schema_of(self.namespace)
-
-    @property
-    def full_name(self) -> str:
-        return f"slackwater.{self.schema_name}.{self.name}"

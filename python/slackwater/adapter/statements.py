@@ -20,13 +20,9 @@ from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.cursors import Cursor, in_turn
 from slackwater.adapter.sessions.results import Result, done, rows, strings
-from slackwater.adapter.sessions.sessions import PendingCommit, Session
+from slackwater.adapter.sessions.sessions import Execution, PendingCommit, Session
 from slackwater.adapter.system.shows import Shows
-from slackwater.adapter.time.explain import (
-    TimestampExplanation,
-    explain_json,
-    explain_text,
-)
+from slackwater.adapter.time.explain import TimestampExplanation, explain_json, explain_text
 from slackwater.adapter.time.selection import Immediately
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
@@ -39,13 +35,13 @@ from slackwater.adapter.transactions import (
     commit,
     refuse_if_failed,
 )
-from slackwater.adapter.writing.writes import Owner, Writes
+from slackwater.adapter.writing.writes import CommitOwner, Writes
 from slackwater.compute.records import TickRecord
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
-from slackwater.planner.parser.names import QualifiedName, is_elsewhere, resolve
+from slackwater.planner.parser.names import QualifiedName, is_elsewhere
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
@@ -114,21 +110,21 @@ class Statements:
         self._shows = rooms.shows
         self._subscriptions = rooms.subscriptions
 
-    def plan(self, session: Session, context: Context, text: str) -> RelationDesc | None:
+    def plan(self, execution: Execution, text: str) -> RelationDesc | None:
         """The columns of the statement's answer; None when it is Spark's.
 
         Raises syntax errors, and errors of names that are needed to know the columns.
         """
         statement = parse(text)
-        if statement is None or self._belongs_to_spark(context, statement):
+        if statement is None or self._belongs_to_spark(execution.context, statement):
             return None
         match statement:
             case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
                 return self._shows.columns(statement)
             case st.Subscribe():
-                return self._subscriptions.columns(session, context, statement)
+                return self._subscriptions.columns(execution.context, statement)
             case st.Fetch(cursor=name):
-                return _cursor(session, name).desc
+                return _cursor(execution.session, name).desc
             case st.ExplainTimestamp():
                 return EXPLAIN_TIMESTAMP
             case st.ExplainIncremental():
@@ -138,19 +134,13 @@ class Statements:
             case _:
                 return done().desc
 
-    def execute(
-        self,
-        session: Session,
-        context: Context,
-        text: str,
-        cancellation: Cancellation,
-        write_id: str | None = None,
-    ) -> Result:
+    def execute(self, execution: Execution, text: str, write_id: str | None = None) -> Result:
         """Runs a statement that `plan` gave columns for.
 
         `write_id` is the client's name for a COMMIT. A COMMIT that is sent again under the same
         name has one effect, and the same outcome.
         """
+        session, context = execution.session, execution.context
         statement = parse(text)
         if statement is None:
             raise AssertionError("only planned statements are executed")
@@ -161,15 +151,15 @@ class Statements:
         match statement:
             case st.Begin() | st.Commit() | st.Rollback():
                 own_id = write_id or str(uuid.uuid4())
-                return self._transaction(session, statement, own_id, cancellation)
+                return self._transaction(execution, statement, own_id)
             case st.SetVariable() | st.ResetVariable():
                 return self._variable(session, statement)
             case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
-                return self._shows.show(session, context, statement)
+                return self._shows.show(execution, statement)
             case st.Subscribe():
-                return self._subscriptions.collect(session, context, statement, cancellation)
+                return self._subscriptions.collect(execution, statement)
             case st.DeclareCursor() | st.Fetch() | st.CloseCursor():
-                return self._cursor_statement(session, context, statement, cancellation)
+                return self._cursor_statement(execution, statement)
             case st.ExplainTimestamp():
                 return self._explain_timestamp(session, context, statement)
             case st.ExplainIncremental():
@@ -177,7 +167,7 @@ class Statements:
             case st.ExplainAnalyze(name=view):
                 return rows(EXPLAIN_ANALYZE, self._explain_analyze(context, view))
             case _:
-                self._definitions.execute(session, context, statement, cancellation)
+                self._definitions.execute(execution, statement)
                 return done()
 
     def _belongs_to_spark(self, context: Context, statement: st.Statement) -> bool:
@@ -188,11 +178,7 @@ class Statements:
                 return is_elsewhere(name, context.catalog)
             case st.ShowCreate(name=name):
                 # What is not there, Spark says in its own words.
-                own = (
-                    None
-                    if is_elsewhere(name, context.catalog)
-                    else resolve(name, context.catalog, context.namespace)
-                )
+                own = None if is_elsewhere(name, context.catalog) else context.resolve(name)
                 found = None if own is None else self._relations.state.find(*own)
                 return found is None or found.kind is ItemKind.SYSTEM_TABLE
             case st.DropObjects(kind=kind, names=names):
@@ -208,17 +194,14 @@ class Statements:
                 return False
 
     def _transaction(
-        self,
-        session: Session,
-        statement: st.Begin | st.Commit | st.Rollback,
-        write_id: str,
-        cancellation: Cancellation,
+        self, execution: Execution, statement: st.Begin | st.Commit | st.Rollback, write_id: str
     ) -> Result:
+        session = execution.session
         match statement:
             case st.Begin():
                 self._begin(session, statement)
             case st.Commit():
-                self._commit(session, write_id, cancellation)
+                self._commit(session, write_id, execution.cancellation)
             case st.Rollback():
                 block = session.roll_back()
                 _notice_none(session, block)
@@ -251,7 +234,7 @@ class Statements:
         try:
             pending.outcome.result()
         except SlackwaterError as error:
-            if is_first or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
+            if is_first or not error.is_outage:
                 raise
             # The outcome may have been unknown. The same id makes asking for it again safe.
             if self._writes.is_written(write_id):
@@ -269,7 +252,7 @@ class Statements:
             self._commit_block(pending.block, pending.write_id, cancellation)
         except BaseException as error:
             outcome.set_exception(error)
-            if _is_outage(error):
+            if isinstance(error, SlackwaterError) and error.is_outage:
                 return
         else:
             outcome.set_result(None)
@@ -283,15 +266,13 @@ class Statements:
             return
         writes = commit(block)
         if writes:
-            self._writes.commit(writes, Owner(write_id), cancellation)
+            self._writes.commit(writes, CommitOwner(write_id), cancellation)
 
     def _variable(self, session: Session, statement: st.SetVariable | st.ResetVariable) -> Result:
         value = statement.value if isinstance(statement, st.SetVariable) else None
         if isinstance(statement, st.SetVariable) and statement.local:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="SET LOCAL",
-                advice="SET the variable, and RESET it after the transaction.",
+            raise unsupported(
+                "SET LOCAL", advice="SET the variable, and RESET it after the transaction."
             )
         name = variables.variable(statement.name).name
         assigned = variables.assign(name, value)
@@ -304,18 +285,15 @@ class Statements:
         return done()
 
     def _cursor_statement(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.DeclareCursor | st.Fetch | st.CloseCursor,
-        cancellation: Cancellation,
+        self, execution: Execution, statement: st.DeclareCursor | st.Fetch | st.CloseCursor
     ) -> Result:
+        session, cancellation = execution.session, execution.cancellation
         match statement:
             case st.DeclareCursor(name=name, statement=of):
                 if name in session.cursors:
                     raise user_error("SLACKWATER_DUPLICATE_CURSOR", cursor=name)
                 block = session.block
-                opened = self._subscriptions.declare(session, context, of)
+                opened = self._subscriptions.declare(execution, of)
                 session.open_cursor(name, opened, block)
                 return done()
             case st.Fetch(cursor=name, count=count, timeout_ms=timeout_ms):
@@ -360,8 +338,7 @@ class Statements:
         return [] if tick is None else _analyzed(tick)
 
     def _view(self, name: QualifiedName, context: Context) -> CatalogItem:
-        schema, own = resolve(name, context.catalog, context.namespace)
-        return self._relations.state.get(schema, own, ItemKind.MATERIALIZED_VIEW)
+        return self._relations.state.get(*context.resolve(name), ItemKind.MATERIALIZED_VIEW)
 
 
 def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
@@ -387,12 +364,6 @@ def _analyzed(tick: TickRecord) -> list[tuple[object, ...]]:
 def _notice_none(session: Session, block: Transaction[BufferedWrite]) -> None:
     if isinstance(block, Idle):
         session.notify("There is no transaction in progress.", "WARNING", "25P01")
-
-
-def _is_outage(error: BaseException) -> bool:
-    return (
-        isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
-    )
 
 
 def _cursor(session: Session, name: str) -> Cursor:

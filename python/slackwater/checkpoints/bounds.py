@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from slackwater.repr.errors import FatalError
 from slackwater.repr.hlc import ZERO, Range, Time
 
 
@@ -25,7 +26,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PartitionProgress:
     """A partition's part in the bounds.
 
     `lead` is the last checkpoint of the applied ones that it begins with, None if it begins with
@@ -39,10 +40,18 @@ class Progress:
     first: Time | None
     top: Time
 
+    def validate(self) -> None:
+        """Raises `FatalError` when its times contradict each other."""
+        known = [each for each in (self.lead, self.first) if each is not None]
+        in_order = known and known == sorted(set(known)) and known[-1] <= self.top
+        if not in_order or (self.first is None and self.lead != self.top):
+            times = f"{self.lead}, {self.first} and {self.top}"
+            raise FatalError(f"the partition {self.partition} cannot stand at {times}")
+
 
 def progress(
     partition: str, checkpoints: Sequence[Checkpoint], lookahead: int | None
-) -> Progress | None:
+) -> PartitionProgress | None:
     """The progress of a partition with these checkpoints, which ascend; None: it has none.
 
     `lookahead` is how many checkpoints may be proposed after `lead`, and one more where nothing is
@@ -53,7 +62,7 @@ def progress(
     applied = list(takewhile(lambda each: each.applied, checkpoints))
     run = list(takewhile(lambda each: not each.applied, checkpoints[len(applied) :]))
     window = ([*applied[-1:], *run])[: None if lookahead is None else lookahead + 1]
-    return Progress(
+    return PartitionProgress(
         partition,
         applied[-1].time if applied else None,
         run[0].time if run else None,
@@ -61,7 +70,7 @@ def progress(
     )
 
 
-def bounds(partitions: Iterable[Progress], committed: Time) -> Range:
+def bounds(partitions: Iterable[PartitionProgress], committed: Time) -> Range:
     """The bounds of a group for which everything up to and with `committed` was said to be done.
 
     ``max`` is just after the least of the partitions' tops: no partition outruns the others.

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection, Engine
 
 from slackwater.checkpoints import statements
-from slackwater.checkpoints.listeners import Listeners
-from slackwater.checkpoints.store import GroupState, Subscription
+from slackwater.checkpoints.listeners import GroupListeners
+from slackwater.checkpoints.store import GroupState, GroupSubscription
 from slackwater.checkpoints.tables import create_tables
 from slackwater.persist.metastore import RETRY_POLICY, RetryPolicy, connect, query, transaction
 from slackwater.persist.transactions import Step, Transactor
@@ -34,14 +34,16 @@ class EngineTransactions:
         self._engine = engine
         self._retry_policy = retry_policy
 
-    def transact(self, *steps: Step) -> None:
-        """Runs the steps in one transaction."""
+    def transact(self, step: Callable[[Connection], T], *more: Step) -> T:
+        """Runs the steps in one transaction; returns what the first one does."""
 
-        def body(conn: Connection) -> None:
-            for step in steps:
-                step(conn)
+        def body(conn: Connection) -> T:
+            returned = step(conn)
+            for each in more:
+                each(conn)
+            return returned
 
-        transaction(self._engine, body, retry_policy=self._retry_policy)
+        return transaction(self._engine, body, retry_policy=self._retry_policy)
 
     def query(self, body: Callable[[Connection], T]) -> T:
         """Runs `body`, which only reads, in a transaction that sees one state."""
@@ -52,13 +54,13 @@ class Notifications(Protocol):
     """The seam to notifications: it tells other processes of changes, and hears of theirs."""
 
     @property
-    def listeners(self) -> Listeners:
+    def listeners(self) -> GroupListeners:
         """The listeners that it wakes when it hears of a change."""
 
     def told(self, group: str) -> Step:
         """The step of a transaction that tells others, when it commits, that `group` changed."""
 
-    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+    def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         """Wakes `wake` when the group changes, as `Store.listen` says."""
 
 
@@ -79,7 +81,7 @@ class DatabaseStore:
         self._transactions = transactions
         self._notifications = notifications
         self._clock_ms = clock_ms
-        self._listeners = notifications.listeners if notifications else Listeners()
+        self._listeners = notifications.listeners if notifications else GroupListeners()
 
     def advance(self, group: str, partition: str, time: Time) -> None:
         now_ms = self._clock_ms()
@@ -103,11 +105,9 @@ class DatabaseStore:
         return self._transactions.query(statements.pending)
 
     def prune(self, group: str) -> int:
-        pruned: list[int] = []
-        self._transactions.transact(lambda conn: pruned.append(statements.prune(conn, group)))
-        return pruned[-1]
+        return self._transactions.transact(lambda conn: statements.prune(conn, group))
 
-    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+    def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         if self._notifications is not None:
             return self._notifications.listen(group, wake)
         return self._listeners.add(group, wake)

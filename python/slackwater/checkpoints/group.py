@@ -11,8 +11,8 @@ import structlog
 
 from slackwater.checkpoints.bounds import bounds
 from slackwater.checkpoints.names import Schema, TableGroup, canonical, schema_of
-from slackwater.checkpoints.options import Option, Settings
-from slackwater.checkpoints.store import Store, Subscription
+from slackwater.checkpoints.options import GroupSettings, Option
+from slackwater.checkpoints.store import GroupSubscription, Store
 from slackwater.checkpoints.variable import Variable
 from slackwater.checkpoints.wakeups import Wakeups
 from slackwater.repr.hlc import ZERO, Range, Time
@@ -49,7 +49,7 @@ class Checkpoints:
         What is done by the value of `bounds` that is passed in stays done: its ``min`` never goes
         back. Raises ValueError for a name that is none.
         """
-        settings = Settings()
+        settings = GroupSettings()
         for option in options:
             settings = option(settings)
         return Group(self._store, tables, bounds, settings, self._monotonic)
@@ -69,11 +69,10 @@ class Group:
         store: Store,
         tables: TableGroup,
         bounds: Bounds,
-        settings: Settings,
+        settings: GroupSettings,
         monotonic: Callable[[], float],
     ) -> None:
         self._store = store
-        self._tables = tables
         self._name = canonical(tables.name)
         self._bounds = bounds
         self._settings = settings
@@ -81,7 +80,7 @@ class Group:
         self._pruned_at_s = monotonic()
         self._wakeups = Wakeups()
         self._failure: Exception | None = None
-        self._subscription: Subscription | None = None
+        self._subscription: GroupSubscription | None = None
         if settings.is_streaming:
             self._subscription = store.listen(self._name, self._wakeups.call)
         self._refresh()
@@ -123,10 +122,6 @@ class Group:
     def refresh(self) -> None:
         """Lets the bounds be brought up to date soon; returns at once."""
         self._wakeups.call()
-
-    def table_group(self) -> TableGroup:
-        """The tables that the group was started with."""
-        return self._tables
 
     @property
     def failure(self) -> Exception | None:

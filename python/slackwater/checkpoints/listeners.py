@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 
-class Listeners:
+class GroupListeners:
     """The callbacks of each group. Thread-safe."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Listener:
-    _listeners: Listeners
+    _listeners: GroupListeners
     group: str
     wake: Callable[[], None]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from slackwater.checkpoints.bounds import Checkpoint, Progress, bounds, progress
-from slackwater.checkpoints.listeners import Listeners
-from slackwater.checkpoints.store import FIRST, GoingBackwards, GroupState, Subscription
+from slackwater.checkpoints.bounds import Checkpoint, PartitionProgress, bounds, progress
+from slackwater.checkpoints.listeners import GroupListeners
+from slackwater.checkpoints.store import FIRST, GoingBackwards, GroupState, GroupSubscription
 from slackwater.repr.hlc import ZERO, Range, Time
 
 
@@ -17,7 +17,7 @@ class _Kept:
     committed: Time = ZERO
     partitions: dict[str, list[Checkpoint]] = field(default_factory=dict)
 
-    def progress(self, lookahead: int | None) -> tuple[Progress, ...]:
+    def progress(self, lookahead: int | None) -> tuple[PartitionProgress, ...]:
         found = (progress(name, rows, lookahead) for name, rows in self.partitions.items())
         return tuple(each for each in found if each is not None)
 
@@ -28,7 +28,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._groups: dict[str, _Kept] = {}
         self._lock = Lock()
-        self._listeners = Listeners()
+        self._listeners = GroupListeners()
 
     def advance(self, group: str, partition: str, time: Time) -> None:
         with self._lock:
@@ -86,7 +86,7 @@ class MemoryStore:
                     rows[:] = left
         return pruned
 
-    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+    def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         """Calls `wake` after each advance, commit and declaration, as `Store.listen` promises."""
         return self._listeners.add(group, wake)
 

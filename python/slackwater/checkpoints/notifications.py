@@ -15,8 +15,8 @@ import structlog
 from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from slackwater.checkpoints.listeners import Listeners
-from slackwater.checkpoints.store import Subscription
+from slackwater.checkpoints.listeners import GroupListeners
+from slackwater.checkpoints.store import GroupSubscription
 
 CHANNEL = "slackwater_checkpoints"
 RETRY_MS = 5_000
@@ -33,7 +33,7 @@ class PostgresNotifications:
     """
 
     def __init__(self, engine: Engine, *, retry_ms: int = RETRY_MS) -> None:
-        self.listeners = Listeners()
+        self.listeners = GroupListeners()
         self._engine = engine
         self._retry_ms = retry_ms
         self._id = uuid.uuid4().hex
@@ -50,7 +50,7 @@ class PostgresNotifications:
 
         return step
 
-    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+    def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         """Calls `wake` as `Store.listen` promises, and whenever a connection begins to listen."""
         subscription = self.listeners.add(group, wake)
         with self._lock:

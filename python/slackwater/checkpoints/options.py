@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GroupSettings:
     """The ways in which a group follows its store.
 
     It refreshes when it is woken and every `poll_ms`, and prunes every `prune_ms`. `lookahead` is
@@ -20,7 +20,7 @@ class Settings:
     prune_ms: int = 60_000
 
 
-Option = Callable[[Settings], Settings]
+Option = Callable[[GroupSettings], GroupSettings]
 """A choice for `Checkpoints.start`."""
 
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from slackwater.checkpoints.bounds import Progress, bounds
+from slackwater.checkpoints.bounds import PartitionProgress, bounds
 from slackwater.checkpoints.store import FIRST, GoingBackwards, GroupState
 from slackwater.checkpoints.tables import key, time_of
 from slackwater.persist.tables import checkpoint_groups, checkpoints
@@ -164,14 +164,14 @@ def _set_committed(conn: Connection, group: str, committed: Time) -> None:
     )
 
 
-def _partitions(conn: Connection, group: str, lookahead: int | None) -> list[Progress]:
+def _partitions(conn: Connection, group: str, lookahead: int | None) -> list[PartitionProgress]:
     values: dict[str, str | int] = {"of_group": group}
     if lookahead is not None:
         values["lookahead"] = lookahead
         values["before_lookahead"] = lookahead - 1
     found = conn.execute(_progress_query(lookahead is not None), values)
     return [
-        Progress(
+        PartitionProgress(
             row.name,
             None if row.lead is None else time_of(row.lead),
             None if row.first is None else time_of(row.first),

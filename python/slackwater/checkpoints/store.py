@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from slackwater.checkpoints.bounds import Progress
+from slackwater.checkpoints.bounds import PartitionProgress
+from slackwater.repr.errors import FatalError
 from slackwater.repr.hlc import ZERO, Range, Time
 
 FIRST = Time(1, 1)
@@ -22,7 +23,15 @@ class GroupState:
     """The state of a group in a store, at one moment."""
 
     committed: Time = ZERO
-    partitions: tuple[Progress, ...] = ()
+    partitions: tuple[PartitionProgress, ...] = ()
+
+    def validate(self) -> None:
+        """Raises `FatalError` when a partition is there twice, or contradicts itself."""
+        names = [each.partition for each in self.partitions]
+        if len(set(names)) < len(names) or self.committed < ZERO:
+            raise FatalError(f"a group cannot be at {self.committed}, with partitions {names}")
+        for each in self.partitions:
+            each.validate()
 
 
 class GoingBackwards(Exception):
@@ -43,7 +52,7 @@ class GoingBackwards(Exception):
         self.newest = newest
 
 
-class Subscription(Protocol):
+class GroupSubscription(Protocol):
     """A subscription to the changes of a group, until it is closed."""
 
     def close(self) -> None: ...
@@ -87,7 +96,7 @@ class Store(Protocol):
         Nothing depends on them. Those that are applied after one that is not stay until it is.
         """
 
-    def listen(self, group: str, wake: Callable[[], None]) -> Subscription:
+    def listen(self, group: str, wake: Callable[[], None]) -> GroupSubscription:
         """Calls `wake` soon after the group has changed, by whomever, and when in doubt.
 
         `wake` must return at once. A store may miss changes of others: listeners poll as well.

@@ -124,11 +124,3 @@ def upper_of(shards: Shards, shard_id: int) -> Timestamp:
     """The shard's upper; that of the tables if it shares it."""
     state = shards.reads.state(shard_id)
     return shards.reads.tables_upper() if state.shares_tables_upper else state.upper
-
-
-def readable_from(flow: Dataflow, shards: Shards, lower: Timestamp) -> Timestamp:
-    """The first time from `lower` on at which all inputs of the dataflow can be read.
-
-    Where an input cannot be read, the output is not known either.
-    """
-    return max((shards.reads.state(i.shard_id).since for i in flow.inputs.values()), default=lower)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.compute.dataflow import Dataflow, Input, Shards, readable_from
+from slackwater.compute.dataflow import Dataflow, Input, Shards
 from slackwater.compute.engine import Contents, InputContents
 from slackwater.compute.limits import Limits
 from slackwater.compute.relations import relation_json
@@ -41,8 +41,12 @@ class FlowShards:
         return self.shards.reads.state(self.flow.view.shard_id).upper
 
     def readable_from(self, lower: Timestamp) -> Timestamp:
-        """The first time from `lower` on at which all inputs can be read."""
-        return readable_from(self.flow, self.shards, lower)
+        """The first time from `lower` on at which all inputs can be read.
+
+        Where an input cannot be read, the output is not known either.
+        """
+        shards = [source.shard_id for source in self.flow.inputs.values()]
+        return max((self.shards.reads.state(each).since for each in shards), default=lower)
 
     def refuse_errors(self, lower: Timestamp, upper: Timestamp) -> None:
         """Raises SLACKWATER_SOURCE_ERROR or SLACKWATER_DATA_ERROR when an input has an error."""

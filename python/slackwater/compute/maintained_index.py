@@ -108,7 +108,7 @@ class MaintainedIndex:
         try:
             followed = self._followed(tick, meter, most_ms) if self.is_open else None
             if followed is not None:
-                return self._outcome(followed.upper, followed.steps, meter)
+                return self._outcome(followed.upper, followed.steps)
             if not self.program.residency.is_paused:
                 self.program.hydrate(self._program, Timestamp(tick.upper - 1), meter)
         except SlackwaterError as error:
@@ -116,7 +116,7 @@ class MaintainedIndex:
             if error.condition != "SLACKWATER_INDEX_MEMORY":
                 raise
             self.program.give_up(error)
-        return self._outcome(tick.upper, (), meter)
+        return self._outcome(tick.upper, ())
 
     def _followed(self, tick: Tick, meter: TickMeter, most_ms: int | None) -> Followed | None:
         """The changes that the index took in; None: there are too many, and it is closed."""
@@ -132,11 +132,9 @@ class MaintainedIndex:
         self._is_slow = followed.took_us > 1000 * self.shards.limits.quick_ms
         return followed
 
-    def _outcome(
-        self, upper: Timestamp, steps: tuple[StepRecord, ...], meter: TickMeter
-    ) -> TickOutcome:
-        costs, refused = meter.costs(), self.program.residency.out_of_memory
-        return TickOutcome((), upper, steps, bool(steps), costs, refused)
+    def _outcome(self, upper: Timestamp, steps: tuple[StepRecord, ...]) -> TickOutcome:
+        refused = self.program.residency.out_of_memory
+        return TickOutcome((), upper, steps, bool(steps), refused)
 
     def committed(self, upper: Timestamp) -> None:
         """The index has all before `upper`; what is older than it retains is given back."""

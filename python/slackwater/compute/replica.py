@@ -176,9 +176,6 @@ class Replica:
         """The dataflows of this moment."""
         return dict(self._flows)
 
-    def flow(self, global_id: GlobalId) -> Dataflow | None:
-        return self._flows.get(global_id)
-
     def add(self, flow: Dataflow) -> None:
         """Maintains the dataflow from now on, in place of an earlier one with its id."""
         self._forget_queued(flow.global_id)

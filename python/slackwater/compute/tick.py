@@ -152,7 +152,7 @@ class RunningView:
         if tick.lower < self._careful_until:
             tick = self._smallest(tick, due) or tick
         try:
-            return self._outcome(self._rows(tick, meter, most_ms), (), meter)
+            return self._outcome(self._rows(tick, meter, most_ms), ())
         except SlackwaterError as error:
             smallest = self._smallest(tick, due) if error.is_data_error else None
             if smallest is None:
@@ -289,7 +289,7 @@ class RunningView:
             changes += [(text, at, -1) for text in held if text not in now]
             changes += [(text, at, 1) for text in now if text not in held]
         self._fails = bool(now)
-        return self._outcome(computed, changes, meter)
+        return self._outcome(computed, changes)
 
     def _tried_at(self, tick: Tick, since: Timestamp) -> Timestamp | None:
         """When to look whether the query succeeds; None: not in this tick."""
@@ -318,9 +318,7 @@ class RunningView:
             nothing = self.recomputation.nothing(tick, Timestamp(at + 1))
             return Computed(nothing), (encode(found),)
 
-    def _outcome(
-        self, computed: Computed, changes: Sequence[tuple[str, int, int]], meter: TickMeter
-    ) -> TickOutcome:
+    def _outcome(self, computed: Computed, changes: Sequence[tuple[str, int, int]]) -> TickOutcome:
         """The outcome with an append of changed errors, each with its time and diff."""
         shard_id = self.flow.view.errors_shard
         parts: tuple[NewPart, ...] = ()
@@ -335,6 +333,5 @@ class RunningView:
             computed.rows.upper,
             computed.steps,
             computed.by_program,
-            meter.costs(),
             self.program.residency.out_of_memory,
         )

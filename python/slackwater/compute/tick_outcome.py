@@ -38,23 +38,6 @@ class TickMeter:
         """The microseconds since `monotonic` returned `began_s`."""
         return int((self.monotonic() - began_s) * 1_000_000)
 
-    def costs(self) -> TickCosts:
-        """The counts of this moment."""
-        return TickCosts(self.scanned, self.plan_us, self.load_us, self.encode_us)
-
-
-@dataclass(frozen=True, slots=True)
-class TickCosts:
-    """The cost of a tick before its commit: rows that were read whole, and microseconds.
-
-    The fields mean what they mean in `slackwater.compute.records`.
-    """
-
-    scanned: int
-    plan_us: int
-    load_us: int
-    encode_us: int
-
 
 @dataclass(frozen=True, slots=True)
 class Followed:
@@ -95,5 +78,4 @@ class TickOutcome:
     upper: Timestamp
     steps: tuple[StepRecord, ...]
     by_program: bool
-    costs: TickCosts
     out_of_memory: SlackwaterError | None

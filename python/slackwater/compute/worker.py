@@ -13,7 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from slackwater.compute import schedule
 from slackwater.compute.cancellation import DataflowCancellation
-from slackwater.compute.dataflow import Dataflow, Shards, ViewExport, readable_from, upper_of
+from slackwater.compute.dataflow import Dataflow, Shards, ViewExport, upper_of
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.limits import Limits
 from slackwater.compute.maintained_index import IndexOffer, MaintainedIndex
@@ -171,27 +171,6 @@ class Worker:
         """The last ticks that were committed here."""
         return self._records
 
-    def wait_for(self, global_id: GlobalId, at: Timestamp, timeout_ms: int) -> bool:
-        """Waits until the contents of the dataflow at `at` are complete; False: it took too long.
-
-        Raises SLACKWATER_DEPENDENCY_DROPPED when the dataflow is removed, and what ended the
-        worker.
-        """
-        deadline = time.monotonic() + timeout_ms / 1000
-        with self._changed:
-            while True:
-                if self._replica.failed is not None:
-                    raise self._replica.failed
-                flow = self._replica.flow(global_id)
-                if flow is None:
-                    raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
-                if self._upper(flow) > at:
-                    return True
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    return False
-                self._changed.wait(remaining)
-
     def failure(self, global_id: GlobalId) -> SlackwaterError | None:
         """Why the dataflow itself does not go on at the moment."""
         with self._changed:
@@ -230,7 +209,7 @@ class Worker:
     def upper(self, global_id: GlobalId) -> Timestamp:
         """The first time at which the output of the dataflow may change; 0: it has not begun."""
         with self._changed:
-            flow = self._replica.flow(global_id)
+            flow = self._replica.flows.get(global_id)
         return TIMESTAMP_MIN if flow is None else self._upper(flow)
 
     def busy_ms(self) -> int | None:
@@ -497,7 +476,7 @@ class Worker:
         computed_s = self._monotonic()
         if outcome.appends:
             self._shards.commits.commit(outcome.appends)
-        self._record(tick, outcome, began_s, computed_s)
+        self._record(run, tick, outcome, (began_s, computed_s))
         view.committed(outcome.upper)
         return Committed(outcome.upper, outcome.out_of_memory)
 
@@ -533,9 +512,11 @@ class Worker:
                 case ReportEnd(cause):
                     self._listeners.fatal(cause)
 
-    def _record(self, tick: Tick, outcome: TickOutcome, began_s: float, computed_s: float) -> None:
-        """Keeps a record of the tick, which began at `began_s` and was computed at `computed_s`."""
-        costs = outcome.costs
+    def _record(
+        self, run: _Run, tick: Tick, outcome: TickOutcome, times_s: tuple[float, float]
+    ) -> None:
+        """Keeps a record of the tick; `times_s`: when it began and when it was computed."""
+        meter, (began_s, computed_s) = run.meter, times_s
         before_us = int((computed_s - began_s) * 1_000_000)
         self._records.add(
             TickRecord(
@@ -544,13 +525,13 @@ class Worker:
                 upper=outcome.upper,
                 committed_ms=wall_clock_ms(),
                 by_program=outcome.by_program,
-                scanned=costs.scanned,
+                scanned=meter.scanned,
                 emitted=sum(part.rows for append in outcome.appends[:1] for part in append.parts),
                 times=TickTimes(
-                    costs.plan_us,
-                    costs.load_us,
-                    before_us - costs.plan_us - costs.load_us - costs.encode_us,
-                    costs.encode_us,
+                    meter.plan_us,
+                    meter.load_us,
+                    before_us - meter.plan_us - meter.load_us - meter.encode_us,
+                    meter.encode_us,
                     int((self._monotonic() - computed_s) * 1_000_000),
                 ),
                 steps=outcome.steps,
@@ -587,7 +568,8 @@ class Worker:
                 shard = flow.export.shard_id
                 self._shards.commits.advance({shard: self._shards.reads.state(shard).upper})
             else:
-                readable_from(flow, self._shards, TIMESTAMP_MIN)
+                for source in flow.inputs.values():
+                    self._shards.reads.state(source.shard_id)
         except UnknownShard:
             self.remove(flow.global_id)
             return True

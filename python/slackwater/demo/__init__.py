@@ -7,9 +7,13 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slackwater.demo.data import Data, DataMissingError, unpack
 from slackwater.demo.display import Display
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -41,7 +45,8 @@ def run(
         except DataMissingError:
             display.say("The demo needs its data: pip install 'slackwater[demo]'")
             return 1
-        _tour(location or str(folder / "environment"), metastore, conf, folder, data, display)
+        spark = _session(location or str(folder / "environment"), metastore, conf)
+        _tour(spark, data, folder, display)
     took = time.monotonic() - began
     display.say(
         f"\n{display.checks - len(display.failed)} of {display.checks} checks held, {took:.0f} s"
@@ -51,19 +56,9 @@ def run(
     return 1 if display.failed else 0
 
 
-def _tour(
-    location: str,
-    metastore: str | None,
-    conf: Mapping[str, str],
-    folder: Path,
-    data: Data,
-    display: Display,
-) -> None:
-    from pyspark.errors import PySparkException
+def _session(location: str, metastore: str | None, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from slackwater.demo.tour import NotOursError, Tour
-    from slackwater.demo.watch import TooSlowError
     from slackwater.spark.session import configure
 
     # Of no use to a reader of the demo: pyspark's remarks on the installed pandas.
@@ -71,7 +66,15 @@ def _tour(
     builder = SparkSession.builder.master("local[2]").appName("slackwater demo")
     for key, value in {**SETTINGS, **conf}.items():
         builder = builder.config(key, value)
-    spark = configure(builder, location=location, metastore=metastore).getOrCreate()
+    return configure(builder, location=location, metastore=metastore).getOrCreate()
+
+
+def _tour(spark: SparkSession, data: Data, folder: Path, display: Display) -> None:
+    from pyspark.errors import PySparkException
+
+    from slackwater.demo.tour import NotOursError, Tour
+    from slackwater.demo.watch import TooSlowError
+
     feed, out = folder / "feed", folder / "out"
     feed.mkdir()
     out.mkdir()

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
@@ -121,9 +121,8 @@ def local_path(uri: str) -> Path:
     # Hadoop takes hdfs:/x for a URI too; one letter, or a colon further on, is part of a path.
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", uri) is None:
         return Path(uri).absolute()
-    raise user_error(
-        "SLACKWATER_UNSUPPORTED",
-        feature=f"A location of the scheme {split.scheme}",
+    raise unsupported(
+        f"A location of the scheme {split.scheme}",
         advice="Use a directory that all processes share, or s3://bucket/prefix.",
     )
 

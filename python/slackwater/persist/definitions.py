@@ -62,9 +62,7 @@ class ShardDefinitions:
 
         It is never given again. Files of a shard that is never made are found by listing.
         """
-        reserved: list[int] = []
-        self._transactions.transact(lambda conn: reserved.append(self._next_id(conn)))
-        return reserved[-1]
+        return self._transactions.transact(self._next_id)
 
     def _next_id(self, conn: Connection) -> int:
         current = self._transactions.current(conn)

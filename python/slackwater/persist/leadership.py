@@ -13,15 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    delete,
-    insert,
-    inspect,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, delete, insert, inspect, select, update
 
 from slackwater.persist.metastore import (
     RETRY_POLICY,
@@ -101,6 +93,20 @@ class LeaderRecord:
     is_leased: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The application that takes the lead, which is reached at `address` by then.
+
+    Without a `lease` it can be replaced at any time.
+    """
+
+    address: str
+    token_file: str
+    application: str
+    log: str
+    lease: Lease | None = None
+
+
 def current_leader(
     engine: Engine, *, retry_policy: RetryPolicy = RETRY_POLICY
 ) -> LeaderRecord | None:
@@ -136,25 +142,20 @@ def _lease_of(conn: Connection, epoch: int) -> Lease | None:
 
 def acquire(
     engine: Engine,
-    address: str,
-    token_file: str,
-    application: str,
-    log: str,
+    candidate: Candidate,
+    after: LeaderRecord | None,
     *,
-    expected_epoch: int | None,
-    expected_renewals: int | None = None,
-    lease: Lease | None = None,
     history: History = HISTORY,
     retry_policy: RetryPolicy = RETRY_POLICY,
 ) -> int:
     """Takes the lead and returns the new epoch; upgrades a metastore of an older version.
 
-    Succeeds only if the epoch on record still is `expected_epoch` (None: nobody has led yet), and
-    its lease is not there or was not renewed since it had `expected_renewals`; so of several
-    candidates one wins, and a leader that goes on stays one. The others get `LostElection`. Without
-    a `lease` of its own the new leader can be replaced at any time. The winner should open its
-    address before. Raises SLACKWATER_METASTORE_UNAVAILABLE and SLACKWATER_ENVIRONMENT_VERSION.
+    Succeeds only if the leader on record still is `after` (None: nobody has led yet), and its lease
+    is not there or was not renewed since; so of several candidates one wins, and a leader that goes
+    on stays one. The others get `LostElection`. Raises SLACKWATER_METASTORE_UNAVAILABLE and
+    SLACKWATER_ENVIRONMENT_VERSION.
     """
+    expected_epoch = None if after is None else after.epoch
     epoch = (expected_epoch or 0) + 1
 
     def take_over(conn: Connection) -> None:
@@ -164,15 +165,15 @@ def acquire(
         if row.epoch != epoch - 1:
             raise LostElection(expected_epoch, row.epoch)
         upgrade(conn, history)
-        _take_lease(conn, epoch, expected_renewals, lease)
+        _take_lease(conn, epoch, None if after is None else after.lease, candidate.lease)
         conn.execute(update(environment).values(epoch=epoch))
         conn.execute(
             insert(leaders).values(
                 epoch=epoch,
-                address=address,
-                token_file=token_file,
-                application=application,
-                log=log,
+                address=candidate.address,
+                token_file=candidate.token_file,
+                application=candidate.application,
+                log=candidate.log,
                 previous_token=row.commit_token,
             )
         )
@@ -183,7 +184,8 @@ def acquire(
             .join(environment, environment.c.epoch >= leaders.c.epoch)
             .where(leaders.c.epoch == epoch)
         ).one_or_none()
-        return found is not None and tuple(found) == (address, application, token_file)
+        ours = (candidate.address, candidate.application, candidate.token_file)
+        return found is not None and tuple(found) == ours
 
     try:
         transaction(engine, take_over, committed=committed, retry_policy=retry_policy)
@@ -192,14 +194,12 @@ def acquire(
     return epoch
 
 
-def _take_lease(
-    conn: Connection, epoch: int, expected_renewals: int | None, lease: Lease | None
-) -> None:
+def _take_lease(conn: Connection, epoch: int, expected: Lease | None, lease: Lease | None) -> None:
     # The row's lock waits for a renewal that is being committed, and then sees it.
     renewals = conn.scalar(
         select(leases.c.renewals).where(leases.c.epoch == epoch - 1).with_for_update()
     )
-    if renewals is not None and renewals != expected_renewals:
+    if renewals is not None and (expected is None or renewals != expected.renewals):
         raise LostElection(epoch - 1, epoch - 1)
     conn.execute(delete(leases))
     if lease is not None:

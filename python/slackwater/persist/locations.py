@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from slackwater.persist.blobs import Blobs, LocalBlobs, file_uri, local_path
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import invalid_option, user_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,11 @@ def with_password(url: str, environment: Mapping[str, str]) -> str:
         try:
             password = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
-            raise user_error(
-                "SLACKWATER_INVALID_OPTION",
-                option="spark.slackwater.metastore.passwordFile",
-                statement="the configuration",
-                value=repr(path),
-                reason=error.strerror or type(error).__name__,
+            raise invalid_option(
+                "spark.slackwater.metastore.passwordFile",
+                "the configuration",
+                repr(path),
+                error.strerror or type(error).__name__,
             ) from None
     if not password:
         return url

@@ -50,7 +50,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from slackwater.persist.migrations import HISTORY, History
 from slackwater.persist.tables import environment
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option, user_error
 
 T = TypeVar("T")
 
@@ -331,13 +331,7 @@ def _parse(url: str) -> URL:
     except (ArgumentError, NoSuchModuleError, ValueError):
         known, shown, reason = False, "(hidden)", "it is not a URL"
     if not known:
-        raise user_error(
-            "SLACKWATER_INVALID_OPTION",
-            option="spark.slackwater.metastore",
-            statement="the session",
-            value=shown,
-            reason=reason,
-        )
+        raise invalid_option("spark.slackwater.metastore", "the session", shown, reason)
     return parsed
 
 

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from slackwater.persist.blobs import PLAIN_NAME, Blob
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option, user_error
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"([A-Za-z0-9_=+-][A-Za-z0-9._=+-]*/?)*")
@@ -69,12 +69,11 @@ def s3_location(uri: str) -> str:
     plain = _BUCKET.fullmatch(split.netloc) is not None and _PREFIX.fullmatch(prefix) is not None
     if not plain or split.query or split.fragment:
         # The text may hold credentials (s3://key:secret@bucket), so it is not shown.
-        raise user_error(
-            "SLACKWATER_INVALID_OPTION",
-            option="spark.slackwater.location",
-            statement="the session",
-            value="(hidden)",
-            reason="it is not s3://bucket/prefix, with letters, digits and ._=+- only",
+        raise invalid_option(
+            "spark.slackwater.location",
+            "the session",
+            "(hidden)",
+            "it is not s3://bucket/prefix, with letters, digits and ._=+- only",
         )
     return f"s3://{split.netloc}/{prefix}".rstrip("/")
 

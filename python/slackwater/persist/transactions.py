@@ -18,12 +18,7 @@ from slackwater.persist import statements
 from slackwater.persist.appends import TablesAppend
 from slackwater.persist.cache import ShardCache, load
 from slackwater.persist.leadership import Fenced, was_last_commit
-from slackwater.persist.metastore import (
-    OutcomeUnknown,
-    RetryPolicy,
-    query,
-    transaction,
-)
+from slackwater.persist.metastore import OutcomeUnknown, RetryPolicy, query, transaction
 from slackwater.persist.tables import environment
 from slackwater.repr.errors import FatalError
 
@@ -38,8 +33,8 @@ class Transactor(Protocol):
     Steps and bodies may be run again after a failure, and take effect once at most.
     """
 
-    def transact(self, *steps: Step) -> None:
-        """Runs the steps in one transaction."""
+    def transact(self, step: Callable[[Connection], T], *more: Step) -> T:
+        """Runs the steps in one transaction; returns what the first one does."""
         ...
 
     def query(self, body: Callable[[Connection], T]) -> T:
@@ -101,10 +96,16 @@ class Transactions:
         if epoch != self._epoch:
             raise Fenced(self._epoch, epoch)
 
-    def transact(self, *steps: Step) -> None:
-        """Runs the steps in one fenced transaction."""
+    def transact(self, step: Callable[[Connection], T], *more: Step) -> T:
+        """Runs the steps in one fenced transaction; returns what the first one does."""
+        returned: list[T] = []
+
+        def first(conn: Connection) -> None:
+            returned[:] = [step(conn)]
+
         with self.write_lock:
-            self.run(self.fence, *steps)
+            self.run(self.fence, first, *more)
+        return returned[0]
 
     def run(self, *steps: Step, effect: Effect | None = None) -> None:
         """Runs the steps, of which the first is to call `fence`, in one transaction.

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import DIFF_FIELD, RelationDesc
+from slackwater.repr.relation import RelationDesc
 
 DATA_ERROR = "SLACKWATER_DATA_ERROR"
 """The condition of a refused read of a view, while a row makes a query fail."""
@@ -183,10 +183,7 @@ def _decode_error(found: dict[str, Any]) -> DecodeError:
 
 def error_rows(changes: list[tuple[DataflowError, int]]) -> pa.Table:
     """Errors with their diffs as rows of `ERRORS` with ``__diff``."""
-    schema = ERRORS.arrow_schema().append(DIFF_FIELD)
-    columns = [[encode(error) for error, _ in changes], [diff for _, diff in changes]]
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return ERRORS.with_diffs(((encode(error),), diff) for error, diff in changes)
 
 
 def refusal(errors: pa.Table, object_name: str, time: Timestamp) -> SlackwaterError | None:

@@ -18,7 +18,7 @@ _PLACEHOLDER = re.compile(r"<([A-Za-z_][A-Za-z0-9_]*)>")
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TextPosition:
     """The place of an error in a statement's text, as Spark counts: line from 1, column from 0."""
 
     line: int
@@ -38,7 +38,7 @@ class SlackwaterError(Exception):
         sqlstate: str,
         message: str,
         parameters: Mapping[str, str],
-        position: Position | None = None,
+        position: TextPosition | None = None,
     ) -> None:
         super().__init__(f"[{condition}] {message} SQLSTATE: {sqlstate}")
         self.condition = condition
@@ -51,6 +51,11 @@ class SlackwaterError(Exception):
     def is_data_error(self) -> bool:
         """Whether values caused it, or how many there are: then the same values do it again."""
         return self.sqlstate.startswith(DATA_STATES) or self.condition in DATA_CONDITIONS
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the metastore does not answer; of a change the outcome may be either."""
+        return self.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
 
     def to_json(self) -> dict[str, Any]:
         """The error as the shim's protocol carries it."""
@@ -111,7 +116,7 @@ def conditions() -> Mapping[str, Mapping[str, Any]]:
 
 
 def user_error(
-    condition: str, /, *, position: Position | None = None, **parameters: str
+    condition: str, /, *, position: TextPosition | None = None, **parameters: str
 ) -> SlackwaterError:
     """The error for `condition`, ready to raise.
 
@@ -125,3 +130,15 @@ def user_error(
         raise KeyError(f"{condition} takes {sorted(expected)}, got {sorted(parameters)}")
     message = _PLACEHOLDER.sub(lambda match: parameters[match[1]], template)
     return SlackwaterError(condition, entry["sqlState"], message, parameters, position)
+
+
+def unsupported(feature: str, advice: str) -> SlackwaterError:
+    """SLACKWATER_UNSUPPORTED, ready to raise."""
+    return user_error("SLACKWATER_UNSUPPORTED", feature=feature, advice=advice)
+
+
+def invalid_option(option: str, statement: str, value: str, reason: str) -> SlackwaterError:
+    """SLACKWATER_INVALID_OPTION for an option of a statement, ready to raise."""
+    return user_error(
+        "SLACKWATER_INVALID_OPTION", option=option, statement=statement, value=value, reason=reason
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -303,10 +303,22 @@ class RelationDesc:
 
     def update_schema(self) -> pa.Schema:
         """The Arrow schema of the relation's updates: the columns, ``__time``, ``__diff``."""
-        return pa.schema(
-            [
-                *self.arrow_schema(),
-                TIME_FIELD,
-                DIFF_FIELD,
-            ]
-        )
+        return pa.schema([*self.arrow_schema(), TIME_FIELD, DIFF_FIELD])
+
+    def with_diffs(self, rows: Iterable[tuple[Sequence[Any], int]]) -> pa.Table:
+        """Rows, each with its diff, as a table of the columns and ``__diff``."""
+        schema = self.arrow_schema().append(DIFF_FIELD)
+        columns = list(zip(*((*row, diff) for row, diff in rows), strict=True))
+        arrays = zip(columns or [()] * len(schema), schema, strict=True)
+        return pa.Table.from_arrays([pa.array(c, f.type) for c, f in arrays], schema=schema)
+
+
+def with_diff(rows: pa.Table, diff: int = 1) -> pa.Table:
+    """The rows with the same ``__diff`` each."""
+    return rows.append_column(DIFF_FIELD, pa.repeat(pa.scalar(diff, pa.int64()), rows.num_rows))
+
+
+def updates_at(rows: pa.Table, time: int, diff: int = 1) -> pa.Table:
+    """The rows as updates at `time`, with the same ``__diff`` each."""
+    times = pa.repeat(pa.scalar(int(time), pa.int64()), rows.num_rows)
+    return with_diff(rows.append_column(TIME_FIELD, times), diff)

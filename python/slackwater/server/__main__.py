@@ -31,6 +31,7 @@ from sqlalchemy import Engine
 
 from slackwater.persist.leadership import (
     LEASE_MS,
+    Candidate,
     LeaderRecord,
     Lease,
     LostElection,
@@ -41,7 +42,7 @@ from slackwater.persist.leadership import (
 from slackwater.persist.locations import Location, parse_location
 from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import LOG_FILE, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, SlackwaterError, invalid_option, user_error
 from slackwater.server.election import Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
@@ -67,7 +68,7 @@ LOG_FILES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProcessSettings:
     """The settings that the shim passes in environment variables."""
 
     location: Location
@@ -77,7 +78,7 @@ class Settings:
     ingress: Mapping[str, str]
 
     @staticmethod
-    def from_environment() -> Settings:
+    def from_environment() -> ProcessSettings:
         """Reads the variables of this process.
 
         Raises SLACKWATER_INVALID_OPTION, _UNKNOWN_OPTION, _UNSUPPORTED, _METASTORE_REQUIRED,
@@ -90,7 +91,7 @@ class Settings:
         lease_ms = _lease_ms(os.environ.get("SLACKWATER_LEASE"))
         ingress = json.loads(os.environ.get("SLACKWATER_INGRESS") or "{}")
         ingress_settings.read(ingress)
-        return Settings(location, metastore, application, lease_ms, ingress)
+        return ProcessSettings(location, metastore, application, lease_ms, ingress)
 
     @property
     def shown(self) -> str:
@@ -108,13 +109,7 @@ def _lease_ms(text: str | None) -> int:
     except ValueError as error:
         lease_ms, reason = 0, str(error)
     if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
-        raise user_error(
-            "SLACKWATER_INVALID_OPTION",
-            option="spark.slackwater.lease",
-            statement="the session",
-            value=text,
-            reason=reason,
-        )
+        raise invalid_option("spark.slackwater.lease", "the session", text, reason)
     return lease_ms
 
 
@@ -138,7 +133,7 @@ def main(here: Owner | None = None) -> int:
     if os.getpgrp() != os.getpid():
         os.setsid()
     try:
-        settings = Settings.from_environment()
+        settings = ProcessSettings.from_environment()
         settings.location.local.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = settings.location.local / LOG_FILE
         _log_to(log)
@@ -189,7 +184,7 @@ def _log_to(path: Path) -> None:
     )
 
 
-def _lead_or_join(settings: Settings, log: Path, answers: int, here: Owner) -> int:
+def _lead_or_join(settings: ProcessSettings, log: Path, answers: int, here: Owner) -> int:
     from slackwater.adapter import coordinator  # noqa: F401 - declares its tables
 
     engine = connect(settings.metastore)
@@ -238,30 +233,22 @@ def _observed(leader: LeaderRecord | None, here: Owner) -> LeaderObservation:
 
 
 def _take_lead(
-    settings: Settings, engine: Engine, leader: LeaderRecord | None, log: Path, here: Owner
+    settings: ProcessSettings, engine: Engine, leader: LeaderRecord | None, log: Path, here: Owner
 ) -> Leadership | None:
     """Takes the lead from `leader`, which has gone; None when another candidate was first."""
-    expected = None if leader is None else leader.epoch
-    lease = None if leader is None else leader.lease
+    epoch = 1 if leader is None else leader.epoch + 1
     listener = _listen()
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    token_file = settings.location.local / f"token-{(expected or 0) + 1}-{os.getpid()}"
+    token_file = settings.location.local / f"token-{epoch}-{os.getpid()}"
     token = _write_token(token_file)
     began_ms = running_ms()
     with ExitStack() as unless_taken:
         unless_taken.callback(listener.close)
         unless_taken.callback(token_file.unlink, missing_ok=True)
         try:
-            epoch = acquire(
-                engine,
-                address,
-                str(token_file),
-                settings.application,
-                str(log),
-                expected_epoch=expected,
-                expected_renewals=None if lease is None else lease.renewals,
-                lease=Lease(here, settings.lease_ms),
-            )
+            lease = Lease(here, settings.lease_ms)
+            candidate = Candidate(address, str(token_file), settings.application, str(log), lease)
+            epoch = acquire(engine, candidate, leader)
         except LostElection:
             return None
         unless_taken.pop_all()
@@ -277,7 +264,7 @@ def _end_holder(
     as it hangs; a server ends such a transaction by itself. Returns whether another attempt makes
     sense: another candidate may have been first.
     """
-    if engine.dialect.name != "sqlite" or error.condition != "SLACKWATER_METASTORE_UNAVAILABLE":
+    if engine.dialect.name != "sqlite" or not error.is_outage:
         return False
     if leader is None or leader.lease is None:
         return False
@@ -290,7 +277,7 @@ def _end_holder(
     return ended or is_dead(owner, here, started)
 
 
-def _unreachable(settings: Settings, leader: LeaderRecord | None) -> SlackwaterError:
+def _unreachable(settings: ProcessSettings, leader: LeaderRecord | None) -> SlackwaterError:
     if leader is None or leader.lease is None:
         raise AssertionError("only a leader with a lease can be refused")
     owner = leader.lease.owner
@@ -364,7 +351,7 @@ class _Opened:
     ingress: Ingress | None
 
 
-def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
+def _serve(settings: ProcessSettings, leadership: Leadership, answers: int) -> int:
     from slackwater.server.app import application
 
     _log = structlog.get_logger("process")
@@ -386,8 +373,8 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     coordinator.start()
     opened.gate.open(
         IngressBackend(
-            coordinator.webhooks,
-            coordinator.changefeeds,
+            coordinator.parts.webhooks,
+            coordinator.parts.changefeeds,
             lambda: leader_lease.confirm(wait_ms=0),
             coordinator.metrics,
         )
@@ -400,7 +387,9 @@ def _serve(settings: Settings, leadership: Leadership, answers: int) -> int:
     os._exit(0)
 
 
-def _open(settings: Settings, leadership: Leadership, stop: Callable[[str], None]) -> _Opened:
+def _open(
+    settings: ProcessSettings, leadership: Leadership, stop: Callable[[str], None]
+) -> _Opened:
     """Opens the parts of a leader. When that fails, another process may lead at once."""
     from slackwater.adapter.assembly import Given, open_coordinator
     from slackwater.adapter.reading.reads import LockLease
@@ -459,7 +448,9 @@ def _say_leading(answers: int, leadership: Leadership) -> None:
     os.close(answers)
 
 
-def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> Ingress | None:
+def _ingress(
+    settings: ProcessSettings, leadership: Leadership, gate: BackendGate
+) -> Ingress | None:
     """Starts the ingress and returns it; None: the environment has none.
 
     Until the gate is open it asks senders to come again. An error of this application's own
@@ -483,7 +474,7 @@ def _ingress(settings: Settings, leadership: Leadership, gate: BackendGate) -> I
 
 
 def _leader_lease(
-    settings: Settings, leadership: Leadership, stop: Callable[[str], None]
+    settings: ProcessSettings, leadership: Leadership, stop: Callable[[str], None]
 ) -> LeaderLease:
     """Starts to renew the lease: opening a large environment may take longer than it lasts."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from slackwater.adapter.protocol import Caller, Write
+from slackwater.adapter.protocol import Caller, WriteTables
 from slackwater.repr.errors import user_error
 
 
@@ -44,7 +44,7 @@ def lane_of(path: str, caller: Caller, asked: object) -> Lane:
         return Lane.QUICK
     if caller.internal or path == "/v1/prepare_write":
         return Lane.INSIDE
-    if isinstance(asked, Write) and asked.hold is not None:
+    if isinstance(asked, WriteTables) and asked.hold is not None:
         return Lane.INSIDE
     return Lane.STATEMENT
 

@@ -26,7 +26,7 @@ Body = Mapping[str, Any]
 Request = TypeVar("Request")
 
 _CALLER = frozenset({"session", "context", "execution", "transaction", "internal", "call"})
-_STAGED = frozenset({"mode", *(field.name for field in fields(protocol.CreateTable))})
+_STAGED = frozenset({"mode", *(field.name for field in fields(protocol.NewTable))})
 _CHANGES: Mapping[str, type[Any]] = {
     "add_column": protocol.AddColumn,
     "set_nullability": protocol.SetNullability,
@@ -150,7 +150,7 @@ def _made() -> Converter:
     _reshape(converter, Context, _context)
     _reshape(converter, protocol.StageTable, _staged)
     _reshape(converter, protocol.Definition, _definition)
-    _reshape(converter, protocol.Write, _write)
+    _reshape(converter, protocol.WriteTables, _write)
     return converter
 
 

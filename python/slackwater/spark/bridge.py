@@ -40,7 +40,7 @@ from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
-from slackwater.repr.errors import LOG_FILE, Position, SlackwaterError, first_line, user_error
+from slackwater.repr.errors import LOG_FILE, SlackwaterError, TextPosition, first_line, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.spark import python_errors
@@ -668,5 +668,5 @@ def error_from_json(error: Mapping[str, Any]) -> SlackwaterError:
         error["sqlstate"],
         error["message"],
         error.get("parameters") or {},
-        None if position is None else Position(position["line"], position["column"]),
+        None if position is None else TextPosition(position["line"], position["column"]),
     )

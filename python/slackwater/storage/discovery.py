@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import unsupported
 
 _GLOB = re.compile(r"[*?\[]")
 
@@ -38,9 +38,8 @@ def local_path(uri: str, base: str) -> str:
         return os.path.abspath(os.path.join(base, uri))
     parts = urlsplit(uri.replace("?", "%3F").replace("#", "%23"))
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"A PATH with the scheme {parts.scheme}",
+        raise unsupported(
+            f"A PATH with the scheme {parts.scheme}",
             advice="Give a path of the local file system, or a file: URI.",
         )
     return os.path.abspath(unquote(parts.path))

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from slackwater.repr.dataflow_error import DataflowError, DecodeError, error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
-from slackwater.repr.relation import DIFF_FIELD, RelationDesc
+from slackwater.repr.relation import RelationDesc, with_diff
 from slackwater.storage.discovery import FoundFile, find_files, in_order
 from slackwater.storage.file_formats import BadRow, FileRows, Format, UnreadableFileError, read_rows
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
@@ -102,7 +102,7 @@ class FilesIngestion:
         tables = [table for table in batch.tables if len(table)]
         state = self._state if not batch.files else _encode({**self._read, **self._pending})
         return IngestionStep(
-            updates={self._export: _inserts(tables)} if tables else {},
+            updates={self._export: with_diff(pa.concat_tables(tables))} if tables else {},
             state=state,
             frontier=SourceFrontier.at(len(self._read) + len(batch.files)),
             status=status,
@@ -265,12 +265,6 @@ def read_bytes(file: FoundFile) -> bytes | None:
         raise unreadable(file.path, error) from None
     same = (after.st_size, after.st_mtime_ns) == (file.size_bytes, file.modified_ns)
     return data if same and len(data) == file.size_bytes else None
-
-
-def _inserts(tables: list[pa.Table]) -> pa.Table:
-    table = pa.concat_tables(tables)
-    diffs = pa.repeat(pa.scalar(1, pa.int64()), len(table))
-    return table.append_column(DIFF_FIELD, diffs)
 
 
 def _decode(state: str | None) -> dict[str, ReadFile]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from slackwater.repr.relation import DIFF_FIELD, RelationDesc
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage import tpch
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
 from slackwater.storage.source_time import SourceFrontier
@@ -96,7 +96,7 @@ def tick(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, pa.Tab
     if config.kind == "TPCH":
         return tpch.tick(tpch.TpchConfig(config.scale_factor, config.seed), number)
     rows = _TICKS[config.kind](config, number, time_ms)
-    return {name: _table(_EXPORTS[config.kind][name], updates) for name, updates in rows.items()}
+    return {name: _EXPORTS[config.kind][name].with_diffs(found) for name, found in rows.items()}
 
 
 def _counter(config: GeneratorConfig, number: int, time_ms: int) -> dict[str, list[Update]]:
@@ -152,16 +152,6 @@ _TICKS: Mapping[str, Callable[[GeneratorConfig, int, int], dict[str, list[Update
     "COUNTER": _counter,
     "AUCTION": _auction,
 }
-
-
-def _table(desc: RelationDesc, updates: Sequence[Update]) -> pa.Table:
-    schema = desc.arrow_schema().append(DIFF_FIELD)
-    columns = [*zip(*(row for row, _ in updates), strict=True), [diff for _, diff in updates]]
-    arrays = [
-        pa.array(list(values), type=field.type)
-        for values, field in zip(columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _state(base_ms: int | None, last_time_ms: int | None) -> str:
@@ -260,4 +250,4 @@ class GeneratorIngestion:
         moved: list[Update] = [((time_ms * 1000,), 1)]
         if self._last_time_ms is not None:
             moved.append(((self._last_time_ms * 1000,), -1))
-        return _table(_EXPORTS["CLOCK"]["clock"], moved)
+        return _EXPORTS["CLOCK"]["clock"].with_diffs(moved)

@@ -20,10 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow as pa
-
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import DIFF_FIELD, RelationDesc
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import Message, Row, Slot, Update, appended, row_key, upserted
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
 from slackwater.storage.source_time import Position, SourceFrontier
@@ -117,10 +115,11 @@ class KeyValueIngestion:
         """The messages up to `following` of each partition."""
         config = self._config
         updates = self._updates(following)
+        rows = [(each.value, each.diff) for each in updates if isinstance(each.value, tuple)]
         whole = following >= config.snapshot_end
         received = (following - self._reached) * config.partitions
         return IngestionStep(
-            updates={EXPORT: _table(updates)},
+            updates={EXPORT: DESC.with_diffs(rows)},
             state=json.dumps({"base_ms": base_ms}),
             frontier=SourceFrontier.of(Position(p, following) for p in range(config.partitions)),
             status=SourceStatus("running" if whole else "starting"),
@@ -161,11 +160,3 @@ class KeyValueIngestion:
                 if last >= 0:
                     row = config.row(partition, last)
                     yield Message(row_key(row[:1]), _NOW, Position(partition, last), row)
-
-
-def _table(updates: tuple[Update, ...]) -> pa.Table:
-    schema = DESC.arrow_schema().append(DIFF_FIELD)
-    rows = [(*update.value, update.diff) for update in updates if isinstance(update.value, tuple)]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)

@@ -9,13 +9,13 @@ Source: spec controllers 5.1, 5.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 import pyarrow as pa
 
 from slackwater.repr.frontier import Frontier, Timestamp
-from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed import encoding
 from slackwater.storage.reclock import BindingUpdate, Remap, remap_diff
 from slackwater.storage.source_time import Position, SourceFrontier
@@ -25,6 +25,12 @@ PARTITIONED = RelationDesc.of(partition="long", offset="long")
 HYBRID_TIME = RelationDesc.of(frontier=encoding.DECIMAL)
 """Of a changefeed: the first time of the upstream that is not bound yet."""
 
+_VALUES: Mapping[str, Callable[[Position], int | Decimal]] = {
+    "partition": lambda position: position.partition,
+    "offset": lambda position: position.offset,
+    "frontier": lambda position: encoding.decimal(position.offset),
+}
+
 
 def binding_rows(
     desc: RelationDesc, before: SourceFrontier | None, after: SourceFrontier
@@ -33,16 +39,10 @@ def binding_rows(
 
     Raises FatalError when that would be a step back.
     """
-    changes = remap_diff(before, after)
-    columns: Mapping[str, Callable[[], Sequence[int | Decimal]]] = {
-        "partition": lambda: [position.partition for position, _ in changes],
-        "offset": lambda: [position.offset for position, _ in changes],
-        "frontier": lambda: [encoding.decimal(position.offset) for position, _ in changes],
-        DIFF_COLUMN: lambda: [diff for _, diff in changes],
-    }
-    schema = desc.arrow_schema().append(DIFF_FIELD)
-    return pa.Table.from_arrays(
-        [pa.array(columns[field.name](), field.type) for field in schema], schema=schema
+    values = [_VALUES[name] for name in desc.names]
+    return desc.with_diffs(
+        ([value(position) for value in values], diff)
+        for position, diff in remap_diff(before, after)
     )
 
 

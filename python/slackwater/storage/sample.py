@@ -11,13 +11,7 @@ import pyarrow.parquet as pq
 
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.discovery import FoundFile, in_order
-from slackwater.storage.files_source import (
-    FilesConfig,
-    bad_row,
-    found_files,
-    read_file,
-    unreadable,
-)
+from slackwater.storage.files_source import FilesConfig, bad_row, found_files, read_file, unreadable
 
 SAMPLE_BYTES = 64 * 1024 * 1024
 """Files up to this size together are looked at, and at least one."""

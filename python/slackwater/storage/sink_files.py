@@ -57,16 +57,6 @@ class SinkConfig:
     snapshot: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SinkStatistics:
-    """Counters of mz_sink_statistics since the sink was opened in this process."""
-
-    messages_staged: int = 0
-    messages_committed: int = 0
-    bytes_staged: int = 0
-    bytes_committed: int = 0
-
-
 def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> None:
     """Raises SLACKWATER_SINK_KEY when the key does not suit the envelope or the relation.
 
@@ -116,42 +106,26 @@ class FilesSink:
     """An open sink. One writer at a time."""
 
     def __init__(
-        self, config: SinkConfig, desc: RelationDesc, object_name: str, folder: SinkFolder
-    ) -> None:
-        self._config = config
-        self._desc = desc
-        self._object_name = object_name
-        self._folder = folder
-        self._reached = folder.frontier
-        self._statistics = SinkStatistics()
-
-    @staticmethod
-    def open(
+        self,
         config: SinkConfig,
-        claim: Claim,
         desc: RelationDesc,
-        object_name: str,
+        claim: Claim,
         *,
         clock: Callable[[], int],
-        progress: Frontier | None = None,
         files: FileSystem | None = None,
-    ) -> FilesSink:
+    ) -> None:
         """Keeps earlier writers out, and reads what the sink has committed so far.
 
-        `progress` is how far it has been reported to be, None if it was not. Raises
-        SLACKWATER_SINK_LOCATION_IN_USE when the location belongs to another sink,
+        Raises SLACKWATER_SINK_LOCATION_IN_USE when the location belongs to another sink,
         SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_SINK_KEY, and `Fenced`.
         """
-        check_config(config, desc, object_name)
-        folder = SinkFolder.open(
-            config.path,
-            config.envelope,
-            claim,
-            files=LocalFileSystem() if files is None else files,
-            clock=clock,
-            progress=progress,
-        )
-        return FilesSink(config, desc, object_name, folder)
+        check_config(config, desc, claim.name)
+        files = LocalFileSystem() if files is None else files
+        self._config = config
+        self._desc = desc
+        self._object_name = claim.name
+        self._folder = SinkFolder(config.path, config.envelope, claim, files, clock)
+        self._reached = self._folder.frontier
 
     @property
     def frontier(self) -> Frontier | None:
@@ -160,10 +134,6 @@ class FilesSink:
         The hold on the input must not pass it, because a restart continues from here.
         """
         return self._folder.frontier
-
-    @property
-    def statistics(self) -> SinkStatistics:
-        return self._statistics
 
     def write(self, lower: Frontier, upper: Frontier, updates: Iterable[pa.Table]) -> None:
         """Commits all updates with lower <= __time < upper. Returns when they are durable.
@@ -287,17 +257,7 @@ class FilesSink:
             piece = messages.slice(start, ROWS_PER_FILE)
             data = _parquet(piece) if suffix == "parquet" else json_lines(piece)
             files.append(DataFile(data, len(piece), suffix))
-        if not self._folder.commit(lower, upper, files):
-            return False
-        size = sum(len(file.data) for file in files)
-        before = self._statistics
-        self._statistics = SinkStatistics(
-            before.messages_staged + len(messages),
-            before.messages_committed + len(messages),
-            before.bytes_staged + size,
-            before.bytes_committed + size,
-        )
-        return True
+        return self._folder.commit(lower, upper, files)
 
 
 def _named(columns: Sequence[Any], names: Sequence[str]) -> pa.Table:

@@ -154,11 +154,15 @@ class Claim:
     """The claim of a leader to write a sink's files. `epoch` is that of the leader.
 
     `confirm` raises `Fenced` when another application leads, and what keeps it from finding out.
+    `progress` is how far the sink has been reported to be, None if it was not. `name` is the sink's
+    in messages.
     """
 
     sink_id: GlobalId
+    name: str
     epoch: int
     confirm: Callable[[], None]
+    progress: Frontier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,54 +206,40 @@ class SinkFolder:
         claim: Claim,
         files: FileSystem,
         clock: Callable[[], int],
-        own: str,
-        known: _Known,
     ) -> None:
+        """Keeps all earlier writers of the sink out, and reads what is committed.
+
+        What the claim says is reported is never taken back, and the files must be there. Raises
+        `Fenced`, SLACKWATER_SINK_LOCATION_IN_USE, SLACKWATER_SINK_LOCATION_UNWRITABLE,
+        SLACKWATER_NO_SPACE, SLACKWATER_METASTORE_UNAVAILABLE.
+        """
         self._path = path
         self._envelope = envelope
         self._claim = claim
         self._files = files
         self._clock = clock
-        self._own = own
-        self._known = known
+        self._known = _Known()
         self._uncertain = False
-        is_behind = known.told != (len(known.entries), known.frontier)
-        self._told_ms: int | None = None if is_behind else clock()
         self._silent_ms = IDLE_MS
-
-    @staticmethod
-    def open(
-        path: str,
-        envelope: str,
-        claim: Claim,
-        *,
-        files: FileSystem,
-        clock: Callable[[], int],
-        progress: Frontier | None = None,
-    ) -> SinkFolder:
-        """Keeps all earlier writers of the sink out, and reads what is committed.
-
-        `progress` is what the sink has reported, None if nothing: it is never taken back, and the
-        files must be there. Raises `Fenced`,
-        SLACKWATER_SINK_LOCATION_IN_USE, SLACKWATER_SINK_LOCATION_UNWRITABLE, SLACKWATER_NO_SPACE,
-        SLACKWATER_METASTORE_UNAVAILABLE.
-        """
+        progress = claim.progress
         with _guarded(path, claim, lambda: True):
             # Before anything is made in a folder that is somebody else's, or whose files are away.
             found = read_manifest(path, claim.sink_id, files)
-            if found is None and progress is not None and not files.exists(_commit_path(path, 0)):
+            if found is None and progress is not None and not files.exists(self._commit_path(0)):
                 raise user_error(
                     "SLACKWATER_SINK_LOCATION_UNWRITABLE",
                     path=path,
                     reason=f"its {MANIFEST} is gone, and all before {progress.value} was there",
                 )
-            own = _begin(path, claim, files)
-            known = _read(path, claim.sink_id, files)
+            self._own = self._begin()
+            self._read()
             files.sync_directory(os.path.join(path, OWN, COMMITS))
-            _clear(path, own, known, files)
+            self._clear()
+        known = self._known
         if known.frontier is not None and progress is not None:
             known.frontier = max(known.frontier, progress)
-        return SinkFolder(path, envelope, claim, files, clock, own, known)
+        is_behind = known.told != (len(known.entries), known.frontier)
+        self._told_ms: int | None = None if is_behind else clock()
 
     @property
     def frontier(self) -> Frontier | None:
@@ -265,7 +255,7 @@ class SinkFolder:
         """Commits the files of a range, all or none. Durable on return.
 
         False: another writer has been there first, or an earlier attempt of unknown outcome. Then
-        nothing is written, and `frontier` says how far that one got. Raises what `open` raises.
+        nothing is written, and `frontier` says how far that one got. Raises what opening it raises.
         """
         with _guarded(self._path, self._claim, self._is_kept_out):
             if self._uncertain:
@@ -293,7 +283,7 @@ class SinkFolder:
             }
             made = self._make("commit.json", json.dumps(manifest).encode())
             self._uncertain = True
-            is_first = self._files.link(made, _commit_path(self._path, self._known.key))
+            is_first = self._files.link(made, self._commit_path(self._known.key))
             self._files.sync_directory(os.path.join(self._path, OWN, COMMITS))
             self._uncertain = False
             if not is_first:
@@ -309,8 +299,8 @@ class SinkFolder:
     def tell(self, frontier: Frontier, *, now: bool = False) -> None:
         """Replaces ``manifest.json`` if there is news and it is time for it, or `now`.
 
-        Every update before `frontier` is out. Once it is told, this is durable. Raises what `open`
-        raises.
+        Every update before `frontier` is out. Once it is told, this is durable. Raises what
+        opening it raises.
         """
         known = self._known
         entries, told = known.told
@@ -368,9 +358,76 @@ class SinkFolder:
     def _adopt(self) -> bool:
         """Takes over what has been committed since this writer last looked; whether there is."""
         before = self._known.key
-        _follow(self._path, self._claim.sink_id, self._files, self._known)
+        self._follow()
         self._files.sync_directory(os.path.join(self._path, OWN, COMMITS))
         return self._known.key != before
+
+    def _begin(self) -> str:
+        """A directory for this writer alone; those of all writers before are gone.
+
+        First it is made, then the others are looked for, then it is asked who leads. So of two that
+        do this at once, the one that does not lead any more is refused or its directory removed:
+        that of the later leader is made after it leads, and who sees it asks after that.
+        """
+        files, claim = self._files, self._claim
+        own_folder = os.path.join(self._path, OWN)
+        files.make_directory(os.path.join(own_folder, COMMITS))
+        prefix = f"{WRITING}-{claim.sink_id}-"
+        numbers = [
+            int(name.rpartition("-")[2])
+            for name in files.list(own_folder)
+            if name.startswith(prefix) and name.rpartition("-")[2].isdigit()
+        ]
+        number = 1 + max(numbers, default=0)
+        name = f"{prefix}{claim.epoch}-{number}"
+        own = os.path.join(own_folder, name)
+        files.make_directory(own)
+        others = [
+            each for each in files.list(own_folder) if each.startswith(prefix) and each != name
+        ]
+        claim.confirm()
+        for each in others:
+            files.remove_directory(os.path.join(own_folder, each))
+        files.sync_directory(own_folder)
+        files.sync_directory(self._path)
+        return own
+
+    def _read(self) -> None:
+        known = self._known
+        manifest = read_manifest(self._path, self._claim.sink_id, self._files)
+        if manifest is not None:
+            known.add(manifest["files"])
+            known.frontier = Frontier(int(manifest["frontier"]))
+            known.told = (len(known.entries), known.frontier)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Adds the ranges that were committed after what is known, one after the other."""
+        known, sink_id = self._known, self._claim.sink_id
+        while (data := self._files.read(path := self._commit_path(known.key))) is not None:
+            manifest = _decode(self._path, os.path.basename(path), data, sink_id, "upper")
+            known.add(manifest["files"])
+            upper = Frontier(int(manifest["upper"]))
+            known.frontier = upper if known.frontier is None else max(known.frontier, upper)
+
+    def _clear(self) -> None:
+        """Removes the data files of ranges that were not committed: nobody is about to do so.
+
+        By way of the writer's own directory: once it is gone, a later leader may have committed
+        them. As long as nothing is committed, such files may be another sink's.
+        """
+        if not self._known.key:
+            return
+        for name in self._files.list(self._path):
+            upper, dash, _ = name.partition("-")
+            is_range = dash and len(upper) == 20 and upper.isdigit()
+            if is_range and int(upper) > self._known.key:
+                own = os.path.join(self._own, name)
+                self._files.replace(os.path.join(self._path, name), own)
+                self._files.remove(own)
+
+    def _commit_path(self, key: int) -> str:
+        return os.path.join(self._path, OWN, COMMITS, f"{key:020d}.json")
 
     def _is_kept_out(self) -> bool:
         return not self._files.exists(self._own)
@@ -405,74 +462,6 @@ def refusals(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise _refusal(path, error) from None
-
-
-def _begin(path: str, claim: Claim, files: FileSystem) -> str:
-    """A directory for this writer alone; those of all writers before are gone.
-
-    First it is made, then the others are looked for, then it is asked who leads. So of two that do
-    this at once, the one that does not lead any more is refused or its directory removed: that of
-    the later leader is made after it leads, and who sees it asks after that.
-    """
-    own_folder = os.path.join(path, OWN)
-    files.make_directory(os.path.join(own_folder, COMMITS))
-    prefix = f"{WRITING}-{claim.sink_id}-"
-    numbers = [
-        int(name.rpartition("-")[2])
-        for name in files.list(own_folder)
-        if name.startswith(prefix) and name.rpartition("-")[2].isdigit()
-    ]
-    number = 1 + max(numbers, default=0)
-    name = f"{prefix}{claim.epoch}-{number}"
-    own = os.path.join(own_folder, name)
-    files.make_directory(own)
-    others = [each for each in files.list(own_folder) if each.startswith(prefix) and each != name]
-    claim.confirm()
-    for each in others:
-        files.remove_directory(os.path.join(own_folder, each))
-    files.sync_directory(own_folder)
-    files.sync_directory(path)
-    return own
-
-
-def _read(path: str, sink_id: GlobalId, files: FileSystem) -> _Known:
-    known = _Known()
-    manifest = read_manifest(path, sink_id, files)
-    if manifest is not None:
-        known.add(manifest["files"])
-        known.frontier = Frontier(int(manifest["frontier"]))
-        known.told = (len(known.entries), known.frontier)
-    _follow(path, sink_id, files, known)
-    return known
-
-
-def _follow(path: str, sink_id: GlobalId, files: FileSystem, known: _Known) -> None:
-    """Adds the ranges that were committed after what is known, one after the other."""
-    while (data := files.read(_commit_path(path, known.key))) is not None:
-        name = os.path.basename(_commit_path(path, known.key))
-        manifest = _decode(path, name, data, sink_id, "upper")
-        known.add(manifest["files"])
-        upper = Frontier(int(manifest["upper"]))
-        known.frontier = upper if known.frontier is None else max(known.frontier, upper)
-
-
-def _clear(path: str, own: str, known: _Known, files: FileSystem) -> None:
-    """Removes the data files of ranges that were not committed: nobody is about to do so.
-
-    By way of the writer's own directory: once it is gone, a later leader may have committed them.
-    As long as nothing is committed, such files may be another sink's.
-    """
-    if not known.key:
-        return
-    for name in files.list(path):
-        upper, dash, _ = name.partition("-")
-        if dash and len(upper) == 20 and upper.isdigit() and int(upper) > known.key:
-            files.replace(os.path.join(path, name), os.path.join(own, name))
-            files.remove(os.path.join(own, name))
-
-
-def _commit_path(path: str, key: int) -> str:
-    return os.path.join(path, OWN, COMMITS, f"{key:020d}.json")
 
 
 def _decode(path: str, name: str, data: bytes, sink_id: GlobalId, frontier: str) -> dict[str, Any]:

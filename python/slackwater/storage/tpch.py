@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.repr.relation import DIFF_FIELD, RelationDesc
+from slackwater.repr.relation import RelationDesc, with_diff
 
 MONEY = "decimal(15,2)"
 
@@ -136,7 +136,7 @@ def tick(config: TpchConfig, number: int) -> dict[str, pa.Table]:
     before = _order_tables(config, np.array([key]), version)
     after = _order_tables(config, np.array([key]), version + 1)
     return {
-        name: pa.concat_tables([_with_diff(before[name], -1), _with_diff(after[name], 1)])
+        name: pa.concat_tables([with_diff(before[name], -1), with_diff(after[name], 1)])
         for name in before
     }
 
@@ -161,12 +161,7 @@ def _snapshot(config: TpchConfig) -> dict[str, pa.Table]:
         "customer": _customer(config),
         **_order_tables(config, np.arange(1, config.orders + 1), 0),
     }
-    return {name: _with_diff(table, 1) for name, table in tables.items()}
-
-
-def _with_diff(table: pa.Table, diff: int) -> pa.Table:
-    diffs = pa.repeat(pa.scalar(diff, pa.int64()), table.num_rows)
-    return table.append_column(DIFF_FIELD, diffs)
+    return {name: with_diff(table, 1) for name, table in tables.items()}
 
 
 # Draws: numbers that depend on the seed, the column and the row alone

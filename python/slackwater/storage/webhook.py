@@ -18,7 +18,7 @@ from slackwater.planner.parser.statements import (
     WebhookFormat,
     WebhookSource,
 )
-from slackwater.repr.relation import DIFF_FIELD, Column, RelationDesc
+from slackwater.repr.relation import Column, RelationDesc, with_diff
 
 BODY = "body"
 HEADERS = "headers"
@@ -221,7 +221,6 @@ def _skip(text: str, at: int) -> int:
 def table(config: WebhookConfig, requests: Sequence[RequestRows]) -> pa.Table:
     """The rows of requests, in their order, with ``__diff``."""
     schema = config.desc.arrow_schema()
-    count = sum(len(each.values) for each in requests)
     columns: list[list[Any]] = [[value for each in requests for value in each.values]]
     if config.rules is not None:
         columns.append(
@@ -230,8 +229,7 @@ def table(config: WebhookConfig, requests: Sequence[RequestRows]) -> pa.Table:
     for each in config.columns:
         columns.append(_repeated((_value(each, r.headers), r) for r in requests))
     arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
-    diffs = pa.repeat(pa.scalar(1, pa.int64()), count)
-    return pa.Table.from_arrays([*arrays, diffs], schema=schema.append(DIFF_FIELD))
+    return with_diff(pa.Table.from_arrays(arrays, schema=schema))
 
 
 def _value(wanted: HeaderColumn, headers: Mapping[str, str]) -> str | bytes | None:

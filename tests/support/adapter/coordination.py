@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pyarrow as pa
 from tests.support.adapter.calls import calls_of
-from tests.support.persist.persistence import Environment
+from tests.support.persist.persistence import Environment, acquired
 from tests.support.waiting import wait_until
 
 from slackwater.adapter.assembly import Given, open_coordinator
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.persist.blobs import LocalBlobs
-from slackwater.persist.leadership import acquire, current_leader
+from slackwater.persist.leadership import current_leader
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
@@ -92,14 +92,7 @@ class Place:
 
     def start(self) -> None:
         leader = current_leader(self._env.engine)
-        epoch = acquire(
-            self._env.engine,
-            "http://a",
-            "/token",
-            "app",
-            "/log",
-            expected_epoch=None if leader is None else leader.epoch,
-        )
+        epoch = acquired(self._env.engine, None if leader is None else leader.epoch)
         spark = self._options.get("spark")
         engine = Replaceable(NoSpark() if spark is None else spark)
         given = {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import create_engine, select
 from tests.support.waiting import PATIENCE
 
 from slackwater.checkpoints import MemoryStore, Variable, open_store
 from slackwater.checkpoints.bounds import bounds
+from slackwater.persist.tables import checkpoint_groups
 from slackwater.repr.hlc import Range, Time
 
 NEVER_MS = 3_600_000
@@ -20,13 +22,32 @@ def t(nanos, logical=0):
 def checkpoint_store(request, tmp_path):
     """An empty store of each kind."""
     if request.param == "memory":
-        yield MemoryStore()
+        store = MemoryStore()
+        yield store
+        validate(store, store._groups)
         return
     url = f"sqlite:///{tmp_path}/checkpoints.sqlite"
     if request.param == "postgres":
         url = request.getfixturevalue("postgres").new_database()
     with open_store(url) as opened:
         yield opened
+        validate(opened, names_in(url))
+
+
+def names_in(url):
+    """The names of all groups."""
+    engine = create_engine(url)
+    with engine.connect() as conn:
+        found = list(conn.execute(select(checkpoint_groups.c.group_name)).scalars())
+    engine.dispose()
+    return found
+
+
+def validate(store, groups):
+    """Raises FatalError when the state of a group contradicts itself, with or without a limit."""
+    for group in groups:
+        for lookahead in (None, 1):
+            store.state(group, lookahead).validate()
 
 
 def window(store, group, known, lookahead=None):

@@ -32,6 +32,21 @@ Row = tuple
 Update = tuple[Row, int, int]
 
 
+def is_complete(worker: Worker, flow: Dataflow, at: int, timeout_s: float) -> bool:
+    """Waits until the contents of the dataflow at `at` are complete; False: it took too long.
+
+    Raises what ended the worker.
+    """
+    pause, deadline = threading.Event(), time.monotonic() + timeout_s
+    while worker._shards.reads.state(flow.output_shard).upper <= at:
+        if worker._replica.failed is not None:
+            raise worker._replica.failed
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(0.005)
+    return True
+
+
 def end(worker: Worker) -> None:
     """Ends the worker, and returns when no thread of it has anything of the driver any more."""
     worker.stop(PATIENCE_MS)
@@ -168,9 +183,8 @@ class Bench:
         return flow
 
     def wait(self, name: str, time: int) -> None:
-        assert self.worker.wait_for(self.flows[name].global_id, Timestamp(time), PATIENCE_MS), (
-            self.worker.failure(self.flows[name].global_id)
-        )
+        flow = self.flows[name]
+        assert is_complete(self.worker, flow, time, PATIENCE), self.worker.failure(flow.global_id)
 
     def refusal(self, name: str, time: int) -> SlackwaterError | None:
         """Why a view cannot be read at a time; None: it can."""

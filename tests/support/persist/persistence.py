@@ -14,12 +14,30 @@ from sqlalchemy import Engine
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.compaction import CompactionSettings, Compactor, choose
-from slackwater.persist.leadership import acquire
+from slackwater.persist.leadership import Candidate, LeaderRecord, Lease, Owner, acquire
 from slackwater.persist.metastore import connect, create_all
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
 DESC = RelationDesc.of(k="integer", v="string")
+
+NOBODY = Owner("", "", "", "", 0, "")
+
+
+def acquired(
+    engine: Engine,
+    expected_epoch: int | None,
+    expected_renewals: int | None = None,
+    lease: Lease | None = None,
+    address: str = "http://a",
+    **options,
+) -> int:
+    """The epoch of a new leader, who expects that this one leads, with a lease renewed so often."""
+    seen = None if expected_renewals is None else Lease(NOBODY, 1, expected_renewals)
+    after = None
+    if expected_epoch is not None:
+        after = LeaderRecord(expected_epoch, "", "", "", "", seen, True)
+    return acquire(engine, Candidate(address, "/t", "app", "/l", lease), after, **options)
 
 
 @dataclass(frozen=True)
@@ -31,9 +49,7 @@ class Environment:
     """Those that have led, to be validated after the test."""
 
     def lead(self, expected_epoch: int | None = None, **options) -> PersistClient:
-        epoch = acquire(
-            self.engine, "http://a", "/token", "app", "/log", expected_epoch=expected_epoch
-        )
+        epoch = acquired(self.engine, expected_epoch)
         blobs = LocalBlobs(Path(self.location))
         self.clients.append(PersistClient(self.engine, blobs, epoch, **options))
         return self.clients[-1]

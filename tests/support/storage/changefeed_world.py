@@ -14,7 +14,7 @@ from slackwater.storage.changefeed.ingestion import (
     Durable,
     Inputs,
 )
-from slackwater.storage.changefeed.messages import ChangeRecord, Resolved, Target, message_of
+from slackwater.storage.changefeed.messages import ChangeRecord, MessageTarget, Resolved, message_of
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.ingestion import Reached
 
@@ -98,7 +98,7 @@ class World:
         )
 
     def send(self, message):
-        found = message_of(Target(), message.body, message.feed, self.keys)
+        found = message_of(MessageTarget(), message.body, message.feed, self.keys)
         if isinstance(found, Resolved):
             self.store.advance("u1", message.feed, found.time)
         else:
@@ -117,6 +117,8 @@ class World:
                 self.ingestion.committed(step)
         if dies_before or dies_after:
             self.resume()
+        self.ingestion.validate()
+        self.store.state("u1", None).validate()
         return step is not None
 
     def rows(self, table):

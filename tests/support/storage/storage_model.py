@@ -20,7 +20,7 @@ from slackwater.storage.controller.descriptions import (
     ExportDescription,
     IngestionDescription,
     IngestionExport,
-    Other,
+    OtherWriter,
     Progress,
     Table,
 )
@@ -186,7 +186,9 @@ class Room:
                 assert since <= state.since
 
     def shares_tables_upper(self, source):
-        return isinstance(source, Table) or (self.shared_sources and not isinstance(source, Other))
+        return isinstance(source, Table) or (
+            self.shared_sources and not isinstance(source, OtherWriter)
+        )
 
     # Definitions
 
@@ -229,7 +231,7 @@ class Room:
         return self.create(Table(), **options)
 
     def view(self, **options):
-        return self.create(Other(), **options)
+        return self.create(OtherWriter(), **options)
 
     def drop(self, global_id):
         """Drops a collection and what depends on it, as one definition."""

@@ -266,8 +266,8 @@ class SqliteTransactor:
 
     def transact(self, *steps):
         with self.mutex, self.engine.begin() as conn:
-            for step in steps:
-                step(conn)
+            returned, *_ = [step(conn) for step in steps]
+        return returned
 
     def query(self, body):
         with self.engine.begin() as conn:
@@ -362,10 +362,10 @@ def test_a_staged_change_is_seen_when_it_is_published(store):
     with catalog.stage([CreateItem(item(10, "t"))]) as change:
         store.transact(change.step)
         assert catalog.state.find("default", "t") is None
-        _, diff = change.publish()
+        _, diff = change.publish(None)
     assert catalog.state.get("default", "t") == diff.created[0]
     with pytest.raises(FatalError), catalog.stage([DropItem(user_id(10))]) as change:
-        change.publish()
+        change.publish(None)
 
 
 class Forgetful:
@@ -377,10 +377,12 @@ class Forgetful:
 
     def transact(self, *steps):
         happens, self.happens = self.happens, None
+        returned = None
         if happens is None or happens:
-            self._transactor.transact(*steps)
+            returned = self._transactor.transact(*steps)
         if happens is not None:
             raise user_error("SLACKWATER_METASTORE_UNAVAILABLE", seconds="10", reason="lost")
+        return returned
 
 
 @pytest.mark.parametrize("happens", [True, False])

@@ -62,9 +62,9 @@ def send(place, message, name="bank", path=()):
         told.append((verdict, said))
         done.set()
 
-    source = place.coordinator.changefeeds.find("default", name)
+    source = place.coordinator.parts.changefeeds.find("default", name)
     request = FeedRequest(source, target_of(path), message.feed, message.body, take)
-    place.coordinator.changefeeds.post(request)
+    place.coordinator.parts.changefeeds.post(request)
     assert done.wait(PATIENCE)
     return told[0]
 
@@ -472,7 +472,7 @@ def test_what_a_large_binding_takes_back_is_in_a_file_too(place):
 def test_a_change_whose_landing_was_not_certain_is_found_in_the_landing(place, monkeypatch):
     create(place, ["a"])
     change = payload(row(1, 10, 5))
-    feeds = place.coordinator.changefeeds
+    feeds = place.coordinator.parts.changefeeds
     committer = feeds._committer
 
     def loses_the_answer(write):

@@ -7,7 +7,7 @@ from tests.support.adapter.coordination import NoSpark, Place
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.controllers.feeds import FeedHold
-from slackwater.adapter.reading.feeds import Query, QueryFeed
+from slackwater.adapter.reading.feeds import FeedQuery, QueryFeed
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.repr.relation import RelationDesc
 
@@ -43,7 +43,7 @@ def test_a_query_feed_brings_the_changes_of_the_answer_at_their_times(place):
     item = place.item("t")
     desc = RelationDesc.of(k="long")
     hold = FeedHold(place.env.relations, [item], READER, as_of)
-    query = Query("SELECT k FROM t", Context(), desc, (item.id,))
+    query = FeedQuery("SELECT k FROM t", Context(), desc, (item.id,))
     feed = QueryFeed(place.env.relations, place.env.engine, query, hold)
     assert feed.snapshot(as_of).to_pylist() == [{"k": 1, "__time": as_of, "__diff": 1}]
     first = place.write("t", {"k": 2, "v": "b"})

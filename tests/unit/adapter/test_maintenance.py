@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Insides, NoSpark, Replaceable
 from tests.support.compute.flows import flow
+from tests.support.persist.persistence import acquired
 from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.assembly import Given, open_coordinator
@@ -26,7 +27,7 @@ from slackwater.compute.schedule import Tick
 from slackwater.persist import compaction, garbage, holds
 from slackwater.persist.blobs import LocalBlobs, file_part, uniform_file
 from slackwater.persist.compaction import CompactionSettings
-from slackwater.persist.leadership import Fenced, acquire
+from slackwater.persist.leadership import Fenced
 from slackwater.persist.metastore import connect, create_all
 from slackwater.persist.parts import Uniform
 from slackwater.persist.tables import garbage as garbage_table
@@ -56,7 +57,7 @@ class Leader:
 
     def __init__(self, engine: Engine, folder: Path, clock: Clock, expected_epoch: int | None):
         self.clock = clock
-        self.epoch = acquire(engine, "a", "t", "app", "log", expected_epoch=expected_epoch)
+        self.epoch = acquired(engine, expected_epoch)
         self.fatal: list[str] = []
         self.coordinator = open_coordinator(
             Given(
@@ -634,7 +635,7 @@ def test_a_fenced_leader_ends_its_maintenance(leader, engine):
     leader.create("t")
     maintenance = leader.maintenance(interval_ms=1)
     maintenance.start()
-    acquire(engine, "b", "t", "app", "log", expected_epoch=leader.epoch)
+    acquired(engine, leader.epoch, address="b")
     maintenance._renewed_ms = None
     maintenance._thread.join(PATIENCE)
     assert not maintenance._thread.is_alive()

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 from sqlalchemy import update
+from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
@@ -21,17 +22,14 @@ from slackwater.adapter.catalog.details import (
 )
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
-from slackwater.adapter.sources.partitions import PartitionEntry
+from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
     ClusterEntry,
-    Hydration,
     NoticeEntry,
     ObjectFrontiers,
-    ObjectStatus,
     ReplicaEntry,
     SessionEntry,
-    SourceStatistics,
     SubscriptionEntry,
     SystemSnapshot,
 )
@@ -39,6 +37,7 @@ from slackwater.compute.records import HydrationProgress, StepRecord, TickRecord
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.tables import environment
 from slackwater.persist.usage import ShardUsage
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
@@ -46,6 +45,7 @@ from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.ingestion import FeedCounters
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
+from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.sink_files import SinkConfig
 
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
@@ -106,14 +106,14 @@ def snapshot():
         ),
         now_ms=6001,
         frontiers=frontiers,
-        hydration=(Hydration(user_id(13), "u1", True),),
-        statuses={user_id(11): ObjectStatus("stalled", 1500, "bad row")},
+        hydrated={user_id(13): True},
+        statuses={user_id(11): StatusChange(1500, user_id(11), SourceStatus("stalled", "bad row"))},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
         clusters=(ClusterEntry("u1", "quickstart", replicas=(ReplicaEntry("u1", "r1"),)),),
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
-        source_history=((user_id(11), ObjectStatus("starting", 1400)),),
+        source_history=(StatusChange(1400, user_id(11), SourceStatus("starting")),),
         read_holds=(
             ReadHold(
                 1,
@@ -370,11 +370,50 @@ def test_relations_of_one_query_are_of_one_moment(env, monkeypatch):
     system = place.coordinator.parts.system
     taken = system.snapshot
     monkeypatch.setattr(
-        type(system), "snapshot", lambda _, **asked: moments.append(asked) or taken(**asked)
+        type(system), "snapshot", lambda _, names: moments.append(taken(names)) or moments[-1]
     )
     wanted = {NAMED[name].id: Timestamp(5) for name in ("mz_objects", "mz_shard_usage")}
     assert set(system.rows(wanted)) == set(wanted)
-    (asked,) = moments
-    assert asked["with_usage"]
-    assert not asked["with_audit"]
+    (snapshot,) = moments
+    assert not snapshot.audit_events
+    place.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE mz_catalog.mz_tables",
+        "DROP VIEW IF EXISTS mz_catalog.mz_tables",
+        "ALTER MATERIALIZED VIEW mz_catalog.mz_tables RENAME TO t",
+        "ALTER SINK mz_catalog.mz_tables SET FROM t",
+        "COMMENT ON MATERIALIZED VIEW mz_catalog.mz_tables IS 'mine'",
+    ],
+)
+def test_a_change_of_a_system_relation_is_refused_as_that(env, statement):
+    place = Place(env)
+    place.table("t", k="long")
+    with pytest.raises(SlackwaterError) as caught:
+        place.sql(statement.replace("mz_catalog", "slackwater.mz_catalog"))
+    assert caught.value.condition == "SLACKWATER_SYSTEM_OBJECT"
+    place.close()
+
+
+def test_a_system_relation_is_not_dropped_by_a_call(env):
+    place = Place(env)
+    for kind in ("table", "view"):
+        body = {"session": "app/1", "namespace": ["mz_catalog"], "name": "mz_tables"}
+        with pytest.raises(SlackwaterError) as caught:
+            calls_of(place.coordinator)[f"/v1/catalog/drop_{kind}"](body)
+        assert caught.value.condition == "SLACKWATER_SYSTEM_OBJECT"
+    place.close()
+
+
+def test_who_makes_and_drops_a_schema_is_on_record(env):
+    place = Place(env)
+    calls = calls_of(place.coordinator)
+    body = {"session": "app/1", "namespace": ["x"], "context": {"user": "ada"}}
+    calls["/v1/catalog/create_namespace"](body)
+    calls["/v1/catalog/drop_namespace"](body)
+    events = [e for e in place.system("mz_audit_events") if e["object_type"] == "schema"]
+    assert [(e["event_type"], e["user"]) for e in events] == [("create", "ada"), ("drop", "ada")]
     place.close()

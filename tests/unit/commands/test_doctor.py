@@ -7,10 +7,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.support.persist.persistence import acquired
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater import doctor
-from slackwater.persist.leadership import Lease, Owner, acquire, give_up
+from slackwater.persist.leadership import Lease, Owner, give_up
 from slackwater.persist.locations import PASSWORD, parse_location
 
 
@@ -81,7 +82,7 @@ def test_metastore_that_something_holds_fails(tmp_path):
 
 def test_who_leads_is_named_until_the_lease_is_given_up(env):
     owner = Owner("ebb", "boot", "pid:[1]", "ada", 4711, "17")
-    acquire(env.engine, "http://a", "/t", "app", "/l", expected_epoch=None, lease=Lease(owner, 1))
+    acquired(env.engine, None, lease=Lease(owner, 1))
     leading = "epoch 1, application app, http://a, of ada on ebb, process 4711"
     assert doctor._probe(env.url, False) == leading
     give_up(env.engine, 1)

@@ -30,7 +30,7 @@ def worker():
 
 def done(worker, tick, most_ms=None):
     """The result of a tick that is computed so, and the lines that were logged meanwhile."""
-    view = SimpleNamespace(flow=worker._replica.flow("u7"), tick=tick)
+    view = SimpleNamespace(flow=worker._replica.flows["u7"], tick=tick)
     kind = WorkKind.TICK if most_ms is None else WorkKind.QUICK_TICK
     run = worker._begin(view.flow, Tick("u7", 4, 9, False), kind)
     with capture_logs(processors=[merge_contextvars]) as logged:

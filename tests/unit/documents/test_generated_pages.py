@@ -4,13 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from docs.generators import errors_page, relations_page, settings_page
 
-from slackwater.adapter.system import relations_page
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.persist.leadership import LEASE_MS
-from slackwater.repr import errors_page
 from slackwater.repr.errors import SlackwaterError
-from slackwater.server import settings_page
 from slackwater.server.ingress.settings import PREFIX, read
 
 ROOT = Path(__file__).parents[3]
@@ -40,7 +38,7 @@ def test_each_setting_is_described():
     """Those that the sources name, of Scala and of Python."""
     sources = [
         *(ROOT / "jvm_shim/src/main").rglob("*.scala"),
-        *(path for path in (ROOT / "python").rglob("*.py") if path.stem != "settings_page"),
+        *(ROOT / "python").rglob("*.py"),
     ]
     named = re.compile(r'"spark\.slackwater\.([A-Za-z.]*[A-Za-z])"')
     found = {name for path in sources for name in named.findall(path.read_text())}

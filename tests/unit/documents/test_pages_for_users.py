@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from docs.generators import settings_page
 from tests.support.applications.pages import blocks, examples
 
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
@@ -15,7 +16,6 @@ from slackwater.compute.replica import BACKGROUND_HYDRATIONS
 from slackwater.planner.parser.statements import ObjectKind, ShowKind
 from slackwater.planner.parser.variables import VARIABLES
 from slackwater.repr.errors import conditions
-from slackwater.server import settings_page
 from slackwater.server.admission import AdmissionLimits
 
 DOCS = Path(__file__).parents[3] / "docs/user"

@@ -12,6 +12,7 @@ import pytest
 from tests.support.persist.persistence import (
     DESC,
     EAGER,
+    acquired,
     compacted,
     contents,
     new_environment,
@@ -22,7 +23,6 @@ from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater.persist.blobs import LocalBlobs, file_part, file_uri, inline_part
 from slackwater.persist.client import Append, PersistClient
-from slackwater.persist.leadership import acquire
 from slackwater.persist.locations import PASSWORD, PASSWORD_FILE, parse_location, with_password
 from slackwater.persist.reading import read
 from slackwater.persist.s3 import S3Blobs, S3Settings, s3_location
@@ -118,7 +118,7 @@ def test_a_missing_or_damaged_file_is_fatal(blobs):
 
 def test_a_shard_over_it(blobs, new_database, tmp_path):
     env = new_environment(new_database(), tmp_path)
-    epoch = acquire(env.engine, "http://a", "/t", "app", "/l", expected_epoch=None)
+    epoch = acquired(env.engine, None)
     client = PersistClient(env.engine, blobs, epoch)
     shard = own_shard(client)
     for time in range(70):

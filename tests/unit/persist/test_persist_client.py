@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import event, select
-from tests.support.persist.persistence import DESC, contents, own_shard, table_shard, updates
+from tests.support.persist.persistence import (
+    DESC,
+    acquired,
+    contents,
+    own_shard,
+    table_shard,
+    updates,
+)
 
 from slackwater.persist import blobs
 from slackwater.persist.blobs import file_part, inline_part
@@ -24,7 +31,7 @@ from slackwater.persist.client import (
     WriteResult,
 )
 from slackwater.persist.evolution import ExpectedMismatch, Incompatible
-from slackwater.persist.leadership import Fenced, LostElection, acquire, current_leader
+from slackwater.persist.leadership import Fenced, LostElection, current_leader
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.persist.tables import writes
 from slackwater.repr.errors import SlackwaterError
@@ -186,7 +193,7 @@ def test_of_many_candidates_one_leads(env):
 
     def stand(number):
         try:
-            won.append(acquire(env.engine, f"a{number}", "t", "app", "log", expected_epoch=1))
+            won.append(acquired(env.engine, 1, address=f"a{number}"))
         except LostElection:
             lost.append(number)
 

@@ -23,7 +23,7 @@ from tests.support.waiting import PATIENCE
 from slackwater.persist import holds
 from slackwater.persist.blobs import file_part, inline_part, local_path
 from slackwater.persist.client import Append, WriteResult
-from slackwater.persist.leadership import Fenced, acquire, current_leader
+from slackwater.persist.leadership import Candidate, Fenced, acquire, current_leader
 from slackwater.persist.metastore import (
     RetryPolicy,
     connect,
@@ -60,7 +60,7 @@ def test_many_processes_create_at_once(new_database):
 
 def test_the_leader_is_on_record(env):
     assert current_leader(env.engine) is None
-    epoch = acquire(env.engine, "http://h:1", "/t", "app-1", "/l", expected_epoch=None)
+    epoch = acquire(env.engine, Candidate("http://h:1", "/t", "app-1", "/l"), None)
     record = current_leader(env.engine)
     assert (record.epoch, record.address, record.application) == (epoch, "http://h:1", "app-1")
 

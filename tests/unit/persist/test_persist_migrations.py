@@ -15,12 +15,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from tests.support.persist.persistence import contents, own_shard, updates
+from tests.support.persist.persistence import acquired, contents, own_shard, updates
 
 import slackwater
 from slackwater.persist.blobs import inline_part
 from slackwater.persist.client import Append
-from slackwater.persist.leadership import Fenced, acquire, current_leader
+from slackwater.persist.leadership import Fenced, current_leader
 from slackwater.persist.metastore import connect, create_all
 from slackwater.persist.migrations import HISTORY, History, revision
 from slackwater.persist.tables import environment, metadata
@@ -65,7 +65,7 @@ def columns(engine, table):
 
 
 def lead(engine, epoch, **options):
-    return acquire(engine, "http://a", "/t", "app", "/l", expected_epoch=epoch, **options)
+    return acquired(engine, epoch, **options)
 
 
 def differences(engine):
@@ -206,11 +206,11 @@ def test_an_older_program_is_refused(env, later):
 
 _OPENING = """
 import sys
-from slackwater.persist.leadership import acquire
+from slackwater.persist.leadership import Candidate, acquire
 from slackwater.persist.metastore import connect, create_all
 engine = connect(sys.argv[1])
 create_all(engine)
-acquire(engine, "http://a", "/t", "app", "/l", expected_epoch=None)
+acquire(engine, Candidate("http://a", "/t", "app", "/l"), None)
 print([name for name in sys.modules if name.startswith("alembic")])
 """
 

@@ -166,3 +166,30 @@ def test_in_s3_names_are_compared(uri, own):
     blobs = S3Blobs("s3://b/env", S3Settings(), None)
     expected = "s3://b/env/shards/1/write-w/f.parquet" if own else None
     assert blobs.own(uri, "s3://b/env/shards/1/write-w") == expected
+
+
+def write_diffs(place, *rows):
+    """Writes a file of rows, each with its diff; the answer."""
+    write_id = uuid.uuid4().hex
+    folder = local_path(directory(place, "t", write_id))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{write_id}-0-x.snappy.parquet"
+    columns = [pa.array(each, pa.int64()) for each in zip(*rows, strict=True)]
+    pq.write_table(pa.table(columns, names=["k", "__diff"]), path)
+    uri = path.as_uri()
+    body = {
+        "session": "app/1",
+        "table": place.item("t").id,
+        "write_id": write_id,
+        "mode": "diff",
+        "files": [{"uri": uri, "rows": len(rows), "size_bytes": 1, "modified_ms": 0}],
+    }
+    return calls_of(place.coordinator)["/v1/write"](body)
+
+
+def test_a_row_counts_as_often_as_its_diff_says(place):
+    told = write_diffs(place, (1, 3), (2, 1), (4, 0))
+    assert (told["inserted"], told["deleted"]) == (4, 0)
+    told = write_diffs(place, (1, -2), (3, 2))
+    assert (told["inserted"], told["deleted"]) == (2, 2)
+    assert numbers(place) == [1, 2, 3, 3]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slackwater.planner.parser.parse import split_as_of
+from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import SlackwaterError
+
+DECLARE = "DECLARE c CURSOR FOR "
 
 ALIASES = [
     "SELECT 1 AS of",
@@ -30,7 +32,7 @@ ALIASES = [
 
 @pytest.mark.parametrize("text", ALIASES)
 def test_stays_with_the_query(text: str) -> None:
-    assert split_as_of(text)[1] is None
+    assert parse(DECLARE + text).statement.as_of is None
 
 
 @pytest.mark.parametrize(
@@ -52,14 +54,15 @@ def test_stays_with_the_query(text: str) -> None:
     ],
 )
 def test_splits(text: str, query: str, kind: str, expression: str) -> None:
-    found, as_of = split_as_of(text)
+    found = parse(DECLARE + text).statement
+    as_of = found.as_of
     assert as_of is not None
-    assert (found.text, as_of.kind, as_of.expression.text) == (query, kind, expression)
-    assert text[as_of.expression.start :].startswith(expression)
+    assert (found.text.text, as_of.kind, as_of.expression.text) == (query, kind, expression)
+    assert (DECLARE + text)[as_of.expression.start :].startswith(expression)
 
 
 @pytest.mark.parametrize("text", ["", "SELECT (1", "SELECT 'a", "SELECT 1)"])
 def test_refuses_what_is_not_closed(text: str) -> None:
     with pytest.raises(SlackwaterError) as caught:
-        split_as_of(text)
+        parse(DECLARE + text)
     assert caught.value.condition == "SLACKWATER_SYNTAX_ERROR"

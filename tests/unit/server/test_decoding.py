@@ -73,27 +73,33 @@ def test_times_of_reads():
 
 
 def test_a_write_of_one_table_and_of_several_are_one_type():
-    one = asked(protocol.Write, write_id="w", hold="h", table="u1", **ROWS)
+    one = asked(protocol.WriteTables, write_id="w", hold="h", table="u1", **ROWS)
     (rows,) = one.rows
     assert (one.write_id, one.hold, rows.table, rows.write_id) == ("w", "h", "u1", "w")
     assert rows.mode is protocol.WriteMode.DIFF
-    assert rows.files == (protocol.WrittenFile("file:///a", 2, 3, 4),)
+    assert rows.files == (protocol.StagedFile("file:///a", 2, 3, 4),)
     parts = [{"write_id": name, "table": name, **ROWS} for name in ("u1", "u2")]
-    several = asked(protocol.Write, write_id="w", hold=None, writes=parts)
+    several = asked(protocol.WriteTables, write_id="w", hold=None, writes=parts)
     assert [(each.table, each.write_id) for each in several.rows] == [("u1", "u1"), ("u2", "u2")]
 
 
 def test_a_definition_goes_back_with_its_target():
     stated = {**STAGED, "target": TARGET, "as_select": True}
     write = asked(
-        protocol.Write, write_id="w", hold=None, table=None, shard=7, definition=stated, **ROWS
+        protocol.WriteTables,
+        write_id="w",
+        hold=None,
+        table=None,
+        shard=7,
+        definition=stated,
+        **ROWS,
     )
     assert write.definition == protocol.Definition(
         protocol.StageTable(
-            protocol.CreateTable(("default",), "t", COLUMNS, {"a": "b"}, None),
+            protocol.NewTable(("default",), "t", COLUMNS, {"a": "b"}, None),
             protocol.TableMode.CREATE,
         ),
-        protocol.Target("u4", None, 7, COLUMNS),
+        protocol.StagedTarget("u4", None, 7, COLUMNS),
         True,
     )
     assert write.rows[0].table is None
@@ -134,7 +140,11 @@ def test_changes_of_a_table():
         (protocol.Plan, {}, "it lacks the field text"),
         (protocol.Bind, {"relations": [{"id": "u1", "when": 3}]}, "it has unknown fields: when"),
         (protocol.Bind, {"relations": [{"id": "u1", "as_of": {"by": 3}}]}, "by is no time"),
-        (protocol.Write, {"write_id": "w", "hold": None, "writes": [], "table": "u1"}, "table"),
+        (
+            protocol.WriteTables,
+            {"write_id": "w", "hold": None, "writes": [], "table": "u1"},
+            "table",
+        ),
         (protocol.StageTable, {**STAGED, "mode": "merge"}, "TableMode"),
         (protocol.Release, {"context": {"role": "admin"}}, "it has unknown fields: role"),
         (protocol.ListObjects, {"namespace": None}, "None"),

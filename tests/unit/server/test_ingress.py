@@ -22,7 +22,7 @@ from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.listener import Ingress
 from slackwater.server.ingress.settings import read, remembered
 from slackwater.server.ingress.tokens import Tokens
-from slackwater.storage.changefeed.messages import Target
+from slackwater.storage.changefeed.messages import MessageTarget
 from slackwater.storage.webhook import WebhookConfig
 
 PATH = "/api/webhook/slackwater/default/w"
@@ -303,9 +303,9 @@ def test_what_is_defective_is_500_and_says_nothing(place):
 def test_a_message_of_a_feed_is_handed_over_whole(place):
     at = place()
     for path, feed, target in (
-        (FEED, "default", Target()),
-        (f"{FEED}//?feed=One%20two", "One two", Target()),
-        (f"{FEED}/t%2Fu?access_token=a&feed=x", "x", Target(table="t/u")),
+        (FEED, "default", MessageTarget()),
+        (f"{FEED}//?feed=One%20two", "One two", MessageTarget()),
+        (f"{FEED}/t%2Fu?access_token=a&feed=x", "x", MessageTarget(table="t/u")),
     ):
         assert at.post(b"message", path=path).status == 200
         feed_request = at.changefeeds.posted.pop()

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select, text, update
 from tests.support.applications.stopped import stopped
+from tests.support.persist.persistence import acquired
 from tests.support.persist.postgres import running_server
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -21,7 +22,6 @@ from slackwater.persist.leadership import (
     Lease,
     LostElection,
     Owner,
-    acquire,
     current_leader,
     give_up,
     renew,
@@ -46,9 +46,7 @@ UNSEEN: tuple[dict[str, str], ...] = (
 
 
 def lead(env, expected_epoch=None, **options):
-    return acquire(
-        env.engine, "http://a", "/t", "app", "/l", expected_epoch=expected_epoch, **options
-    )
+    return acquired(env.engine, expected_epoch, **options)
 
 
 # The record

@@ -17,7 +17,7 @@ from tests.support.adapter.coordination import Place
 from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE, wait_until
 
-from slackwater.adapter.protocol import Caller, Write
+from slackwater.adapter.protocol import Caller, WriteTables
 from slackwater.server.admission import AdmissionLimits, Lane, lane_of
 from slackwater.server.app import application
 
@@ -176,8 +176,8 @@ def test_lanes():
     assert lane("/v1/cancel") is Lane.CONTROL
     assert lane("/v1/release") is Lane.QUICK
     assert lane("/v1/execute", internal=True) is Lane.INSIDE
-    assert lane("/v1/write", Write("w", (), "h")) is Lane.INSIDE
-    assert lane("/v1/write", Write("w", ())) is Lane.STATEMENT
+    assert lane("/v1/write", WriteTables("w", (), "h")) is Lane.INSIDE
+    assert lane("/v1/write", WriteTables("w", ())) is Lane.STATEMENT
     assert lane("/v1/plan") is Lane.STATEMENT
 
 

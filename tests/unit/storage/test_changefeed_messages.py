@@ -7,9 +7,9 @@ import pytest
 from slackwater.repr.hlc import Time
 from slackwater.storage.changefeed.messages import (
     BadMessage,
+    MessageTarget,
     Payloads,
     Resolved,
-    Target,
     message_of,
     table_of,
     target_of,
@@ -22,7 +22,7 @@ NAME = "202004042351304139680000000000000-5d-1-2-00000001-{}-8.ndjson"
 
 def read(body, target=None):
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return message_of(target or Target(), text, "f", KEYS)
+    return message_of(target or MessageTarget(), text, "f", KEYS)
 
 
 def only(body, target=None):
@@ -161,11 +161,11 @@ def test_a_file_of_a_resolved_time():
 
 
 def test_paths():
-    assert target_of([]) == Target()
-    assert target_of(["t"]) == Target(table="t")
+    assert target_of([]) == MessageTarget()
+    assert target_of(["t"]) == MessageTarget(table="t")
     # It only looks like a file.
     name = "202004042351304139680000000000000.RESOLVED"
-    assert target_of([name]) == Target(table=name)
+    assert target_of([name]) == MessageTarget(table=name)
     assert target_of(["a", "b"]) is None
     assert target_of(["a", "b", "c", "d"]) is None
     assert target_of(["2020-04-04", "x.ndjson"]) is None

@@ -29,7 +29,7 @@ from slackwater.storage.controller.descriptions import (
     ExportDescription,
     IngestionDescription,
     IngestionExport,
-    Other,
+    OtherWriter,
     SinkAsOf,
     Table,
 )
@@ -105,7 +105,7 @@ def test_tables_share_their_upper_and_a_tick_touches_no_collection(room):
 def test_what_create_collections_refuses(room):
     table = room.table()
     create = room.core.create_collections
-    other = CollectionDescription(Other())
+    other = CollectionDescription(OtherWriter())
     stored = CollectionMetadata(77, at(0), at(0))
     assert refused(Variant.COLLECTION_ID_REUSED, create, [(table, other)], {}) == (table,)
     create([(table, CollectionDescription(Table()))] * 2, {})
@@ -138,7 +138,7 @@ def test_a_dependency_that_is_compacted_beyond_the_writer_is_refused():
     controller.placement.create_instance(INSTANCE)
     descriptions = [
         ("u2", CollectionDescription(IngestionDescription(INSTANCE, "c", "u1"))),
-        ("u1", CollectionDescription(Other())),
+        ("u1", CollectionDescription(OtherWriter())),
     ]
     stored = {
         "u1": CollectionMetadata(1, at(5), at(9)),

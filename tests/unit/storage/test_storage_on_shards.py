@@ -17,7 +17,7 @@ from slackwater.storage.controller.descriptions import (
     CollectionDescription,
     CollectionMetadata,
     DurableState,
-    Other,
+    OtherWriter,
     Table,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
@@ -57,7 +57,7 @@ class World:
             [
                 (
                     mappings[shard],
-                    CollectionDescription(Table() if state.shares_tables_upper else Other()),
+                    CollectionDescription(Table() if state.shares_tables_upper else OtherWriter()),
                     CollectionMetadata(
                         shard,
                         Frontier(state.since),

@@ -19,7 +19,7 @@ from slackwater.storage.controller.descriptions import (
     CollectionMetadata,
     DurableState,
     ExportDescription,
-    Other,
+    OtherWriter,
     SinkAsOf,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
@@ -83,7 +83,7 @@ def storage(outside):
         [
             (
                 name,
-                CollectionDescription(Other()),
+                CollectionDescription(OtherWriter()),
                 CollectionMetadata(number, Frontier(5), Frontier(20), error_shards=(number + 10,)),
             )
             for number, name in enumerate(NAMES, start=1)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slackwater.planner.parser.names import QualifiedName, resolve
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -21,3 +23,7 @@ class Context:
     user: str = "anonymous"
     settings: Mapping[str, str] | None = None
     functions: tuple[Mapping[str, Any], ...] = ()
+
+    def resolve(self, name: QualifiedName) -> tuple[str, str]:
+        """The schema and the object that `name` means here. Raises what `names.resolve` does."""
+        return resolve(name, self.catalog, self.namespace)

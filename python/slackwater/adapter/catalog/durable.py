@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -63,10 +63,8 @@ and put their ids into the items. It may run again if the transaction is retried
 another one, so the ids of its items are allocated before."""
 
 
-class Publish(Protocol):
-    def __call__(
-        self, on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None
-    ) -> tuple[CatalogState, CatalogDiff]: ...
+Change = tuple[CatalogState, CatalogDiff]
+OnDurable = Callable[[CatalogState, CatalogDiff], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class StagedChange:
     """
 
     step: Step
-    publish: Publish
+    publish: Callable[[OnDurable | None], Change]
 
 
 class DurableCatalog:
@@ -114,22 +112,17 @@ class DurableCatalog:
 
         System entries come from the program, not from the metastore.
         """
-        found: list[CatalogState] = []
 
-        def read(conn: Connection) -> None:
-            found.clear()
+        def read(conn: Connection) -> CatalogState:
             _initialize(conn)
             stored = _read_state(conn)
-            found.append(
-                CatalogState.of(
-                    [*system_schemas, *stored.schemas.values()],
-                    [*system_items, *stored.items.values()],
-                    stored.revision,
-                )
+            return CatalogState.of(
+                [*system_schemas, *stored.schemas.values()],
+                [*system_items, *stored.items.values()],
+                stored.revision,
             )
 
-        transactor.transact(read)
-        return DurableCatalog(transactor, found[0], clock_ms)
+        return DurableCatalog(transactor, transactor.transact(read), clock_ms)
 
     @property
     def state(self) -> CatalogState:
@@ -146,15 +139,14 @@ class DurableCatalog:
 
     def _reserve_ids(self, count: int) -> None:
         counters = catalog_counters
-        reserved: list[int] = []
 
-        def step(conn: Connection) -> None:
-            first = conn.execute(sa.select(counters.c.next_id)).scalar_one()
+        def step(conn: Connection) -> int:
+            first: int = conn.execute(sa.select(counters.c.next_id)).scalar_one()
             conn.execute(sa.update(counters).values(next_id=first + count))
-            reserved[:] = range(first, first + count)
+            return first
 
-        self._transactor.transact(step)
-        self._free_ids += reserved
+        first = self._transactor.transact(step)
+        self._free_ids += range(first, first + count)
 
     def transact(
         self,
@@ -162,8 +154,8 @@ class DurableCatalog:
         *,
         steps: Sequence[Step] = (),
         user: str | None = None,
-        on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
-    ) -> tuple[CatalogState, CatalogDiff]:
+        on_durable: OnDurable | None = None,
+    ) -> Change:
         """Applies `ops` and runs `steps` in one transaction, all or nothing.
 
         `on_durable` is called when the change is durable and nobody can see it yet. Raises what
@@ -183,7 +175,7 @@ class DurableCatalog:
         with self._changing, self._noticing():
             self._resolve()
             before = self._state
-            outcome: list[tuple[CatalogState, CatalogDiff]] = []
+            outcome: list[Change] = []
 
             def step(conn: Connection) -> None:
                 outcome.clear()
@@ -194,9 +186,7 @@ class DurableCatalog:
                 self._write_audit(conn, diff, first_event, user)
                 outcome.append((after, diff))
 
-            def publish(
-                on_durable: Callable[[CatalogState, CatalogDiff], None] | None = None,
-            ) -> tuple[CatalogState, CatalogDiff]:
+            def publish(on_durable: OnDurable | None) -> Change:
                 if not outcome:
                     raise FatalError("a catalog change was published before its transaction ran")
                 if on_durable is not None:
@@ -218,10 +208,9 @@ class DurableCatalog:
     def _resolve(self) -> None:
         if not self._uncertain:
             return
-        found: list[int] = []
         statement = sa.select(catalog_counters.c.revision)
-        self._transactor.transact(lambda conn: found.append(conn.execute(statement).scalar_one()))
-        if found[-1] != self._state.revision:
+        revision = self._transactor.transact(lambda conn: conn.execute(statement).scalar_one())
+        if revision != self._state.revision:
             raise FatalError("a change of the catalog happened whose answer was lost")
         self._uncertain = False
 
@@ -231,8 +220,7 @@ class DurableCatalog:
         try:
             yield
         except SlackwaterError as error:
-            if error.condition == "SLACKWATER_METASTORE_UNAVAILABLE":
-                self._uncertain = True
+            self._uncertain = self._uncertain or error.is_outage
             raise
 
     def audit_events(self) -> tuple[AuditEvent, ...]:

@@ -9,10 +9,12 @@ Source: spec coordinator 4.2, 4.4.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
+
+from cattrs import Converter
 
 from slackwater.adapter.catalog.details import (
     NO_DETAILS,
@@ -186,6 +188,15 @@ class CatalogItem:
             raise FatalError(f"{self.full_name} ({self.id}) has no {kind.__name__}")
         return self.details
 
+    def wrong_kind(self, expected: str) -> SlackwaterError:
+        """SLACKWATER_WRONG_KIND for a statement that takes objects of the kind `expected`."""
+        return user_error(
+            "SLACKWATER_WRONG_KIND",
+            objectName=self.full_name,
+            actualKind=self.kind.display_name,
+            expectedKind=expected,
+        )
+
     @property
     def ingested(self) -> IngestedDetails:
         """The details of a source that an ingestion reads. Raises FatalError if it is none."""
@@ -202,42 +213,23 @@ class CatalogItem:
         return found
 
     def to_json(self) -> str:
-        return json.dumps(
-            {
-                "id": self.id,
-                "kind": self.kind.value,
-                "schema_name": self.schema_name,
-                "name": self.name,
-                "create_sql": self.create_sql,
-                "desc": None if self.desc is None else self.desc.to_json(),
-                "shard_id": self.shard_id,
-                "depends_on": list(self.depends_on),
-                "comment": self.comment,
-                "owner": self.owner,
-                "created_ms": self.created_ms,
-                "details": details_json(self.details),
-            },
-            sort_keys=True,
-        )
+        """The form in the metastore."""
+        found = _converter.unstructure(replace(self, details=NO_DETAILS))
+        return json.dumps({**found, "details": details_json(self.details)}, sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> CatalogItem:
+        """The object that `to_json` wrote."""
         found = json.loads(text)
-        desc = found["desc"]
-        return CatalogItem(
-            id=GlobalId(found["id"]),
-            kind=ItemKind(found["kind"]),
-            schema_name=found["schema_name"],
-            name=found["name"],
-            create_sql=found["create_sql"],
-            desc=None if desc is None else RelationDesc.from_json(desc),
-            shard_id=found["shard_id"],
-            depends_on=tuple(GlobalId(each) for each in found["depends_on"]),
-            comment=found["comment"],
-            owner=found["owner"],
-            created_ms=found["created_ms"],
-            details=details_of(found["kind"], found["details"]),
-        )
+        details = details_of(found["kind"], found.pop("details"))
+        return replace(_converter.structure(found, CatalogItem), details=details)
+
+
+_converter = Converter(detailed_validation=False)
+_converter.register_unstructure_hook(RelationDesc, RelationDesc.to_json)
+_converter.register_structure_hook(RelationDesc, lambda text, _: RelationDesc.from_json(text))
+# The caller puts in their place what the kind of the object says that they are.
+_converter.register_structure_hook(Details, lambda _, __: NO_DETAILS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,12 +318,7 @@ class CatalogState:
         if found is None:
             raise _unknown(shown, kind)
         if kind is not None and found.kind is not kind:
-            raise user_error(
-                "SLACKWATER_WRONG_KIND",
-                objectName=found.full_name,
-                actualKind=found.kind.display_name,
-                expectedKind=kind.display_name,
-            )
+            raise found.wrong_kind(kind.display_name)
         return found
 
     def items_in(self, schema_name: str) -> tuple[CatalogItem, ...]:
@@ -360,6 +347,25 @@ class CatalogState:
                 stack.append((current, True))
                 stack += [(user.id, False) for user in self.dependents(current)]
         return tuple(self.items[each] for each in ordered)
+
+    def below(
+        self,
+        ids: Iterable[GlobalId],
+        ends: Callable[[CatalogItem], bool] = lambda item: False,
+    ) -> list[CatalogItem]:
+        """The objects `ids` and those that they depend on, transitively, each once.
+
+        Nothing is looked for below an object of which `ends` is true. Ids of objects that do not
+        exist are left out.
+        """
+        found: dict[GlobalId, CatalogItem] = {}
+        waiting = list(ids)
+        while waiting:
+            item = self.items.get(waiting.pop())
+            if item is not None and item.id not in found:
+                found[item.id] = item
+                waiting += () if ends(item) else item.depends_on
+        return list(found.values())
 
     def topological(self) -> tuple[CatalogItem, ...]:
         """All objects; what an object depends on comes before it."""

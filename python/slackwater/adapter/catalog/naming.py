@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
-from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.statements import ObjectKind
 from slackwater.repr.errors import user_error
 
 
@@ -13,19 +14,19 @@ def find_item(state: CatalogState, name: QualifiedName, context: Context) -> Cat
 
     Raises SLACKWATER_WRONG_CATALOG and SLACKWATER_UNKNOWN_RELATION.
     """
-    schema, own = resolve(name, context.catalog, context.namespace)
+    schema, own = context.resolve(name)
     item = state.find(schema, own)
     if item is None:
         raise user_error("SLACKWATER_UNKNOWN_RELATION", objectName=f"{schema}.{own}")
     return item
 
 
+def kind_of(kind: ObjectKind) -> ItemKind:
+    """The kind of items that a statement names; schemas and columns are no items."""
+    return ItemKind(kind.value.lower().replace(" ", "-"))
+
+
 def expect_kind(item: CatalogItem, kind: ItemKind) -> None:
     """Raises SLACKWATER_WRONG_KIND unless the item is of `kind`."""
     if item.kind is not kind:
-        raise user_error(
-            "SLACKWATER_WRONG_KIND",
-            objectName=item.full_name,
-            actualKind=item.kind.value.replace("-", " "),
-            expectedKind=kind.value.replace("-", " "),
-        )
+        raise item.wrong_kind(kind.display_name)

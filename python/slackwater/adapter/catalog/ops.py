@@ -200,7 +200,7 @@ def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
 
 def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
     """Raises SLACKWATER_DEPENDENT_OBJECTS, _SYSTEM_OBJECT, _DEPENDENCY_DROPPED."""
-    item = _changeable(state, op.id)
+    item = changeable(state, op.id)
     doomed = state.with_dependents([item.id, *_children(state, item.id)])
     if not op.cascade:
         owned = {item.id, *_children(state, item.id)}
@@ -215,7 +215,7 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
 
     Also SLACKWATER_SCHEMA_NOT_FOUND, SLACKWATER_SYSTEM_OBJECT and SLACKWATER_DEPENDENCY_DROPPED.
     """
-    item = _changeable(state, op.id)
+    item = changeable(state, op.id)
     schema = state.schema(op.new_schema if op.new_schema is not None else item.schema_name)
     if schema.is_system:
         raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
@@ -232,7 +232,7 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
 
 def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
     """Raises SLACKWATER_DUPLICATE_COLUMN, _SYSTEM_OBJECT, _DEPENDENCY_DROPPED."""
-    item = _changeable(state, op.id)
+    item = changeable(state, op.id)
     after = replace(
         item,
         details=item.details if op.details is None else op.details,
@@ -251,7 +251,8 @@ def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
     return replace(state, items={**state.items, item.id: after})
 
 
-def _changeable(state: CatalogState, global_id: GlobalId) -> CatalogItem:
+def changeable(state: CatalogState, global_id: GlobalId) -> CatalogItem:
+    """The object. Raises SLACKWATER_SYSTEM_OBJECT for one of the system."""
     item = state.item(global_id)
     if is_system(item.id):
         raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=item.full_name)

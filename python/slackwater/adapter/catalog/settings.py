@@ -11,7 +11,7 @@ from dataclasses import replace
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem
 from slackwater.planner.parser.statements import DefinedUnder
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import unsupported
 
 OF_VIEW = "slackwater.view.config."
 """The prefix, in the properties of a plain view, of the settings with which Spark expands it."""
@@ -87,10 +87,8 @@ def refuse_other_reading(name: str, settings: Mapping[str, str] | None) -> None:
     """Raises SLACKWATER_UNSUPPORTED where Spark and the planner would read different queries."""
     for key in READING:
         if (settings or {}).get(key, "false").lower() == "true":
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"{name} with {key} = true",
-                advice=f"RESET {key} and write the query accordingly.",
+            raise unsupported(
+                f"{name} with {key} = true", advice=f"RESET {key} and write the query accordingly."
             )
 
 
@@ -105,9 +103,8 @@ def refuse_other_settings(name: str, settings: Mapping[str, str] | None, view: C
         return
     for key in sorted({*own, *settings}):
         if key.startswith(RESULTS) and own.get(key) != settings.get(key):
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"{name} over the view {view.full_name}, which has another {key} "
+            raise unsupported(
+                f"{name} over the view {view.full_name}, which has another {key} "
                 f"({own.get(key, 'the default')} instead of {settings.get(key, 'the default')})",
                 advice=f"Set {key} to the value of the view, or create one of the two again.",
             )

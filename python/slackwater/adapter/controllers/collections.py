@@ -5,7 +5,7 @@ Source: spec controllers 2.8, 2.9; coordinator 2.10 (how much history is kept).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -26,7 +26,7 @@ from slackwater.storage.controller.descriptions import (
     ExportDescription,
     IngestionDescription,
     IngestionExport,
-    Other,
+    OtherWriter,
     Table,
 )
 from slackwater.storage.controller.exports import CreateExportToken
@@ -206,7 +206,8 @@ class Collections:
         """
         if item.kind not in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX):
             return
-        inputs = list(dict.fromkeys(_stored_inputs(item, state)))
+        # Through views that are not stored.
+        inputs = [each.id for each in state.below(item.depends_on, _is_stored) if _is_stored(each)]
         if not inputs:
             return
         behind = max(self.storage.since(each) for each in inputs)
@@ -223,7 +224,7 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
     """The writer of the collection. An ingestion has the id of its remap, the progress relation."""
     match item.kind:
         case ItemKind.MATERIALIZED_VIEW:
-            return Other()
+            return OtherWriter()
         case ItemKind.SOURCE if item.is_webhook:
             return Table()
         case ItemKind.SOURCE if item.is_progress:
@@ -244,13 +245,3 @@ def _is_index(state: CatalogState, global_id: GlobalId) -> bool:
 
 def _is_stored(item: CatalogItem) -> bool:
     return item.shard_id is not None and item.kind is not ItemKind.SINK
-
-
-def _stored_inputs(item: CatalogItem, state: CatalogState) -> Iterator[GlobalId]:
-    """The collections that a view reads, through views that are not stored."""
-    for global_id in item.depends_on:
-        used = state.item(global_id)
-        if used.shard_id is not None:
-            yield global_id
-        elif used.kind is ItemKind.VIEW:
-            yield from _stored_inputs(used, state)

@@ -38,10 +38,7 @@ class Relations:
 
     def item(self, global_id: GlobalId) -> CatalogItem:
         """The item, or SLACKWATER_DEPENDENCY_DROPPED when it is gone."""
-        item = self.state.items.get(global_id)
-        if item is None:
-            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=str(global_id))
-        return item
+        return self.state.item(global_id)
 
     def upper(self, item: CatalogItem) -> Frontier:
         """The first time at which the item's contents may still change."""
@@ -108,22 +105,8 @@ class Relations:
 
     def tables_below(self, ids: Iterable[GlobalId]) -> frozenset[int]:
         """The shards of the tables among the items, and of those that they are computed from."""
-        found: set[int] = set()
-        pending = list(ids)
-        seen: set[GlobalId] = set()
-        while pending:
-            global_id = pending.pop()
-            if global_id in seen:
-                continue
-            seen.add(global_id)
-            item = self.state.items.get(global_id)
-            if item is None:
-                continue
-            if item.kind is ItemKind.TABLE and item.shard_id is not None:
-                found.add(item.shard_id)
-            else:
-                pending.extend(item.depends_on)
-        return frozenset(found)
+        found = (item for item in self.state.below(ids) if item.kind is ItemKind.TABLE)
+        return frozenset(item.shard_id for item in found if item.shard_id is not None)
 
     def refuse_errors(self, item: CatalogItem, lower: Timestamp, upper: Timestamp) -> None:
         """Raises SLACKWATER_SOURCE_ERROR or SLACKWATER_DATA_ERROR if the contents have an error.

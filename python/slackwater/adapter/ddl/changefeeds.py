@@ -6,18 +6,15 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.lock import LOOK_S
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
-from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.time.timeline import Timeline
-from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.names import QualifiedName, resolve
 from slackwater.repr.errors import user_error
 from slackwater.storage.ingestion import IngestionRunner
 
@@ -39,61 +36,49 @@ class ChangefeedDefinitions:
         self._ingestion = ingestion
         self._timeline = timeline
 
-    def add_table(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.AlterSourceAddTable,
-        cancellation: Cancellation,
-    ) -> None:
+    def add_table(self, execution: Execution, statement: st.AlterSourceAddTable) -> None:
         """Adds a table, which is filled from the next binding on.
 
         Its changes that were bound before are dead letters.
         """
-        if self._is_missing(session, context, statement.name, statement.if_exists):
+        named = self._changes.existing_name(
+            execution, ItemKind.SOURCE, statement.name, if_exists=statement.if_exists
+        )
+        if named is None:
             return
-        with self._changes.defining(cancellation):
-            source = self._source(context, statement.name)
-            table, altered = self._planner.plan_feed_table(source, statement.table, context)
+        with self._changes.defining(execution.cancellation):
+            source = self._source(named)
+            table, altered = self._planner.plan_feed_table(
+                source, statement.table, execution.context
+            )
 
             def make(conn: Connection) -> Sequence[CatalogOp]:
                 since = self._timeline.read_ts()
                 stored = self._changes.with_tables_shard(conn, table, since)
                 return [CreateItem(stored), altered]
 
-            self._changes.commit(make, context.user)
+            self._changes.commit(make, execution.user)
             self._changefeeds.inbox(source.id).invalidate()
         self._ingestion.wake(source.id)
 
-    def replay(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.ReplayDeadLetters,
-        cancellation: Cancellation,
-    ) -> None:
+    def replay(self, execution: Execution, statement: st.ReplayDeadLetters) -> None:
         """Tries the dead letters again; returns when that is done, with a notice."""
-        if self._is_missing(session, context, statement.name, statement.if_exists):
+        named = self._changes.existing_name(
+            execution, ItemKind.SOURCE, statement.name, if_exists=statement.if_exists
+        )
+        if named is None:
             return
-        source = self._source(context, statement.name)
+        source = self._source(named)
         replay = self._changefeeds.inbox(source.id).replay()
         self._ingestion.wake(source.id)
         while not replay.done.wait(LOOK_S):
-            cancellation.check_deadline("the dead letters had been tried again")
-        session.notify(f"{replay.tried} dead letters were tried again, {replay.left} are left.")
+            execution.cancellation.check_deadline("the dead letters had been tried again")
+        execution.session.notify(
+            f"{replay.tried} dead letters were tried again, {replay.left} are left."
+        )
 
-    def _is_missing(
-        self, session: Session, context: Context, name: QualifiedName, if_exists: bool
-    ) -> bool:
-        schema, own = resolve(name, context.catalog, context.namespace)
-        if not if_exists or self._changes.state.find(schema, own) is not None:
-            return False
-        session.notify(f"There is no source {schema}.{own}.", code="42704")
-        return True
-
-    def _source(self, context: Context, name: QualifiedName) -> CatalogItem:
-        schema, own = resolve(name, context.catalog, context.namespace)
-        source = self._changes.state.get(schema, own, ItemKind.SOURCE)
+    def _source(self, named: tuple[str, str]) -> CatalogItem:
+        source = self._changes.state.get(*named, ItemKind.SOURCE)
         if not source.is_changefeed:
             raise user_error(
                 "SLACKWATER_WRONG_KIND",

@@ -13,24 +13,19 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import FilesDetails
 from slackwater.adapter.catalog.durable import DurableCatalog
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    CatalogState,
-    ItemKind,
-    shards_of,
-)
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import (
     AlterItem,
     CatalogDiff,
     CatalogOp,
     CreateItem,
     apply,
+    changeable,
 )
 from slackwater.adapter.ddl.implications import Implications
-from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.source_states import create_state
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
@@ -38,7 +33,7 @@ from slackwater.persist.client import PersistClient
 from slackwater.persist.parts import NewPart
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
-from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -78,16 +73,32 @@ class Changes:
         return self._catalog.lock.defining(cancellation)
 
     def new_name(
-        self, session: Session, context: Context, name: QualifiedName, *, if_not_exists: bool
+        self, execution: Execution, name: QualifiedName, *, if_not_exists: bool
     ) -> tuple[str, str] | None:
         """The schema and the name of a new object; None: it exists, and the statement is done."""
-        schema, own = resolve(name, context.catalog, context.namespace)
-        existing = self.state.find(schema, own)
+        named = execution.context.resolve(name)
+        existing = self.state.find(*named)
         if existing is None or not if_not_exists:
-            return schema, own
-        session.notify(
+            return named
+        execution.session.notify(
             f"{existing.full_name} exists already, as a {existing.kind.display_name}.", code="42P07"
         )
+        return None
+
+    def existing_name(
+        self, execution: Execution, kind: ItemKind, name: QualifiedName, *, if_exists: bool
+    ) -> tuple[str, str] | None:
+        """The schema and the name of an object that exists; None: not so, and that is all right.
+
+        Raises SLACKWATER_SYSTEM_OBJECT for one of the system.
+        """
+        schema, own = named = execution.context.resolve(name)
+        existing = self.state.find(*named)
+        if existing is not None:
+            changeable(self.state, existing.id)
+        if existing is not None or not if_exists:
+            return named
+        execution.session.notify(f"There is no {kind.display_name} {schema}.{own}.", code="42704")
         return None
 
     def new_id(self) -> GlobalId:
@@ -97,7 +108,7 @@ class Changes:
         """Reserves the id of a shard, which nobody else gets."""
         return self._persist.definitions.reserve_shard()
 
-    def new_item(self, kind: ItemKind, schema: str, name: str, context: Context) -> CatalogItem:
+    def new_item(self, kind: ItemKind, schema: str, name: str, user: str) -> CatalogItem:
         """A new object with an id and an owner, and without a definition."""
         return CatalogItem(
             id=self.new_id(),
@@ -105,7 +116,7 @@ class Changes:
             schema_name=schema,
             name=name,
             create_sql="",
-            owner=context.user,
+            owner=user,
             created_ms=self._timeline.now(),
         )
 

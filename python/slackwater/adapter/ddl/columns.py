@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.protocol import AddColumn, SetNullability
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import unsupported, user_error
 from slackwater.repr.relation import Column, RelationDesc, arrow_type
 
 _SHAPED_BY_INPUTS = (ItemKind.MATERIALIZED_VIEW, ItemKind.SINK)
@@ -21,12 +21,12 @@ def with_column(item: CatalogItem, desc: RelationDesc, added: AddColumn) -> Rela
     """
     *above, name = added.name
     if above:
-        raise _unsupported(
+        raise unsupported(
             f"A new field inside the column {above[0]} (on {item.full_name})",
             "Add a column of its own.",
         )
     if not added.nullable or added.default is not None:
-        raise _unsupported(
+        raise unsupported(
             f"A new column with NOT NULL or DEFAULT (on {item.full_name})",
             "Rows that are there have NULL in it: add it without, and UPDATE them.",
         )
@@ -51,12 +51,12 @@ def with_nullability(
     """
     name, *below = changed.name
     if below:
-        raise _unsupported(
+        raise unsupported(
             f"Another nullability inside the column {name} (on {item.full_name})",
             "Only columns themselves can lose NOT NULL.",
         )
     if not changed.nullable:
-        raise _unsupported(
+        raise unsupported(
             f"SET NOT NULL for the column {name} (on {item.full_name})",
             "Create a new table with the wanted columns and INSERT INTO it.",
         )
@@ -76,7 +76,7 @@ def with_comment(item: CatalogItem, path: Sequence[str], text: str) -> RelationD
     columns = () if item.desc is None else item.desc.columns
     name, *below = path
     if below:
-        raise _unsupported(
+        raise unsupported(
             f"Another comment inside the column {name} (on {item.full_name})",
             "Describe the column itself.",
         )
@@ -134,7 +134,7 @@ def _refuse(
     item: CatalogItem, state: CatalogState, action: str, is_shaped: Callable[[CatalogItem], bool]
 ) -> None:
     if item.kind is not ItemKind.TABLE:
-        raise _unsupported(
+        raise unsupported(
             f"Another column for a {item.kind.display_name} (on {item.full_name})",
             "The columns of tables can be changed.",
         )
@@ -147,7 +147,3 @@ def _refuse(
             objectName=item.full_name,
             dependents=", ".join(sorted(shaped)),
         )
-
-
-def _unsupported(feature: str, advice: str) -> Exception:
-    return user_error("SLACKWATER_UNSUPPORTED", feature=feature, advice=advice)

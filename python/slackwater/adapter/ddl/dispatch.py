@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
+from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.secrets import SecretDefinitions
@@ -13,9 +13,18 @@ from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.views import ViewDefinitions
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName
+
+Create = (
+    st.CreateView
+    | st.CreateViewUnder
+    | st.CreateMaterializedView
+    | st.CreateSource
+    | st.CreateSink
+    | st.CreateSecret
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,7 @@ class Definitions:
     `tables`, `views` and `objects` also take the definitions of Spark's own grammar.
     """
 
+    changes: Changes
     tables: Tables
     views: ViewDefinitions
     objects: Objects
@@ -34,46 +44,57 @@ class Definitions:
     secrets: SecretDefinitions
     changefeeds: ChangefeedDefinitions
 
-    def execute(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.Statement,
-        cancellation: Cancellation,
-    ) -> None:
+    def execute(self, execution: Execution, statement: st.Statement) -> None:
         """Runs a definition statement. Raises the catalogue's errors; all or nothing."""
         match statement:
             case st.CreateTable():
-                self.tables.create_table_with_options(session, context, statement)
-            case st.CreateView():
-                self.views.create_view_statement(session, context, statement, cancellation)
-            case st.CreateViewUnder():
-                self.views.create_view_under(session, context, statement, cancellation)
-            case st.CreateMaterializedView():
-                self.views.create_materialized_view(session, context, statement, cancellation)
+                self.tables.create_table_with_options(execution.context, statement)
             case st.CreateIndex():
-                self.indexes.create_index(session, context, statement, cancellation)
-            case st.CreateSource():
-                self.sources.create_source(session, context, statement, cancellation)
+                self.indexes.create_index(execution, statement)
             case st.CreateSink():
-                self.sinks.create_sink(session, context, statement, cancellation)
-            case st.CreateSecret():
-                self.secrets.create_secret(session, context, statement, cancellation)
+                self._create(execution, statement, self.sinks.name_of(statement, execution.context))
+            case (
+                st.CreateView()
+                | st.CreateViewUnder()
+                | st.CreateMaterializedView()
+                | st.CreateSource()
+                | st.CreateSecret()
+            ):
+                self._create(execution, statement, statement.name)
             case st.AlterSecret():
-                self.secrets.alter_secret(session, context, statement, cancellation)
+                self.secrets.alter_secret(execution, statement)
             case st.DropObjects():
-                self.objects.drop_objects(session, context, statement, cancellation)
+                self.objects.drop_objects(execution, statement)
             case st.AlterRename():
-                self.objects.rename_statement(context, statement, cancellation)
+                self.objects.rename(execution, statement)
             case st.AlterSetRetainHistory():
-                self.objects.set_retain_history(session, context, statement, cancellation)
+                self.objects.set_retain_history(execution, statement)
             case st.AlterSinkFrom():
-                self.sinks.redirect_sink(session, context, statement, cancellation)
+                self.sinks.redirect_sink(execution, statement)
             case st.AlterSourceAddTable():
-                self.changefeeds.add_table(session, context, statement, cancellation)
+                self.changefeeds.add_table(execution, statement)
             case st.ReplayDeadLetters():
-                self.changefeeds.replay(session, context, statement, cancellation)
+                self.changefeeds.replay(execution, statement)
             case st.CommentOn():
-                self.objects.comment(context, statement, cancellation)
+                self.objects.comment(execution, statement)
             case _:
                 raise AssertionError(f"{type(statement).__name__} is not a definition")
+
+    def _create(self, execution: Execution, statement: Create, name: QualifiedName) -> None:
+        """Makes a new object, unless there is one of the name and the statement takes that."""
+        named = self.changes.new_name(execution, name, if_not_exists=statement.if_not_exists)
+        if named is None:
+            return
+        match statement:
+            case st.CreateView():
+                self.views.create_view_statement(execution, named, statement)
+            case st.CreateViewUnder():
+                self.views.create_view_under(execution, named, statement)
+            case st.CreateMaterializedView():
+                self.views.create_materialized_view(execution, named, statement)
+            case st.CreateSource():
+                self.sources.create_source(execution, named, statement)
+            case st.CreateSink():
+                self.sinks.create_sink(execution, named, statement)
+            case st.CreateSecret():
+                self.secrets.create_secret(execution, named, statement)

@@ -17,7 +17,7 @@ from slackwater.adapter.catalog.ops import Altered, CatalogDiff
 from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_views import Views
-from slackwater.adapter.sources.replica import Replica
+from slackwater.adapter.sources.replica import StorageReplica
 from slackwater.compute.worker import Worker
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
@@ -39,7 +39,7 @@ class Implications:
         views: Views,
         indexes: Indexes,
         worker: Worker,
-        replica: Replica,
+        replica: StorageReplica,
     ) -> None:
         self._catalog = catalog
         self._collections = collections

@@ -14,12 +14,11 @@ from slackwater.adapter.catalog.ops import CreateItem
 from slackwater.adapter.catalog.settings import context_of, refuse_other_reading
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_indexes import Indexes
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.compute.engine import Analysis
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
-from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import user_error
 from slackwater.repr.relation import quote_identifier
 
@@ -40,21 +39,19 @@ class IndexDefinitions:
 
     def create_index(
         self,
-        session: Session,
-        context: Context,
+        execution: Execution,
         statement: st.CreateIndex,
-        cancellation: Cancellation,
     ) -> None:
         """Creates an index. It returns when the index is durable; it is hydrated after that.
 
         Raises Spark's errors of the keys, SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED and
         SLACKWATER_UNMATERIALIZABLE_FUNCTION.
         """
-        context = context_of(context, statement.under)
+        context = context_of(execution.context, statement.under)
         on = find_item(self._changes.state, statement.on, context)
         _refuse_kind(on)
         keys = _keys(statement, on)
-        name = self._name(session, context, statement, on, keys)
+        name = self._name(execution, statement, on, keys)
         if name is None:
             return
         refuse_other_reading(f"the index {name}", context.settings)
@@ -64,8 +61,8 @@ class IndexDefinitions:
         item = self._item(context, statement, on, name, keys)
         try:
             self._indexes.plan_ahead(item)
-            with self._changes.defining(cancellation):
-                self._changes.commit([CreateItem(item)], context.user)
+            with self._changes.defining(execution.cancellation):
+                self._changes.commit([CreateItem(item)], execution.user)
         finally:
             self._indexes.forget(item.id)
 
@@ -84,7 +81,7 @@ class IndexDefinitions:
             if_not_exists=False,
         )
         return replace(
-            self._changes.new_item(ItemKind.INDEX, on.schema_name, name, context),
+            self._changes.new_item(ItemKind.INDEX, on.schema_name, name, context.user),
             create_sql=to_sql(made),
             depends_on=(on.id,),
             details=IndexDetails(keys, context.settings, statement.retain_history_ms),
@@ -92,8 +89,7 @@ class IndexDefinitions:
 
     def _name(
         self,
-        session: Session,
-        context: Context,
+        execution: Execution,
         statement: st.CreateIndex,
         on: CatalogItem,
         keys: tuple[str, ...],
@@ -106,16 +102,14 @@ class IndexDefinitions:
             full = QualifiedName((CATALOG_NAME, on.schema_name, statement.name.last))
         else:
             full = statement.name
-        schema, _ = resolve(full, context.catalog, context.namespace)
+        schema, _ = execution.context.resolve(full)
         if schema.casefold() != on.schema_name.casefold():
             raise user_error(
                 "SLACKWATER_UNSUPPORTED",
                 feature=f"The index {full} in another schema than {on.full_name}",
                 advice="An index is in the schema of its relation: leave its schema out.",
             )
-        named = self._changes.new_name(
-            session, context, full, if_not_exists=statement.if_not_exists
-        )
+        named = self._changes.new_name(execution, full, if_not_exists=statement.if_not_exists)
         return None if named is None else named[1]
 
 

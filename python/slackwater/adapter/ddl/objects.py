@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import retaining
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    CatalogState,
-    ItemKind,
-    SchemaEntry,
-)
-from slackwater.adapter.catalog.naming import expect_kind, find_item
+from slackwater.adapter.catalog.model import CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.catalog.naming import expect_kind, find_item, kind_of
 from slackwater.adapter.catalog.ops import (
     AlterItem,
     CatalogOp,
@@ -21,14 +15,21 @@ from slackwater.adapter.catalog.ops import (
     DropItem,
     DropSchema,
     RenameItem,
+    changeable,
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.columns import with_comment
-from slackwater.adapter.protocol import CreateNamespace, schema_of
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.protocol import (
+    AlterNamespace,
+    CreateNamespace,
+    DropNamespace,
+    DropRelation,
+    RenameTable,
+    schema_of,
+)
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.names import QualifiedName, resolve, resolve_schema
+from slackwater.planner.parser.names import QualifiedName, resolve_schema
 
 
 class Objects:
@@ -37,131 +38,118 @@ class Objects:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
-    def create_namespace(self, asked: CreateNamespace, cancellation: Cancellation) -> None:
+    def create_namespace(self, execution: Execution, asked: CreateNamespace) -> None:
         name = schema_of(asked.namespace)
-        with self._changes.defining(cancellation):
+        with self._changes.defining(execution.cancellation):
             if asked.if_not_exists and self._changes.state.find_schema(name) is not None:
                 return
             entry = SchemaEntry(self._changes.new_id(), name, asked.properties.get("comment"))
-            self._changes.commit([CreateSchema(entry)], None)
+            self._changes.commit([CreateSchema(entry)], execution.user)
 
-    def comment_on_namespace(
-        self, name: str, text: str, user: str | None, cancellation: Cancellation
-    ) -> None:
-        """Changes the comment of a schema. An empty text removes it."""
-        with self._changes.defining(cancellation):
-            self._changes.commit([CommentSchema(name, text or None)], user)
+    def alter_namespace(self, execution: Execution, asked: AlterNamespace) -> None:
+        op = CommentSchema(schema_of(asked.namespace), asked.comment or None)
+        self._commit(execution, op)
 
-    def drop_namespace(self, name: str, cascade: bool, cancellation: Cancellation) -> None:
-        with self._changes.defining(cancellation):
-            self._changes.commit([DropSchema(name, cascade)], None)
+    def drop_namespace(self, execution: Execution, asked: DropNamespace) -> None:
+        self._commit(execution, DropSchema(schema_of(asked.namespace), asked.cascade))
 
-    def rename(
-        self,
-        context: Context,
-        item: CatalogItem,
-        schema_name: str,
-        name: str,
-        cancellation: Cancellation,
-    ) -> None:
-        with self._changes.defining(cancellation):
-            self._changes.commit([RenameItem(item.id, name, schema_name)], context.user)
+    def rename_table(self, execution: Execution, asked: RenameTable) -> None:
+        item = self._changes.state.get(schema_of(asked.namespace), asked.name)
+        self._commit(execution, RenameItem(item.id, asked.to_name, schema_of(asked.to_namespace)))
 
-    def drop(self, context: Context, item: CatalogItem, cancellation: Cancellation) -> None:
-        with self._changes.defining(cancellation):
-            self._changes.commit([DropItem(item.id)], context.user)
+    def drop_table(self, execution: Execution, asked: DropRelation) -> bool:
+        """Drops a table; False: there is none."""
+        return self._drop(execution, asked, ItemKind.TABLE)
 
-    def drop_objects(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.DropObjects,
-        cancellation: Cancellation,
-    ) -> None:
+    def drop_view(self, execution: Execution, asked: DropRelation) -> bool:
+        """Drops a view; False: there is none."""
+        return self._drop(execution, asked, ItemKind.VIEW)
+
+    def _drop(self, execution: Execution, asked: DropRelation, kind: ItemKind) -> bool:
+        schema = schema_of(asked.namespace)
+        existing = self._changes.state.find(schema, asked.name)
+        if existing is None:
+            return False
+        changeable(self._changes.state, existing.id)
+        item = self._changes.state.get(schema, asked.name, kind)
+        self._commit(execution, DropItem(item.id))
+        return True
+
+    def _commit(self, execution: Execution, op: CatalogOp) -> None:
+        with self._changes.defining(execution.cancellation):
+            self._changes.commit([op], execution.user)
+
+    def drop_objects(self, execution: Execution, statement: st.DropObjects) -> None:
         cascade = bool(statement.cascade)
-        with self._changes.defining(cancellation):
-            ops: list[CatalogOp] = []
-            for name in statement.names:
-                op = self._drop_op(session, context, statement, name, cascade)
-                if op is not None:
-                    ops.append(op)
+        with self._changes.defining(execution.cancellation):
+            found = (self._drop_op(execution, statement, name) for name in statement.names)
+            ops = [op for op in found if op is not None]
             if ops:
                 dropped = self._changes.commit(
-                    _without_repeats(ops, self._changes.state), context.user
+                    _without_repeats(ops, self._changes.state), execution.user
                 )
                 extra = len(dropped.dropped) - len(ops)
                 if cascade and extra > 0:
                     names = ", ".join(item.full_name for item in dropped.dropped)
-                    session.notify(f"{extra} other objects were dropped as well: {names}")
+                    execution.session.notify(f"{extra} other objects were dropped as well: {names}")
 
     def _drop_op(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.DropObjects,
-        name: QualifiedName,
-        cascade: bool,
+        self, execution: Execution, statement: st.DropObjects, name: QualifiedName
     ) -> CatalogOp | None:
+        cascade = bool(statement.cascade)
         if statement.kind is st.ObjectKind.SCHEMA:
-            schema_name = resolve_schema(name, context.catalog)
+            schema_name = resolve_schema(name, execution.context.catalog)
             if self._changes.state.find_schema(schema_name) is None and statement.if_exists:
-                session.notify(f"There is no schema {schema_name}.", code="42704")
+                execution.session.notify(f"There is no schema {schema_name}.", code="42704")
                 return None
             return DropSchema(schema_name, cascade)
-        kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
-        schema, own = resolve(name, context.catalog, context.namespace)
-        if self._changes.state.find(schema, own) is None and statement.if_exists:
-            session.notify(f"There is no {kind.display_name} {schema}.{own}.", code="42704")
+        kind = kind_of(statement.kind)
+        named = self._changes.existing_name(execution, kind, name, if_exists=statement.if_exists)
+        if named is None:
             return None
-        return DropItem(self._changes.state.get(schema, own, kind).id, cascade)
+        return DropItem(self._changes.state.get(*named, kind).id, cascade)
 
-    def rename_statement(
-        self, context: Context, statement: st.AlterRename, cancellation: Cancellation
-    ) -> None:
-        schema, own = resolve(statement.name, context.catalog, context.namespace)
-        if statement.if_exists and self._changes.state.find(schema, own) is None:
-            return
-        kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
-        item = self._changes.state.get(schema, own, kind)
-        new_schema, new_name = (
-            (schema, statement.new_name.last)
-            if len(statement.new_name.parts) == 1
-            else resolve(statement.new_name, context.catalog, context.namespace)
+    def rename(self, execution: Execution, statement: st.AlterRename) -> None:
+        kind = kind_of(statement.kind)
+        named = self._changes.existing_name(
+            execution, kind, statement.name, if_exists=statement.if_exists
         )
-        self.rename(context, item, new_schema, new_name, cancellation)
-
-    def set_retain_history(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.AlterSetRetainHistory,
-        cancellation: Cancellation,
-    ) -> None:
-        schema, own = resolve(statement.name, context.catalog, context.namespace)
-        if statement.if_exists and self._changes.state.find(schema, own) is None:
-            session.notify(f"There is no relation {schema}.{own}.", code="42704")
+        if named is None:
             return
-        kind = ItemKind(statement.kind.value.lower().replace(" ", "-"))
-        with self._changes.defining(cancellation):
-            item = self._changes.state.get(schema, own, kind)
-            details = retaining(item.details, statement.retain_history_ms)
-            self._changes.commit([AlterItem(item.id, details=details)], context.user)
+        item = self._changes.state.get(*named, kind)
+        schema, own = (
+            (named[0], statement.new_name.last)
+            if len(statement.new_name.parts) == 1
+            else execution.context.resolve(statement.new_name)
+        )
+        self._commit(execution, RenameItem(item.id, own, schema))
 
-    def comment(
-        self, context: Context, statement: st.CommentOn, cancellation: Cancellation
-    ) -> None:
-        text = statement.text or ""
-        with self._changes.defining(cancellation):
+    def set_retain_history(self, execution: Execution, statement: st.AlterSetRetainHistory) -> None:
+        kind = kind_of(statement.kind)
+        named = self._changes.existing_name(
+            execution, kind, statement.name, if_exists=statement.if_exists
+        )
+        if named is None:
+            return
+        with self._changes.defining(execution.cancellation):
+            item = self._changes.state.get(*named, kind)
+            details = retaining(item.details, statement.retain_history_ms)
+            self._changes.commit([AlterItem(item.id, details=details)], execution.user)
+
+    def comment(self, execution: Execution, statement: st.CommentOn) -> None:
+        text, context = statement.text or "", execution.context
+        with self._changes.defining(execution.cancellation):
             if statement.kind is st.ObjectKind.COLUMN:
                 relation = QualifiedName(statement.name.parts[:-1])
                 item = find_item(self._changes.state, relation, context)
                 desc = with_comment(item, (statement.name.last,), text)
                 described = self._changes.with_columns(item, desc, AlterItem(item.id))
-                self._changes.commit(described, context.user)
+                self._changes.commit(described, execution.user)
                 return
             item = find_item(self._changes.state, statement.name, context)
-            expect_kind(item, ItemKind(statement.kind.value.lower().replace(" ", "-")))
-            self._changes.commit([AlterItem(item.id, comment=text)], context.user)
+            changeable(self._changes.state, item.id)
+            expect_kind(item, kind_of(statement.kind))
+            self._changes.commit([AlterItem(item.id, comment=text)], execution.user)
 
 
 def _without_repeats(ops: Sequence[CatalogOp], state: CatalogState) -> list[CatalogOp]:

@@ -23,11 +23,7 @@ from slackwater.adapter.catalog.details import (
     SubsourceDetails,
     WebhookDetails,
 )
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    CatalogState,
-    ItemKind,
-)
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.controllers.relations import Relations
@@ -41,9 +37,9 @@ from slackwater.checkpoints.names import canonical
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
-from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import invalid_option, unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.files import FILES_FEED
@@ -73,14 +69,13 @@ class ConnectorPlanner:
         self._spark = engine
 
     def plan_source(
-        self, schema: str, name: str, context: Context, statement: st.CreateSource
+        self, blank: CatalogItem, context: Context, statement: st.CreateSource
     ) -> list[CatalogItem]:
-        """The items of a new source in the order of their creation.
+        """The items of the new source `blank` in the order of their creation.
 
         Its progress relation, the source itself, and one for each of its tables; a webhook has the
         source alone. Raises SLACKWATER_SOURCE_FILES_NOT_FOUND and errors of the options.
         """
-        blank = self._changes.new_item(ItemKind.SOURCE, schema, name, context)
         tables: list[CatalogItem] = []
         match statement.connector:
             case st.WebhookSource() as connector:
@@ -106,7 +101,7 @@ class ConnectorPlanner:
                 free_name(self._relations.state, source.schema_name, f"{source.name}_progress"),
             )
             if given is None
-            else resolve(given, context.catalog, context.namespace)
+            else context.resolve(given)
         )
         return progress_item(self._changes.new_id(), source, schema, name)
 
@@ -171,9 +166,8 @@ class ConnectorPlanner:
     ) -> tuple[CatalogItem, list[CatalogItem]]:
         """The source and its tables."""
         if connector.as_of_ms is not None:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="The option AS OF of a load generator",
+            raise unsupported(
+                "The option AS OF of a load generator",
                 advice="Leave it out: the generator begins when it is created.",
             )
         if connector.kind == "KEY VALUE":
@@ -343,7 +337,9 @@ class ConnectorPlanner:
         details = source.of(ChangefeedDetails)
         exports = details.exports
         if table.name.casefold() in {each.casefold() for each in exports}:
-            raise invalid_option("ADD TABLE", table.name, "the source has such a table")
+            raise invalid_option(
+                "ADD TABLE", "CREATE SOURCE", table.name, "the source has such a table"
+            )
         statement = parse(source.create_sql)
         if not isinstance(statement, st.CreateSource):
             raise AssertionError(f"the statement of {source.id} is no CREATE SOURCE")
@@ -363,9 +359,13 @@ class ConnectorPlanner:
         names = {column.name.casefold(): column.name for column in declared.columns}
         for wanted in table.key:
             if wanted not in declared.names:
-                raise invalid_option("KEY", wanted, f"{table.name} has no such column")
+                raise invalid_option(
+                    "KEY", "CREATE SOURCE", wanted, f"{table.name} has no such column"
+                )
         if table.extras is not None and table.extras.casefold() in names:
-            raise invalid_option("EXTRAS", table.extras, f"{table.name} has such a column")
+            raise invalid_option(
+                "EXTRAS", "CREATE SOURCE", table.extras, f"{table.name} has such a column"
+            )
         columns = [
             replace(column, nullable=column.name not in table.key) for column in declared.columns
         ]
@@ -384,7 +384,7 @@ class ConnectorPlanner:
         return CheckConfig(check.condition.text, tuple(inputs), settings)
 
     def _secret(self, context: Context, name: QualifiedName) -> CatalogItem:
-        schema, own = resolve(name, context.catalog, context.namespace)
+        schema, own = context.resolve(name)
         return self._relations.state.get(schema, own, ItemKind.SECRET)
 
     def _named_secrets(self, context: Context, connector: st.WebhookSource) -> st.WebhookSource:
@@ -429,12 +429,7 @@ def _defined(
 def _stored_columns(written: CatalogItem) -> RelationDesc:
     """The columns of a relation that a sink can write. Raises SLACKWATER_WRONG_KIND."""
     if written.shard_id is None or written.desc is None:
-        raise user_error(
-            "SLACKWATER_WRONG_KIND",
-            objectName=written.full_name,
-            actualKind=written.kind.display_name,
-            expectedKind="table, source or materialized view",
-        )
+        raise written.wrong_kind("table, source or materialized view")
     return written.desc
 
 
@@ -470,16 +465,6 @@ def free_name(state: CatalogState, schema: str, wanted: str, taken: Collection[s
     )
 
 
-def invalid_option(option: str, value: str, reason: str) -> SlackwaterError:
-    return user_error(
-        "SLACKWATER_INVALID_OPTION",
-        option=option,
-        statement="CREATE SOURCE",
-        value=value,
-        reason=reason,
-    )
-
-
 def _feed_settings(table: st.ChangefeedTable) -> FeedTableSettings:
     return FeedTableSettings(table.name, table.key, table.extras)
 
@@ -488,7 +473,9 @@ def _check_feed(feed: str) -> None:
     try:
         canonical(feed)
     except ValueError:
-        raise invalid_option("FEEDS", feed[:50], "it is no name of a feed") from None
+        raise invalid_option(
+            "FEEDS", "CREATE SOURCE", feed[:50], "it is no name of a feed"
+        ) from None
 
 
 def _interval_ms(connector: st.LoadGenerator) -> int | None:
@@ -503,9 +490,8 @@ def _generator_details(
     interval_ms: int | None,
 ) -> GeneratorDetails:
     if statement.timestamp_interval_ms is not None:
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature="TIMESTAMP INTERVAL of a load generator",
+        raise unsupported(
+            "TIMESTAMP INTERVAL of a load generator",
             advice="TICK INTERVAL says how often it makes rows.",
         )
     return GeneratorDetails(config, interval_ms or DEFAULT_INTERVAL_MS, statement.retain_history_ms)

@@ -14,7 +14,7 @@ from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_oth
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.dataflow import Dataflow, Input, ViewExport
-from slackwater.compute.engine import Analysis, Engine, Function, ViewPlan
+from slackwater.compute.engine import Analysis, Engine, ViewPlan
 from slackwater.compute.records import TickRecord
 from slackwater.compute.worker import Worker
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
@@ -26,7 +26,7 @@ from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, quote_identifier
@@ -101,7 +101,8 @@ class Views:
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
-        self._refuse_other_settings(full, context.settings, analysis)
+        for below in analysis.views:
+            refuse_other_settings(full, context.settings, self._relations.item(GlobalId(below)))
         return analysis
 
     def _defined(
@@ -144,14 +145,9 @@ class Views:
 
         `state` is from before the analysis, so that changes during the analysis are seen as well.
         """
-        ids = {*item.depends_on, *_collections(plan)}
-        pending = list(ids)
-        while pending:
-            known = state.items.get(pending.pop())
-            below = () if known is None else known.depends_on
-            pending.extend(each for each in below if each not in ids)
-            ids.update(below)
-        return {each: state.items.get(each) for each in ids}
+        named = {*item.depends_on, *_collections(plan)}
+        below = {each.id: each for each in state.below(named)}
+        return {**dict.fromkeys(named), **below}
 
     def release(self, planned: PlannedView) -> None:
         """Releases the inputs: the view holds them itself now, or is not created."""
@@ -200,25 +196,22 @@ class Views:
     def plan(self, item: CatalogItem) -> ViewPlan:
         """The plan of a view's stored query. The driver keeps it until it is told to forget it."""
         view = _details(item)
-        text = view.asserting or view.query
-        return self._plan(text, view.catalog, view.namespace, view.settings, view.functions)
+        context = Context(
+            view.catalog, view.namespace, settings=view.settings, functions=view.functions
+        )
+        return self._plan(view.asserting or view.query, context)
 
-    def _plan(
-        self,
-        text: str,
-        catalog: str,
-        namespace: tuple[str, ...],
-        settings: Mapping[str, str] | None,
-        functions: Sequence[Function],
-    ) -> ViewPlan:
-        kept = self._engine.under(settings).plan(text, catalog, namespace, functions)
+    def _plan(self, text: str, context: Context) -> ViewPlan:
+        kept = self._engine.under(context.settings).plan(
+            text, context.catalog, context.namespace, context.functions
+        )
         try:
             return ViewPlan(kept, program_of(kept.plan))
         except NotMaintained as missing:
             return ViewPlan(kept, None, missing.reason)
 
     def analyze(self, context: Context, text: str) -> Analysis:
-        """The analysis of a query that is to be explained."""
+        """The analysis of a query with the settings and names of `context`."""
         engine = self._engine.under(context.settings)
         return engine.analyze(text, context.catalog, context.namespace)
 
@@ -232,12 +225,11 @@ class Views:
         return self._explained(self.plan(item), settings, resident=resident)
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
-        catalog, namespace, settings = context.catalog, context.namespace, context.settings
-        engine = self._engine.under(settings)
-        analysis = engine.analyze(text, catalog, namespace, context.functions)
+        settings, engine = context.settings, self._engine.under(context.settings)
+        analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
         self._refuse_unmaintainable("A maintained view", analysis)
-        plan = self._plan(text, catalog, namespace, settings, analysis.functions)
+        plan = self._plan(text, replace(context, functions=analysis.functions))
         self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)
 
@@ -275,15 +267,13 @@ class Views:
     def _refuse_unmaintainable(self, full: str, analysis: Analysis) -> None:
         system = [i for i in analysis.relations if is_system(GlobalId(i))]
         if system:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"A materialized view over a system relation ({full})",
+            raise unsupported(
+                f"A materialized view over a system relation ({full})",
                 advice="Query the system relation itself, or make a plain view over it.",
             )
         if analysis.timed:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"{full} over {analysis.timed[0]} at a time of its own",
+            raise unsupported(
+                f"{full} over {analysis.timed[0]} at a time of its own",
                 advice="A maintained view follows what it reads: leave VERSION AS OF, TIMESTAMP "
                 "AS OF and AS OF out, or keep its rows with CREATE TABLE .. AS SELECT.",
             )
@@ -312,12 +302,6 @@ class Views:
             objectName=name,
             reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
         )
-
-    def _refuse_other_settings(
-        self, full: str, settings: Mapping[str, str] | None, analysis: Analysis
-    ) -> None:
-        for below in analysis.views:
-            refuse_other_settings(full, settings, self._relations.item(GlobalId(below)))
 
     def _inputs(self, plan: ViewPlan) -> dict[GlobalId, Input]:
         """The collections that the plan reads, with their shards, by id."""

@@ -16,13 +16,13 @@ from slackwater.adapter.controllers.collections import Collections
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
-from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.sinks import PROGRESS
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.names import QualifiedName, resolve
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -48,22 +48,17 @@ class SinkDefinitions:
         self._timeline = timeline
         self._awaited = awaited
 
-    def create_sink(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.CreateSink,
-        cancellation: Cancellation,
-    ) -> None:
+    def name_of(self, statement: st.CreateSink, context: Context) -> QualifiedName:
+        """The name of the new sink: without one, that of the relation with ``_sink``."""
         written = find_item(self._changes.state, statement.from_name, context)
-        given = statement.name or QualifiedName((f"{written.name}_sink",))
-        named = self._changes.new_name(
-            session, context, given, if_not_exists=statement.if_not_exists
-        )
-        if named is None:
-            return
-        blank = self._changes.new_item(ItemKind.SINK, *named, context)
-        with self._changes.defining(cancellation):
+        return statement.name or QualifiedName((f"{written.name}_sink",))
+
+    def create_sink(
+        self, execution: Execution, named: tuple[str, str], statement: st.CreateSink
+    ) -> None:
+        written = find_item(self._changes.state, statement.from_name, execution.context)
+        blank = self._changes.new_item(ItemKind.SINK, *named, execution.user)
+        with self._changes.defining(execution.cancellation):
             if written.shard_id is not None:
                 self._collections.prepare_export(blank.id, written.id)
             try:
@@ -78,41 +73,36 @@ class SinkDefinitions:
                     made = replace(item, details=replace(details, progress_shard=shard_id))
                     return [CreateItem(made)]
 
-                self._changes.commit(make, context.user)
+                self._changes.commit(make, execution.user)
             finally:
                 self._collections.cancel_export(blank.id)
 
-    def redirect_sink(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.AlterSinkFrom,
-        cancellation: Cancellation,
-    ) -> None:
+    def redirect_sink(self, execution: Execution, statement: st.AlterSinkFrom) -> None:
         """ALTER SINK ... SET FROM: the files stay, and the other relation's changes follow them.
 
         First the sink writes all that the old relation held at the time of the statement. The
         running sink ends after the catalog has changed; the next one continues where the files end,
         so there is no time at which both relations are written, or none.
         """
-        schema, own = resolve(statement.name, context.catalog, context.namespace)
-        if statement.if_exists and self._changes.state.find(schema, own) is None:
-            session.notify(f"There is no sink {schema}.{own}.", code="42704")
+        named = self._changes.existing_name(
+            execution, ItemKind.SINK, statement.name, if_exists=statement.if_exists
+        )
+        if named is None:
             return
-        sink = self._changes.state.get(schema, own, ItemKind.SINK)
-        written = find_item(self._changes.state, statement.from_name, context)
+        sink = self._changes.state.get(*named, ItemKind.SINK)
+        written = find_item(self._changes.state, statement.from_name, execution.context)
         self._planner.redirect_sink(sink, written)
         time = self._timeline.read_ts()
         # Held before the sink gets there, so that it can be read where the sink is then.
         hold = self._relations.hold([written], Holder(HoldKind.DEFINITION, sink.id))
         try:
             self._check_readable(sink, written, hold, time)
-            self._wait_until_out(sink, time, cancellation)
-            with self._changes.defining(cancellation):
+            self._wait_until_out(sink, time, execution.cancellation)
+            with self._changes.defining(execution.cancellation):
                 sink = self._changes.state.item(sink.id)
                 change = self._planner.redirect_sink(sink, self._changes.state.item(written.id))
                 if change.depends_on != sink.depends_on:
-                    self._changes.commit([change], context.user)
+                    self._changes.commit([change], execution.user)
         finally:
             self._collections.storage.release(hold)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import ChangefeedDetails
+from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
-from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.webhooks import Webhooks
-from slackwater.adapter.time.watch import Cancellation
 from slackwater.planner.parser import statements as st
 
 
@@ -32,20 +31,13 @@ class SourceDefinitions:
         self._changefeeds = changefeeds
 
     def create_source(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.CreateSource,
-        cancellation: Cancellation,
+        self, execution: Execution, named: tuple[str, str], statement: st.CreateSource
     ) -> None:
-        named = self._changes.new_name(
-            session, context, statement.name, if_not_exists=statement.if_not_exists
-        )
-        if named is None:
-            return
-        items = self._planner.plan_source(*named, context, statement)
+        session, cancellation = execution.session, execution.cancellation
+        blank = self._changes.new_item(ItemKind.SOURCE, *named, execution.user)
+        items = self._planner.plan_source(blank, execution.context, statement)
         with self._changes.defining(cancellation):
-            self._changes.commit(self._changes.with_tables_shards(items), context.user)
+            self._changes.commit(self._changes.with_tables_shards(items), execution.user)
         source = next(item for item in items if item.parent is None)
         if source.is_webhook:
             session.notify(self._webhooks.endpoint_notice(source))

@@ -13,15 +13,13 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter import protocol
-from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem, apply
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.tables import Tables
-from slackwater.adapter.protocol import StageTable, TableMode, TableRows, Target
+from slackwater.adapter.protocol import StagedTarget, StageTable, TableMode, TableRows
 from slackwater.adapter.reading.reads import Reads
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.transactions import check_outside_block
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.writes import Writes
@@ -50,14 +48,14 @@ class StagedTables:
         self._tables = tables
         self._changes = changes
 
-    def stage(self, session: Session, context: Context, definition: StageTable) -> Target:
+    def stage(self, execution: Execution, definition: StageTable) -> StagedTarget:
         """The target of protocol section 2; nothing is changed.
 
         Raises whatever the definition would be refused for as the catalog is now.
         """
-        check_outside_block(session.transaction, definition.statement)
+        check_outside_block(execution.session.transaction, definition.statement)
         state = self._changes.state
-        planned = self._tables.plan_table(context, definition.table)
+        planned = self._tables.plan_table(execution.user, definition.table)
         existing = _replaceable(state, definition)
         if existing is not None and _same_columns(existing, definition.table.schema):
             return _target(existing, existing, None)
@@ -65,13 +63,7 @@ class StagedTables:
         apply(state, [*_drop(existing), CreateItem(planned)])
         return _target(planned, existing, self._changes.reserve_shard())
 
-    def write(
-        self,
-        session: Session,
-        context: Context,
-        request: protocol.Write,
-        cancellation: Cancellation,
-    ) -> WriteResult:
+    def write(self, execution: Execution, request: protocol.WriteTables) -> WriteResult:
         """The write of protocol section 2 with a definition: durable and visible when it answers.
 
         Raises what `Writes.write` and `stage` do, and SLACKWATER_CONCURRENT_CHANGE when the table
@@ -81,17 +73,19 @@ class StagedTables:
         if stated is None:
             raise AssertionError("the write brings no definition")
         definition, target = stated.staged, stated.target
-        write_id, hold = request.write_id, request.hold
+        write_id, hold, session = request.write_id, request.hold, execution.session
         try:
             check_outside_block(session.transaction, definition.statement)
             if hold is not None and not self._reads.claim(hold):
                 return self._writes.without_lock(write_id)
             if hold is None and target.replaces is not None:
                 # Before ddl: who has the lock may want ddl.
-                hold = self._reads.lock_for_write(session, [target.replaces], cancellation)
-            planned = self._tables.plan_table(context, definition.table)
+                hold = self._reads.lock_for_write(
+                    session, [target.replaces], execution.cancellation
+                )
+            planned = self._tables.plan_table(execution.user, definition.table)
             rows = self._contents(planned, target, request.rows[0]) if stated.as_select else None
-            with self._changes.defining(cancellation):
+            with self._changes.defining(execution.cancellation):
                 earlier = self._committer.written(write_id)
                 if earlier is not None:
                     return earlier
@@ -100,16 +94,16 @@ class StagedTables:
                 write = Write(write_id, {}, inserted, owner=hold)
                 if existing is None or not _is_kept(existing, definition, target, rows is not None):
                     made = replace(planned, shard_id=target.shard)
-                    return self._make(context, existing, made, parts, write)
+                    return self._make(execution.user, existing, made, parts, write)
                 with self._writes.retract_all(session, existing) as removed:
                     both = (removed, parts)
-                    return self._refill(context, existing, planned, both, write)
+                    return self._refill(execution.user, existing, planned, both, write)
         finally:
             if hold is not None:
                 self._reads.release(hold)
 
     def _contents(
-        self, planned: CatalogItem, target: Target, rows: TableRows
+        self, planned: CatalogItem, target: StagedTarget, rows: TableRows
     ) -> tuple[PartsAt, int] | None:
         if target.shard is not None:
             return self._writes.contents(replace(planned, shard_id=target.shard), rows)
@@ -119,18 +113,18 @@ class StagedTables:
         existing = self._changes.state.items.get(target.replaces)
         return None if existing is None else self._writes.contents(existing, rows)
 
-    def _expected(self, definition: StageTable, target: Target) -> CatalogItem | None:
+    def _expected(self, definition: StageTable, target: StagedTarget) -> CatalogItem | None:
         """The table that is replaced, if it is the one that was staged."""
         if definition.mode is TableMode.CREATE:
             return None
-        existing = self._changes.state.find(definition.table.schema_name, definition.table.name)
+        existing = self._changes.state.find(*_named(definition))
         if (None if existing is None else existing.id) != target.replaces:
             raise _changed(definition)
         return existing
 
     def _refill(
         self,
-        context: Context,
+        user: str,
         existing: CatalogItem,
         planned: CatalogItem,
         parts: Sequence[PartsAt],
@@ -148,12 +142,12 @@ class StagedTables:
             return self._committer.submit(replace(filled, steps=(step,))).result()
 
         return self._changes.commit_with_write(
-            lambda _: [] if altered is None else [altered], context.user, commit
+            lambda _: [] if altered is None else [altered], user, commit
         )
 
     def _make(
         self,
-        context: Context,
+        user: str,
         existing: CatalogItem | None,
         planned: CatalogItem,
         parts: PartsAt,
@@ -175,7 +169,7 @@ class StagedTables:
 
             return self._committer.submit(replace(write, step_at=at)).result()
 
-        return self._changes.commit_with_write(define, context.user, commit)
+        return self._changes.commit_with_write(define, user, commit)
 
 
 def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | None:
@@ -183,12 +177,12 @@ def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | N
 
     Raises SLACKWATER_WRONG_KIND, and SLACKWATER_UNKNOWN_OBJECT when there has to be one.
     """
-    existing = state.find(definition.table.schema_name, definition.table.name)
+    existing = state.find(*_named(definition))
     if definition.mode is TableMode.CREATE:
         return None
     if existing is None and definition.mode is TableMode.CREATE_OR_REPLACE:
         return None
-    return state.get(definition.table.schema_name, definition.table.name, ItemKind.TABLE)
+    return state.get(*_named(definition), ItemKind.TABLE)
 
 
 def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
@@ -203,7 +197,7 @@ def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:
 
 
 def _is_kept(
-    existing: CatalogItem, definition: StageTable, target: Target, as_select: bool
+    existing: CatalogItem, definition: StageTable, target: StagedTarget, as_select: bool
 ) -> bool:
     """Whether the object stays. Raises SLACKWATER_CONCURRENT_CHANGE if it should and cannot."""
     if not as_select:
@@ -237,10 +231,15 @@ def _drop(existing: CatalogItem | None) -> list[CatalogOp]:
     return [] if existing is None else [DropItem(existing.id, replaces=True)]
 
 
-def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> Target:
+def _target(item: CatalogItem, existing: CatalogItem | None, shard: int | None) -> StagedTarget:
     replaces = None if existing is None else existing.id
-    return Target(item.id, replaces, shard, item.desc or RelationDesc(()))
+    return StagedTarget(item.id, replaces, shard, item.desc or RelationDesc(()))
 
 
 def _changed(definition: StageTable) -> SlackwaterError:
-    return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=definition.table.full_name)
+    full_name = ".".join((CATALOG_NAME, *_named(definition)))
+    return user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=full_name)
+
+
+def _named(definition: StageTable) -> tuple[str, str]:
+    return protocol.schema_of(definition.table.namespace), definition.table.name

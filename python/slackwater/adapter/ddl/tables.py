@@ -7,10 +7,7 @@ from dataclasses import replace
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import TableDetails, ViewDetails, retaining
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-)
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.render import create_table_sql
 from slackwater.adapter.ddl.changes import Changes
@@ -24,7 +21,7 @@ from slackwater.adapter.ddl.columns import (
 from slackwater.adapter.protocol import (
     AddColumn,
     AlterTable,
-    CreateTable,
+    NewTable,
     RemoveProperty,
     SetColumnComment,
     SetComment,
@@ -34,12 +31,11 @@ from slackwater.adapter.protocol import (
     UnsupportedChange,
     schema_of,
 )
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import invalid_option, unsupported
 from slackwater.repr.relation import RelationDesc
 
 RETAIN_HISTORY = "retain_history"
@@ -53,19 +49,17 @@ class Tables:
         self._changes = changes
         self._engine = engine
 
-    def create_table(
-        self, context: Context, asked: CreateTable, cancellation: Cancellation
-    ) -> CatalogItem:
+    def create_table(self, execution: Execution, asked: NewTable) -> CatalogItem:
         """A new empty table, readable from now on.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, names that are taken.
         """
-        item = self.plan_table(context, asked)
-        with self._changes.defining(cancellation):
-            self._changes.commit(self._changes.with_tables_shards([item]), context.user)
+        item = self.plan_table(execution.user, asked)
+        with self._changes.defining(execution.cancellation):
+            self._changes.commit(self._changes.with_tables_shards([item]), execution.user)
             return self._changes.state.item(item.id)
 
-    def plan_table(self, context: Context, asked: CreateTable) -> CatalogItem:
+    def plan_table(self, user: str, asked: NewTable) -> CatalogItem:
         """The object of a new table, without its shard.
 
         Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_INVALID_OPTION, SLACKWATER_UNSUPPORTED.
@@ -73,11 +67,12 @@ class Tables:
         desc = asked.schema
         desc.arrow_schema()
         details = _table_details(asked.properties)
-        planned = self._changes.new_item(ItemKind.TABLE, asked.schema_name, asked.name, context)
+        schema = schema_of(asked.namespace)
+        planned = self._changes.new_item(ItemKind.TABLE, schema, asked.name, user)
         return replace(
             planned,
             create_sql=create_table_sql(
-                asked.full_name,
+                planned.full_name,
                 desc,
                 details.retain_history_ms,
                 asked.comment,
@@ -115,15 +110,13 @@ class Tables:
             ),
         )
 
-    def alter_table(
-        self, context: Context, asked: AlterTable, cancellation: Cancellation
-    ) -> CatalogItem:
+    def alter_table(self, execution: Execution, asked: AlterTable) -> CatalogItem:
         """Adds columns, drops NOT NULL, changes properties and the comment.
 
         Raises SLACKWATER_UNSUPPORTED for other changes, and what `slackwater.adapter.ddl.columns`
         raises.
         """
-        with self._changes.defining(cancellation):
+        with self._changes.defining(execution.cancellation):
             item = self._changes.state.get(schema_of(asked.namespace), asked.name)
             properties, retain_ms = dict(item.properties), item.retain_history_ms
             comment, desc = item.comment, item.desc
@@ -162,12 +155,10 @@ class Tables:
             if item.kind is ItemKind.TABLE:
                 sql = create_table_sql(item.full_name, desc, retain_ms, comment, properties)
             altered = AlterItem(item.id, details=details, comment=comment, create_sql=sql)
-            self._changes.commit(self._changes.with_columns(item, desc, altered), context.user)
+            self._changes.commit(self._changes.with_columns(item, desc, altered), execution.user)
             return self._changes.state.item(item.id)
 
-    def create_table_with_options(
-        self, session: Session, context: Context, statement: st.CreateTable
-    ) -> None:
+    def create_table_with_options(self, context: Context, statement: st.CreateTable) -> None:
         """CREATE TABLE ... WITH: Spark runs the statement, with the options as properties."""
         body = statement.body.text
         if statement.retain_history_ms is not None:
@@ -185,15 +176,13 @@ def _table_details(properties: Mapping[str, str]) -> TableDetails:
             retain_ms = _retain(value)
         elif key == "provider":
             if value.lower() != "slackwater":
-                raise user_error(
-                    "SLACKWATER_UNSUPPORTED",
-                    feature=f"CREATE TABLE ... USING {value}",
+                raise unsupported(
+                    f"CREATE TABLE ... USING {value}",
                     advice="Leave USING out: tables of slackwater are collections.",
                 )
         elif key == "location":
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="CREATE TABLE ... LOCATION",
+            raise unsupported(
+                "CREATE TABLE ... LOCATION",
                 advice="Leave it out: the environment keeps the files of its tables.",
             )
         elif key not in _SPARK_PROPERTIES:
@@ -205,13 +194,7 @@ def _retain(value: str) -> int:
     try:
         return parse_duration(value)
     except ValueError as reason:
-        raise user_error(
-            "SLACKWATER_INVALID_OPTION",
-            option=RETAIN_HISTORY,
-            statement="CREATE TABLE",
-            value=repr(value),
-            reason=str(reason),
-        ) from None
+        raise invalid_option(RETAIN_HISTORY, "CREATE TABLE", repr(value), str(reason)) from None
 
 
 _DISPLAY_NAMES = {
@@ -227,9 +210,8 @@ _DISPLAY_NAMES = {
 def _refuse_property(key: str, item: CatalogItem) -> None:
     """Refuses a property of anything but a table or view: SHOW CREATE could not repeat it."""
     if item.kind not in (ItemKind.TABLE, ItemKind.VIEW):
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"The property {key} of the {item.kind.display_name} {item.full_name}",
+        raise unsupported(
+            f"The property {key} of the {item.kind.display_name} {item.full_name}",
             advice=f"Of properties it has {RETAIN_HISTORY} only; COMMENT describes it.",
         )
 
@@ -237,17 +219,15 @@ def _refuse_property(key: str, item: CatalogItem) -> None:
 def _unsupported_alter(change: TableChange, item: CatalogItem) -> Exception:
     match change:
         case UnsupportedChange("set_location"):
-            return user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"SET LOCATION for {item.full_name}",
+            return unsupported(
+                f"SET LOCATION for {item.full_name}",
                 advice="The environment keeps the files of its tables.",
             )
         case UnsupportedChange(kind, spark_name):
             display_name = _DISPLAY_NAMES.get(spark_name or "", kind.replace("_", " "))
         case _:
             display_name = "other columns"
-    return user_error(
-        "SLACKWATER_UNSUPPORTED",
-        feature=f"ALTER TABLE with {display_name} (on {item.full_name})",
+    return unsupported(
+        f"ALTER TABLE with {display_name} (on {item.full_name})",
         advice="Create a new table with the wanted columns and INSERT INTO it.",
     )

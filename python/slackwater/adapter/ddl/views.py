@@ -9,17 +9,9 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import ViewDetails
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-)
-from slackwater.adapter.catalog.ops import (
-    CatalogOp,
-    CreateItem,
-    DropItem,
-)
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
+from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem
 from slackwater.adapter.catalog.settings import (
     QUERY_COLUMNS,
     SCHEMA_MODE,
@@ -29,10 +21,8 @@ from slackwater.adapter.catalog.settings import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import PlannedView, Views
-from slackwater.adapter.protocol import CreateView
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.watch import Cancellation
-from slackwater.compute.engine import Engine
+from slackwater.adapter.protocol import NewView, schema_of
+from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
@@ -45,27 +35,25 @@ ATTEMPTS = 3
 class ViewDefinitions:
     """Definitions of views and materialized views."""
 
-    def __init__(self, changes: Changes, views: Views, engine: Engine) -> None:
+    def __init__(self, changes: Changes, views: Views) -> None:
         self._changes = changes
         self._views = views
-        self._engine = engine
 
-    def create_view(
-        self, context: Context, asked: CreateView, cancellation: Cancellation
-    ) -> CatalogItem:
+    def create_view(self, execution: Execution, asked: NewView) -> CatalogItem:
         """Creates a stored query. Its names mean for ever what they mean in `context`.
 
         Its properties, which have Spark's settings at creation, are kept and given back with it.
         """
-        schema_name, name, query = asked.schema_name, asked.name, asked.query
-        engine = self._engine.under(context.settings)
-        analysis = engine.analyze(query, context.catalog, context.namespace)
-        self._views.refuse_foreign(asked.full_name, analysis)
+        schema, name, query = schema_of(asked.namespace), asked.name, asked.query
+        context = execution.context
+        analysis = self._views.analyze(context, query)
+        blank = self._changes.new_item(ItemKind.VIEW, schema, name, context.user)
+        self._views.refuse_foreign(blank.full_name, analysis)
         item = replace(
-            self._changes.new_item(ItemKind.VIEW, schema_name, name, context),
+            blank,
             create_sql=to_sql(
                 st.CreateView(
-                    QualifiedName(("slackwater", schema_name, name)),
+                    QualifiedName((CATALOG_NAME, schema, name)),
                     st.TextSlice(query),
                     columns=asked.schema.names,
                 )
@@ -81,49 +69,28 @@ class ViewDefinitions:
                 asked.properties,
             ),
         )
-        with self._changes.defining(cancellation):
+        with self._changes.defining(execution.cancellation):
             ops: list[CatalogOp] = []
-            if asked.replace and self._changes.state.find(schema_name, name) is not None:
-                replaced = self._changes.state.get(schema_name, name, ItemKind.VIEW)
+            if asked.replace and self._changes.state.find(schema, name) is not None:
+                replaced = self._changes.state.get(schema, name, ItemKind.VIEW)
                 ops.append(DropItem(replaced.id, replaces=True))
             self._changes.commit([*ops, CreateItem(item)], context.user)
         return self._changes.state.item(item.id)
 
     def create_view_statement(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.CreateView,
-        cancellation: Cancellation,
+        self, execution: Execution, named: tuple[str, str], statement: st.CreateView
     ) -> None:
-        named = self._changes.new_name(
-            session, context, statement.name, if_not_exists=statement.if_not_exists
-        )
-        if named is None:
-            return
-        analysis = self._engine.under(context.settings).analyze(
-            statement.query.text, context.catalog, context.namespace
-        )
+        analysis = self._views.analyze(execution.context, statement.query.text)
         desc = self._views.renamed(analysis.desc, statement.columns, str(statement.name))
-        asked = _asked(named, desc, statement, as_properties(context.settings))
-        self.create_view(context, asked, cancellation)
+        asked = _asked(named, desc, statement, as_properties(execution.context.settings))
+        self.create_view(execution, asked)
 
     def create_view_under(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.CreateViewUnder,
-        cancellation: Cancellation,
+        self, execution: Execution, named: tuple[str, str], statement: st.CreateViewUnder
     ) -> None:
         """Creates a stored query whose statement states its namespace and settings."""
-        named = self._changes.new_name(
-            session, context, statement.name, if_not_exists=statement.if_not_exists
-        )
-        if named is None:
-            return
-        context, query = context_of(context, statement.under), statement.query.text
-        engine = self._engine.under(context.settings)
-        found = engine.analyze(query, context.catalog, context.namespace).desc
+        context = context_of(execution.context, statement.under)
+        found = self._views.analyze(context, statement.query.text).desc
         described = statement.columns
         names = None if described is None else tuple(each for each, _ in described)
         desc = self._views.renamed(found, names, str(statement.name))
@@ -135,49 +102,35 @@ class ViewDefinitions:
             QUERY_COLUMNS: json.dumps(list(found.names)),
         }
         asked = _asked(named, _commented(desc, texts), statement, properties)
-        self.create_view(context, asked, cancellation)
+        self.create_view(replace(execution, context=context), asked)
 
     def create_materialized_view(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.CreateMaterializedView,
-        cancellation: Cancellation,
+        self, execution: Execution, named: tuple[str, str], statement: st.CreateMaterializedView
     ) -> None:
         """Creates a maintained view. Spark analyses the query while other definitions go on.
 
         If an object below the query has changed meanwhile, it is analysed again. The last time the
         catalog is locked, so that this ends.
         """
-        named = self._changes.new_name(
-            session, context, statement.name, if_not_exists=statement.if_not_exists
+        context, cancellation = (
+            context_of(execution.context, statement.under),
+            execution.cancellation,
         )
-        if named is None:
-            return
-        schema, name = named
-        context = context_of(context, statement.under)
-        blank = self._changes.new_item(ItemKind.MATERIALIZED_VIEW, schema, name, context)
+        blank = self._changes.new_item(ItemKind.MATERIALIZED_VIEW, *named, context.user)
         for attempt in range(1, ATTEMPTS + 1):
             with self._changes.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
                 planned = self._views.plan_new(blank, context, statement)
                 try:
                     cancellation.check_deadline("the view was defined")
-                    if self._created(
-                        planned, context, cancellation, replace_existing=statement.or_replace
-                    ):
+                    if self._created(planned, execution, replace_existing=statement.or_replace):
                         break
                 finally:
                     self._views.release(planned)
         for message in planned.notices:
-            session.notify(message)
+            execution.session.notify(message)
 
     def _created(
-        self,
-        planned: PlannedView,
-        context: Context,
-        cancellation: Cancellation,
-        *,
-        replace_existing: bool,
+        self, planned: PlannedView, execution: Execution, *, replace_existing: bool
     ) -> bool:
         """Creates the view; False: an object below it has changed since the analysis."""
         schema, name = planned.item.schema_name, planned.item.name
@@ -190,10 +143,10 @@ class ViewDefinitions:
                 ops.append(DropItem(existing.id, replaces=True))
             return [*ops, CreateItem(self._views.with_shards(conn, planned))]
 
-        with self._changes.defining(cancellation):
+        with self._changes.defining(execution.cancellation):
             if not planned.describes(self._changes.state):
                 return False
-            self._changes.commit(make, context.user)
+            self._changes.commit(make, execution.user)
             return True
 
 
@@ -202,10 +155,10 @@ def _asked(
     desc: RelationDesc,
     statement: st.CreateView | st.CreateViewUnder,
     properties: Mapping[str, str],
-) -> CreateView:
+) -> NewView:
     """The view of a statement, with its schema, its name and its columns."""
     schema, name = named
-    return CreateView(
+    return NewView(
         namespace=(schema,),
         name=name,
         schema=desc,

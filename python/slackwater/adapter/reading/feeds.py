@@ -15,11 +15,11 @@ from slackwater.persist.consolidate import consolidate
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_COLUMN, TIME_FIELD, RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_COLUMN, RelationDesc, updates_at
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class FeedQuery:
     """A query with the context of its names, its columns, and the collections that it reads."""
 
     text: str
@@ -35,7 +35,7 @@ class QueryFeed:
         self,
         relations: Relations,
         engine: Engine,
-        query: Query,
+        query: FeedQuery,
         hold: FeedHold,
     ) -> None:
         self._relations = relations
@@ -61,7 +61,7 @@ class QueryFeed:
         rows = pa.Table.from_arrays(answer.columns, names=list(self._desc.stored_names)).cast(
             self._desc.arrow_schema()
         )
-        self._known = (time, consolidate(_stamped(rows, time, 1)))
+        self._known = (time, consolidate(updates_at(rows, time, 1)))
         return self._known[1]
 
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
@@ -70,7 +70,7 @@ class QueryFeed:
             before = self._answer_before(time)
             after = self.snapshot(time)
             width = len(self._desc.columns)
-            negated = _stamped(before.select(range(width)), time, 0).set_column(
+            negated = updates_at(before.select(range(width)), time, 0).set_column(
                 width + 1,
                 DIFF_FIELD,
                 pc.negate(before[DIFF_COLUMN]),
@@ -105,10 +105,3 @@ class QueryFeed:
             parts, desc, lower=lower, upper=upper, columns=()
         )
         return {Timestamp(t) for t in pc.unique(table[TIME_COLUMN]).to_pylist()}
-
-
-def _stamped(rows: pa.Table, time: Timestamp, diff: int) -> pa.Table:
-    count = rows.num_rows
-    return rows.append_column(
-        TIME_FIELD, pa.repeat(pa.scalar(int(time), pa.int64()), count)
-    ).append_column(DIFF_FIELD, pa.repeat(pa.scalar(diff, pa.int64()), count))

@@ -10,7 +10,6 @@ from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.compute.worker import Worker
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import IngestionRunner, StatusChange
 
 WARNING, CODE = "WARNING", "01000"
@@ -55,7 +54,9 @@ class Health:
         The contents of such a source are right, and do not grow. A session gets the notice once,
         until the source stalls anew.
         """
-        for source in sorted(_sources_below(state, items), key=lambda item: item.id):
+        found = state.below(item.id for item in items)
+        owners = {item.parent or item.id for item in found if item.kind is ItemKind.SOURCE}
+        for source in map(state.item, sorted(owners)):
             change = self.ingestion.status(source.id) or self.webhooks.status(source)
             if change is None or change.status.status != "stalled":
                 continue
@@ -66,17 +67,3 @@ class Health:
                     WARNING,
                     CODE,
                 )
-
-
-def _sources_below(state: CatalogState, items: Iterable[CatalogItem]) -> list[CatalogItem]:
-    """The sources that the items are, are tables of, or read."""
-    found: dict[GlobalId, CatalogItem] = {}
-    waiting = list(items)
-    while waiting:
-        item = waiting.pop()
-        if item.id not in found:
-            found[item.id] = item
-            parents = () if item.parent is None else (item.parent,)
-            below = (state.items.get(each) for each in (*item.depends_on, *parents))
-            waiting += [each for each in below if each is not None]
-    return [item for item in found.values() if item.kind is ItemKind.SOURCE]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.controllers.relations import Relations
-from slackwater.adapter.protocol import Bind, Binding
+from slackwater.adapter.protocol import Bind, BindAnswer
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.reading.older_plans import refuse_older_plan
 from slackwater.adapter.sessions.sessions import Session
@@ -48,7 +48,7 @@ from slackwater.compute.maintained_index import IndexOffer
 from slackwater.compute.relations import relation_json
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.leadership import LEASE_MS
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError
@@ -139,7 +139,7 @@ class Reads:
         session: Session,
         asked: Bind,
         cancellation: Cancellation,
-    ) -> Binding:
+    ) -> BindAnswer:
         """The binding of protocol section 2.
 
         Waits until every input is complete at the chosen time. Raises
@@ -165,7 +165,7 @@ class Reads:
             item = self._relations.item(relation.id)
             refuse_past(item, relation.as_of or asked.as_of)
 
-    def _bind(self, session: Session, asked: Bind, cancellation: Cancellation) -> Binding:
+    def _bind(self, session: Session, asked: Bind, cancellation: Cancellation) -> BindAnswer:
         items = [self._readable(relation.id) for relation in asked.relations]
         token = uuid.uuid4().hex
         own = [relation.as_of for relation in asked.relations]
@@ -200,10 +200,10 @@ class Reads:
             self.release(token)
         hold = token if items else None
         if not opened.locked:
-            return Binding(timestamp, hold, tuple(answers))
+            return BindAnswer(timestamp, hold, tuple(answers))
         with self._lock:
             opened.last_renewed_s = self._lease.monotonic()
-        return Binding(timestamp, hold, tuple(answers), self._lease.ms)
+        return BindAnswer(timestamp, hold, tuple(answers), self._lease.ms)
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
@@ -369,12 +369,7 @@ class Reads:
         if item.kind not in READABLE or (
             item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
         ):
-            raise user_error(
-                "SLACKWATER_WRONG_KIND",
-                objectName=item.full_name,
-                actualKind=item.kind.display_name,
-                expectedKind="relation that can be read",
-            )
+            raise item.wrong_kind("relation that can be read")
         return item
 
     def _open_hold(
@@ -421,13 +416,13 @@ class Reads:
         self,
         opened: OpenHold,
         items: Sequence[CatalogItem],
-        times: Sequence[Timestamp | None],
+        times: Sequence[Timestamp],
     ) -> None:
         """Moves the holds to the times that were chosen."""
         own: dict[GlobalId, Timestamp] = {}
         shared: Timestamp | None = None
         for item, time in zip(items, times, strict=True):
-            if item.shard_id is None or time is None:
+            if item.shard_id is None:
                 continue
             if item.id in opened.own:
                 own[item.id] = min(time, own.get(item.id, time))
@@ -508,22 +503,22 @@ class Reads:
         self,
         items: Sequence[CatalogItem],
         inputs: Sequence[InputFrontiers],
-        times: Sequence[Timestamp | None],
+        times: Sequence[Timestamp],
         cancellation: Cancellation,
     ) -> None:
         """Waits for the inputs that were not complete at their times when these were chosen."""
         for item, chosen_from, time in zip(items, inputs, times, strict=True):
-            if time is not None and chosen_from.upper.allows(time):
+            if chosen_from.upper.allows(time):
                 self.wait_complete(item, time, cancellation)
 
     def _system_rows(
-        self, items: Sequence[CatalogItem], times: Sequence[Timestamp | None]
+        self, items: Sequence[CatalogItem], times: Sequence[Timestamp]
     ) -> dict[GlobalId, dict[str, Any]]:
         """The rows of the system relations among `items`, all of one moment."""
         wanted = {
             item.id: time
             for item, time in zip(items, times, strict=True)
-            if item.kind is ItemKind.SYSTEM_TABLE and time is not None
+            if item.kind is ItemKind.SYSTEM_TABLE
         }
         return {
             global_id: {
@@ -538,10 +533,8 @@ class Reads:
         }
 
     def _relation(
-        self, item: CatalogItem, time: Timestamp | None, not_null: Collection[str]
+        self, item: CatalogItem, time: Timestamp, not_null: Collection[str]
     ) -> dict[str, Any]:
-        if time is None:
-            raise AssertionError("a bound relation has a time")
         shard_id = item.stored.shard_id
         self._relations.refuse_errors(item, time, Timestamp(time + 1))
         parts = self._persist.reads.parts_at(shard_id, time)
@@ -563,9 +556,8 @@ class Reads:
 def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:
     """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time: it has no history."""
     if item.kind is ItemKind.SYSTEM_TABLE and isinstance(when, AtTimestamp):
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"AS OF over the system relation {item.full_name}",
+        raise unsupported(
+            f"AS OF over the system relation {item.full_name}",
             advice="It shows what is, and keeps no history: leave AS OF out, or read it in a"
             " query of its own.",
         )

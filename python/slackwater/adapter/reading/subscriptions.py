@@ -15,24 +15,19 @@ from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.controllers.feeds import CollectionFeed, Feed, FeedHold
 from slackwater.adapter.controllers.relations import Relations
-from slackwater.adapter.reading.feeds import Query, QueryFeed
+from slackwater.adapter.reading.feeds import FeedQuery, QueryFeed
 from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
-from slackwater.adapter.sessions.sessions import Session
-from slackwater.adapter.time.selection import (
-    AtLeastTimestamp,
-    AtTimestamp,
-    Immediately,
-    QueryWhen,
-)
+from slackwater.adapter.sessions.sessions import Execution, Session
+from slackwater.adapter.time.selection import AtLeastTimestamp, AtTimestamp, Immediately, QueryWhen
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.compute.engine import Engine
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option, unsupported, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -191,22 +186,17 @@ class Subscriptions:
         self._engine = engine
         self._reads = reads
 
-    def columns(self, session: Session, context: Context, statement: st.Subscribe) -> RelationDesc:
+    def columns(self, context: Context, statement: st.Subscribe) -> RelationDesc:
         """The columns of the SUBSCRIBE's rows. Raises SLACKWATER_SUBSCRIBE_NEEDS_CURSOR."""
         if statement.up_to is None:
             raise user_error("SLACKWATER_SUBSCRIBE_NEEDS_CURSOR")
         desc, _, _ = self._target(context, statement)
         return output_desc(_spec(statement, desc, Timestamp(0), None), desc)
 
-    def collect(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.Subscribe,
-        cancellation: Cancellation,
-    ) -> Result:
+    def collect(self, execution: Execution, statement: st.Subscribe) -> Result:
         """All rows of a SUBSCRIBE with UP TO; waits for its end."""
-        subscription = self._open(session, context, statement)
+        session, cancellation = execution.session, execution.cancellation
+        subscription = self._open(session, execution.context, statement)
         try:
             tables = [subscription.desc.arrow_schema().empty_table()]
             while not subscription.ended:
@@ -219,27 +209,22 @@ class Subscriptions:
         finally:
             subscription.close()
 
-    def declare(
-        self,
-        session: Session,
-        context: Context,
-        statement: st.Subscribe | st.Query,
-    ) -> Cursor:
+    def declare(self, execution: Execution, statement: st.Subscribe | st.Query) -> Cursor:
         """Opens a cursor. Its time is chosen now, and its inputs are held from now on.
 
         In a block it is the block's time, unless AS OF states another one. Raises
         SLACKWATER_UNSUPPORTED for a query over other catalogs, which would be read with the rights
         of the coordinator, and what the state of the session's transaction forbids.
         """
+        session, context = execution.session, execution.context
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
         text = statement.text.text
         engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.foreign:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"A cursor over {', '.join(analysis.foreign)}",
+            raise unsupported(
+                f"A cursor over {', '.join(analysis.foreign)}",
                 advice="Cursors read relations of slackwater. Run the query itself.",
             )
         items = [self._relations.item(GlobalId(i)) for i in analysis.relations]
@@ -320,7 +305,7 @@ class Subscriptions:
     ) -> Feed:
         if text is None:
             return CollectionFeed(self._relations, items[0], hold)
-        query = Query(text, context, desc, tuple(item.id for item in items))
+        query = FeedQuery(text, context, desc, tuple(item.id for item in items))
         return QueryFeed(self._relations, self._engine, query, hold)
 
     def _target(
@@ -342,15 +327,13 @@ class Subscriptions:
         engine = self._engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.uses_mz_now:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="SUBSCRIBE to a query with mz_now()",
+            raise unsupported(
+                "SUBSCRIBE to a query with mz_now()",
                 advice="SUBSCRIBE to the relations below it and filter what arrives.",
             )
         if analysis.nondeterministic or analysis.foreign or not analysis.relations:
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature="SUBSCRIBE to a query that reads more than relations of slackwater",
+            raise unsupported(
+                "SUBSCRIBE to a query that reads more than relations of slackwater",
                 advice="Use only tables, sources and views of slackwater, and deterministic "
                 "functions.",
             )
@@ -371,9 +354,8 @@ class Subscriptions:
 
 def _refuse_system(item: CatalogItem) -> None:
     if item.kind is ItemKind.SYSTEM_TABLE:
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"SUBSCRIBE to the system relation {item.full_name}",
+        raise unsupported(
+            f"SUBSCRIBE to the system relation {item.full_name}",
             advice="Its changes are not kept: read it with SELECT as often as they are wanted.",
         )
 
@@ -411,13 +393,7 @@ def _refuse_unclear(option: str, name: str, names: Sequence[str]) -> None:
     if names.count(name) == 1:
         return
     reason = "several columns have this name" if name in names else "no column has this name"
-    raise user_error(
-        "SLACKWATER_INVALID_OPTION",
-        option=option,
-        statement="SUBSCRIBE",
-        value=name,
-        reason=f"{reason}: they are {', '.join(names)}",
-    )
+    raise invalid_option(option, "SUBSCRIBE", name, f"{reason}: they are {', '.join(names)}")
 
 
 def _order(text: str) -> tuple[OrderColumn, ...]:
@@ -426,9 +402,8 @@ def _order(text: str) -> tuple[OrderColumn, ...]:
     columns = []
     for item in ordered.expressions:
         if not isinstance(item.this, exp.Column):
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"WITHIN TIMESTAMP ORDER BY {item.this.sql(dialect='spark')}",
+            raise unsupported(
+                f"WITHIN TIMESTAMP ORDER BY {item.this.sql(dialect='spark')}",
                 advice="Name columns, or mz_diff.",
             )
         columns.append(

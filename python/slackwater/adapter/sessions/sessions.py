@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.time.watch import Cancellation
@@ -54,7 +55,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningCall:
     """A call of a statement that runs now. `call` names it alone, `execution` its statement."""
 
     call: str
@@ -104,7 +105,7 @@ class Session:
     block_hold: ReadHold | None = None
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, RunningCall] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def variable(self, name: str) -> str:
@@ -125,7 +126,7 @@ class Session:
         """The most bytes that an answer, or the rows kept for one, may have."""
         return variables.size_bytes(self.variable("max_query_result_size"))
 
-    def cancel(self, named: Callable[[Running], bool] = lambda _: True) -> None:
+    def cancel(self, named: Callable[[RunningCall], bool] = lambda _: True) -> None:
         """Ends the running calls that `named` picks, those of one statement for example.
 
         Without it, all of them.
@@ -168,13 +169,6 @@ class Session:
             if in_block and not self.entered and isinstance(self.transaction, Idle):
                 self.transaction = Lost()
             self.entered = True
-
-    def change(
-        self, step: Callable[[Transaction[BufferedWrite]], Transaction[BufferedWrite]]
-    ) -> None:
-        """Replaces the transaction by what `step` makes of it. Raises what `step` raises."""
-        with self.lock:
-            self.transaction = step(self.transaction)
 
     def begin(self, *, read_only: bool, isolation: str | None) -> None:
         """BEGIN. Raises what `transactions.begin` does."""
@@ -264,6 +258,19 @@ class Session:
     def _end_cursors(self) -> None:
         for name in tuple(self.block_cursors):
             self.close_cursor(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a statement: its session, the meaning of its names, and what ends it."""
+
+    session: Session
+    context: Context
+    cancellation: Cancellation
+
+    @property
+    def user(self) -> str:
+        return self.context.user
 
 
 class Sessions:

@@ -15,7 +15,6 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.metrics import Metrics
-from slackwater.adapter.sources.partitions import PartitionEntry
 from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.checkpoints import Store
 from slackwater.checkpoints.store import FIRST, GroupState
@@ -37,6 +36,23 @@ from slackwater.storage.changefeed.ingestion import (
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
 from slackwater.storage.ingestion import Reached
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEntry:
+    """The progress of one feed of a source. Times are None before the first.
+
+    `waiting` counts the changes that wait.
+    """
+
+    source_id: GlobalId
+    partition: str
+    status: str
+    resolved: Time | None
+    committed: Time | None
+    proposed: Time | None
+    waiting: int
+    counters: FeedCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +169,6 @@ class ChangefeedSources:
                     waiting=progress.waiting.get(name, 0),
                     counters=progress.admitted.get(name, FeedCounters()),
                 )
-
-    def forget(self, source_id: GlobalId) -> None:
-        """Forgets what a source has received that does not run any more."""
-        self.changefeeds.forget(source_id)
 
 
 def _moment(place: int) -> Time | None:

@@ -13,20 +13,19 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from slackwater.adapter.catalog.details import ChangefeedDetails
-from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.request_writer import RequestWriter
 from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.checkpoints import GoingBackwards, Store
 from slackwater.checkpoints.names import canonical
 from slackwater.persist.client import PersistClient
-from slackwater.persist.rows import WriteResult
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import GlobalId
@@ -35,8 +34,8 @@ from slackwater.storage.changefeed.landing import landed_rows
 from slackwater.storage.changefeed.messages import (
     BadMessage,
     ChangeRecord,
+    MessageTarget,
     Resolved,
-    Target,
     message_of,
 )
 
@@ -58,7 +57,7 @@ class FeedRequest:
     """A request of a feed."""
 
     source: Changefeed
-    target: Target
+    target: MessageTarget
     feed: str
     body: bytes
     done: Done
@@ -135,22 +134,6 @@ class Inbox:
         return [row for at, rows in entries if at >= self._read_before for row in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    source: Changefeed
-    requests: Sequence[tuple[FeedRequest, Sequence[ChangeRecord]]]
-    outcome: Future[WriteResult]
-
-
-@dataclass(slots=True)
-class _Queue:
-    """The requests that wait for the thread that writes."""
-
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    waiting: list[tuple[FeedRequest, Sequence[ChangeRecord]]] = field(default_factory=list)
-    is_ending: bool = False
-
-
 class Changefeeds:
     """Takes the requests of all feeds. Thread-safe; `start` it once.
 
@@ -178,21 +161,18 @@ class Changefeeds:
         self._lock = threading.Lock()
         self._inboxes: dict[GlobalId, Inbox] = {}
         self._known: dict[GlobalId, tuple[CatalogItem, Changefeed]] = {}
-        self._queue = _Queue()
         self._pool = ThreadPoolExecutor(THREADS, "changefeed")
-        self._thread = threading.Thread(target=self._run, name="changefeed-landing", daemon=True)
+        self._writer = RequestWriter(
+            "changefeed-landing", lambda each: each.source.item.id, self._submit, self._failed
+        )
 
     def start(self) -> None:
-        self._thread.start()
+        self._writer.start()
 
     def stop(self) -> None:
         """Ends the threads. Requests that wait are written; later ones are UNAVAILABLE."""
-        with self._queue.changed:
-            self._queue.is_ending = True
-            self._queue.changed.notify_all()
         self._pool.shutdown(wait=False)
-        if self._thread.is_alive():
-            self._thread.join()
+        self._writer.stop()
 
     def find(self, schema: str, name: str) -> Changefeed | None:
         """The source of exactly that name, if feeds may send to it."""
@@ -231,16 +211,11 @@ class Changefeeds:
         except RuntimeError:
             request.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
 
-    def url(self, item: CatalogItem) -> str:
-        """The URL to which feeds of the source post; without an ingress, the path alone."""
-        parts = (CATALOG_NAME, item.schema_name, item.name)
-        return f"{self._listening().url}{PATH}{'/'.join(quote(p, safe='') for p in parts)}"
-
     def endpoint_notice(self, item: CatalogItem) -> str:
         """The notice at the source's creation: its URL, and the reason if none can come yet."""
-        told = f"Changefeeds into {item.full_name} go to {self.url(item)}?feed=<name>."
-        error = self._listening().error
-        return told if error is None else f"{told} None can come yet: {error}."
+        at = self._listening()
+        url = at.url_of(PATH, item)
+        return at.notice(f"Changefeeds into {item.full_name} go to {url}?feed=<name>.")
 
     def changefeed_progress(self) -> dict[GlobalId, ChangefeedProgress]:
         """The progress of the sources that run."""
@@ -256,10 +231,10 @@ class Changefeeds:
             message = message_of(request.target, request.body, feed, request.source.keys)
             if isinstance(message, Resolved):
                 self._advance(request, feed, message.time)
-            elif message.rows:
-                self._land(request, message.rows)
-            else:
+            elif not message.rows:
                 request.done(Verdict.COMMITTED, "")
+            elif not self._writer.put([(request, message.rows)]):
+                request.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
         except BadMessage as error:
             request.done(Verdict.MALFORMED, error.reason)
         except GoingBackwards as error:
@@ -278,62 +253,35 @@ class Changefeeds:
         self._wake(item.id)
         request.done(Verdict.COMMITTED, "")
 
-    def _land(self, request: FeedRequest, rows: Sequence[ChangeRecord]) -> None:
-        queue = self._queue
-        with queue.changed:
-            if not queue.is_ending:
-                queue.waiting.append((request, rows))
-                queue.changed.notify_all()
-                return
-        request.done(Verdict.UNAVAILABLE, Verdict.UNAVAILABLE.value)
-
     # The thread that writes.
 
-    def _run(self) -> None:
-        queue = self._queue
-        while True:
-            with queue.changed:
-                queue.changed.wait_for(lambda: queue.waiting or queue.is_ending)
-                batch, queue.waiting = queue.waiting, []
-            if not batch:
-                return
-            by_source: dict[GlobalId, list[tuple[FeedRequest, Sequence[ChangeRecord]]]] = {}
-            for request, rows in batch:
-                by_source.setdefault(request.source.item.id, []).append((request, rows))
-            for sent in [self._submit(each) for each in by_source.values()]:
-                self._settle(sent)
-
-    def _submit(self, together: Sequence[tuple[FeedRequest, Sequence[ChangeRecord]]]) -> _Sent:
+    def _submit(
+        self, together: Sequence[tuple[FeedRequest, Sequence[ChangeRecord]]]
+    ) -> Callable[[], None]:
         """Queues the changes of one source as one write."""
         source = together[-1][0].source
-        try:
-            rows = landed_rows([row for _, rows in together for row in rows])
-            shard_id = source.landing_shard
-            write = Write(
-                write_id=f"changefeed-{uuid.uuid4().hex}",
-                appends={shard_id: staged_files(self._persist, shard_id, rows)},
-                inserted=rows.num_rows,
-            )
-            return _Sent(source, together, self._committer.submit(write))
-        except Exception as error:
-            failed: Future[WriteResult] = Future()
-            failed.set_exception(error)
-            return _Sent(source, together, failed)
-
-    def _settle(self, sent: _Sent) -> None:
-        inbox = self.inbox(sent.source.item.id)
-        try:
-            landed_at = sent.outcome.result().timestamp
-        except Exception as error:
-            verdict, said = seen(error)
-            if verdict in (Verdict.UNAVAILABLE, Verdict.FAILED):
-                inbox.invalidate()
-            for request, _ in sent.requests:
-                request.done(verdict, said)
-            return
-        inbox.put(landed_at, [row for _, rows in sent.requests for row in rows])
-        self._metrics.landed(
-            sent.source.item.full_name, sum(len(rows) for _, rows in sent.requests)
+        changes = [row for _, rows in together for row in rows]
+        rows, shard_id = landed_rows(changes), source.landing_shard
+        write = Write(
+            write_id=f"changefeed-{uuid.uuid4().hex}",
+            appends={shard_id: staged_files(self._persist, shard_id, rows)},
+            inserted=rows.num_rows,
         )
-        for request, _ in sent.requests:
-            request.done(Verdict.COMMITTED, "")
+        outcome = self._committer.submit(write)
+
+        def settle() -> None:
+            self.inbox(source.item.id).put(outcome.result().timestamp, changes)
+            self._metrics.landed(source.item.full_name, len(changes))
+            for request, _ in together:
+                request.done(Verdict.COMMITTED, "")
+
+        return settle
+
+    def _failed(
+        self, together: Sequence[tuple[FeedRequest, Sequence[ChangeRecord]]], error: Exception
+    ) -> None:
+        verdict, said = seen(error)
+        if verdict in (Verdict.UNAVAILABLE, Verdict.FAILED):
+            self.inbox(together[-1][0].source.item.id).invalidate()
+        for request, _ in together:
+            request.done(verdict, said)

@@ -22,7 +22,7 @@ from slackwater.repr.ids import GlobalId
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class Request(Protocol):
+class CheckedRequest(Protocol):
     """A request as a condition sees it; `received_us` is in microseconds since the epoch."""
 
     @property
@@ -49,7 +49,7 @@ class Checks:
         self._open: dict[GlobalId, tuple[CheckConfig, Check]] = {}
 
     def holds(
-        self, item: CatalogItem, config: CheckConfig, requests: Sequence[Request]
+        self, item: CatalogItem, config: CheckConfig, requests: Sequence[CheckedRequest]
     ) -> list[bool]:
         """For each request, whether the condition of the source `item` is true.
 
@@ -94,7 +94,7 @@ class Checks:
 
 
 def _row(
-    config: CheckConfig, secrets: Sequence[str | bytes | None], request: Request
+    config: CheckConfig, secrets: Sequence[str | bytes | None], request: CheckedRequest
 ) -> list[Any] | None:
     """The values of a request; None if one of its texts is not UTF-8."""
     values: list[Any] = []

@@ -16,7 +16,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.protocol import Response, RunIngestion, RunSink
 
 
-class Replica:
+class StorageReplica:
     """Carries out the commands of the controller. `respond` takes its responses to it."""
 
     def __init__(

@@ -19,7 +19,8 @@ from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.sink_files import FilesSink, SinkConfig, SinkStatistics
+from slackwater.storage.ingestion import SourceStatus, StatusChange
+from slackwater.storage.sink_files import FilesSink, SinkConfig
 from slackwater.storage.sink_folder import Claim
 
 PROGRESS = RelationDesc.of(frontier="long")
@@ -134,15 +135,18 @@ class SinkRunner:
         reached = None if running.sink is None else running.sink.frontier
         return Frontier(running.item.of(SinkDetails).as_of) if reached is None else reached
 
-    def statuses(self) -> tuple[RunningSink, ...]:
+    def statuses(self) -> list[StatusChange]:
+        """The last change of each sink's status."""
         with self._lock:
-            return tuple(self._running.values())
-
-    def statistics(self, global_id: GlobalId) -> SinkStatistics:
-        running = self._running.get(global_id)
-        return (
-            SinkStatistics() if running is None or running.sink is None else running.sink.statistics
-        )
+            running = tuple(self._running.values())
+        return [
+            StatusChange(
+                sink.changed_ms,
+                sink.item.id,
+                SourceStatus("running" if sink.error is None else "stalled", sink.error),
+            )
+            for sink in running
+        ]
 
     def _run(self, running: RunningSink) -> None:
         self._await_writers(running)
@@ -174,18 +178,10 @@ class SinkRunner:
         item = running.item
         source = self._relations.item(item.depends_on[0])
         as_of = item.of(SinkDetails).as_of
-        running.sink = FilesSink.open(
-            sink_config(item),
-            Claim(
-                item.id,
-                self._persist.transactions.epoch,
-                self._persist.transactions.confirm_leadership,
-            ),
-            source.stored.desc,
-            item.full_name,
-            clock=self._clock_ms,
-            progress=self._progress(item, as_of),
-        )
+        transactions, progress = self._persist.transactions, self._progress(item, as_of)
+        confirm = transactions.confirm_leadership
+        claim = Claim(item.id, item.full_name, transactions.epoch, confirm, progress)
+        running.sink = FilesSink(sink_config(item), source.stored.desc, claim, clock=self._clock_ms)
         reached = running.sink.frontier
         # The export holds its input, also while it fails, one step behind what it has reported.
         feed = CollectionFeed(self._relations, source, None)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlalchemy import Connection
-
 from slackwater.adapter.catalog.details import FilesDetails, GeneratorDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
@@ -24,13 +22,7 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
-from slackwater.storage.ingestion import (
-    Ingestion,
-    IngestionRunner,
-    Reached,
-    Resumed,
-    StatusChange,
-)
+from slackwater.storage.ingestion import Ingestion, IngestionRunner, Reached, Resumed
 from slackwater.storage.key_value import KeyValueConfig, KeyValueIngestion
 from slackwater.storage.progress import remap_at
 from slackwater.storage.source_time import SourceFrontier
@@ -79,7 +71,7 @@ class Sources:
         source_id = self._running.pop(ingestion, None)
         if source_id is not None:
             self._ingestion.remove(source_id)
-            self._changefeeds.forget(source_id)
+            self._changefeeds.changefeeds.forget(source_id)
 
     def wait_for_snapshot(
         self, session: Session, item: CatalogItem, cancellation: Cancellation
@@ -99,14 +91,6 @@ class Sources:
             )
         if not begun:
             session.notify(f"{item.full_name} is still reading what it found first.")
-
-    def forget(self, conn: Connection, source_id: GlobalId) -> None:
-        """Removes the durable state of a dropped source."""
-        self._states.forget(conn, source_id)
-
-    def history(self) -> tuple[StatusChange, ...]:
-        """The last changes of every source's status, oldest first."""
-        return self._states.history()
 
     def _resume(self, item: CatalogItem) -> Resumed:
         """The ingestion from where its durable collections end.

@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from urllib.parse import quote
@@ -25,11 +25,11 @@ from sqlalchemy import Connection
 from slackwater.adapter.catalog.details import CheckConfig, WebhookDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.sources.checks import Checks
+from slackwater.adapter.sources.request_writer import RequestWriter
 from slackwater.adapter.sources.source_states import SourceStates, write_statistics
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
 from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.persist.client import PersistClient
-from slackwater.persist.rows import WriteResult
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
@@ -105,23 +105,21 @@ class _RequestQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    """A write of one source's rows. `counted` are its counters with it, `news` what they add."""
-
-    source: GlobalId
-    requests: Sequence[WebhookRequest]
-    news: SourceStatistics
-    outcome: Future[WriteResult]
-    counted: SourceStatistics
-
-
-@dataclass(frozen=True, slots=True)
 class Listening:
     """The state of the ingress. `url` begins all addresses; `error` says why none can come."""
 
     url: str
     error: str | None
     since_ms: int
+
+    def url_of(self, path: str, item: CatalogItem) -> str:
+        """The URL to which senders to a source post; without an ingress, the path alone."""
+        parts = (CATALOG_NAME, item.schema_name, item.name)
+        return f"{self.url}{path}{'/'.join(quote(part, safe='') for part in parts)}"
+
+    def notice(self, told: str) -> str:
+        """The notice `told`, with the reason if no request can come yet."""
+        return told if self.error is None else f"{told} None can come yet: {self.error}."
 
 
 class Webhooks:
@@ -149,23 +147,19 @@ class Webhooks:
         self._queues: dict[GlobalId, _RequestQueue] = {}
         self._counted: dict[GlobalId, SourceStatistics] = {}
         self._stored: dict[GlobalId, SourceStatistics] = {}
+        self._sending: dict[GlobalId, SourceStatistics] = {}
         self._pool = ThreadPoolExecutor(CHECKING_THREADS, "webhook-check")
-        self._changed = threading.Condition()
-        self._waiting: list[tuple[WebhookRequest, RequestRows]] = []
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="webhook-append", daemon=True)
+        self._writer = RequestWriter(
+            "webhook-append", lambda each: each.webhook.item.id, self._submit, self._failed
+        )
 
     def start(self) -> None:
-        self._thread.start()
+        self._writer.start()
 
     def stop(self) -> None:
         """Ends the threads. Requests that wait are written; later ones are UNAVAILABLE."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
         self._pool.shutdown(wait=False)
-        if self._thread.is_alive():
-            self._thread.join()
+        self._writer.stop()
 
     def find(self, schema: str, name: str) -> Webhook | None:
         """The source of exactly that name, with the case that it was given."""
@@ -242,77 +236,57 @@ class Webhooks:
                 each.done(Verdict.TOO_LARGE, error.reason)
             except BadRequest as error:
                 each.done(Verdict.MALFORMED, error.reason)
-        with self._changed:
-            if not self._stopping:
-                self._waiting += staged
-                self._changed.notify_all()
-                return
-        _tell([each for each, _ in staged], Verdict.UNAVAILABLE)
+        if not self._writer.put(staged):
+            _tell([each for each, _ in staged], Verdict.UNAVAILABLE)
 
     # The thread that writes.
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopping)
-                batch, self._waiting = self._waiting, []
-                if not batch:
-                    return
-            by_source: dict[GlobalId, list[tuple[WebhookRequest, RequestRows]]] = {}
-            for request, rows in batch:
-                by_source.setdefault(request.webhook.item.id, []).append((request, rows))
-            sent = [self._submit(each) for each in by_source.values()]
-            for each in sent:
-                self._settle(each)
-
-    def _submit(self, together: Sequence[tuple[WebhookRequest, RequestRows]]) -> _Sent:
+    def _submit(self, together: Sequence[tuple[WebhookRequest, RequestRows]]) -> Callable[[], None]:
         """Queues the rows of one source as one write."""
         webhook = together[-1][0].webhook
         own = webhook.item.id
-        requests = [each for each, _ in together]
         with self._lock:
-            news = self._counted.pop(own, SourceStatistics())
-        try:
-            rows = table(webhook.config, [rows for _, rows in together])
-            counted = self._stored_of(own).after(replace(news, updates_staged=rows.num_rows))
+            news = self._sending[own] = self._counted.pop(own, SourceStatistics())
+        rows = table(webhook.config, [rows for _, rows in together])
+        counted = self._stored_of(own).after(replace(news, updates_staged=rows.num_rows))
 
-            def record(conn: Connection) -> None:
-                write_statistics(conn, own, counted)
+        def record(conn: Connection) -> None:
+            write_statistics(conn, own, counted)
 
-            write = Write(
-                write_id=f"webhook-{uuid.uuid4().hex}",
-                appends={webhook.shard_id: staged_files(self._persist, webhook.shard_id, rows)},
-                inserted=rows.num_rows,
-                steps=(record,),
-            )
-            return _Sent(own, requests, news, self._committer.submit(write), counted)
-        except Exception as error:
-            failed: Future[WriteResult] = Future()
-            failed.set_exception(error)
-            return _Sent(own, requests, news, failed, SourceStatistics())
+        write = Write(
+            write_id=f"webhook-{uuid.uuid4().hex}",
+            appends={webhook.shard_id: staged_files(self._persist, webhook.shard_id, rows)},
+            inserted=rows.num_rows,
+            steps=(record,),
+        )
+        outcome = self._committer.submit(write)
+
+        def settle() -> None:
+            outcome.result()
+            self._stored[own] = counted
+            _tell([each for each, _ in together], Verdict.COMMITTED)
+
+        return settle
+
+    def _failed(
+        self, together: Sequence[tuple[WebhookRequest, RequestRows]], error: Exception
+    ) -> None:
+        verdict, said = seen(error)
+        own = together[-1][0].webhook.item.id
+        self._stored.pop(own, None)
+        with self._lock:
+            if verdict is Verdict.GONE:
+                self._known.pop(own, None)
+            else:
+                later = self._counted.get(own, SourceStatistics())
+                self._counted[own] = later.after(self._sending[own])
+        _tell([each for each, _ in together], verdict, said)
 
     def _stored_of(self, own: GlobalId) -> SourceStatistics:
         """The counters of a source that are durable."""
         known = self._stored.get(own)
         # Meanwhile a commit may have told more than what is read here.
         return known or self._stored.setdefault(own, self._states.reached(own).statistics)
-
-    def _settle(self, sent: _Sent) -> None:
-        try:
-            sent.outcome.result()
-        except Exception as error:
-            verdict, said = seen(error)
-            self._stored.pop(sent.source, None)
-            with self._lock:
-                if verdict is Verdict.GONE:
-                    self._known.pop(sent.source, None)
-                else:
-                    later = self._counted.get(sent.source, SourceStatistics())
-                    self._counted[sent.source] = later.after(sent.news)
-            _tell(sent.requests, verdict, said)
-        else:
-            self._stored[sent.source] = sent.counted
-            _tell(sent.requests, Verdict.COMMITTED)
 
     # What the system relations show.
 
@@ -327,15 +301,11 @@ class Webhooks:
 
     def url(self, item: CatalogItem) -> str:
         """The URL to which senders post; without an ingress, the path alone."""
-        parts = (CATALOG_NAME, item.schema_name, item.name)
-        path = "/".join(quote(part, safe="") for part in parts)
-        return f"{self._listening.url}{PATH}{path}"
+        return self._listening.url_of(PATH, item)
 
     def endpoint_notice(self, item: CatalogItem) -> str:
         """The notice at the source's creation: its URL, and the reason if none can come yet."""
-        told = f"Requests for {item.full_name} go to POST {self.url(item)}."
-        error = self._listening.error
-        return told if error is None else f"{told} None can come yet: {error}."
+        return self._listening.notice(f"Requests for {item.full_name} go to POST {self.url(item)}.")
 
     def urls(self) -> dict[GlobalId, str]:
         return {item.id: self.url(item) for item in self._items()}

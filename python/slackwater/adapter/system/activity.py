@@ -6,17 +6,18 @@ Each function makes one relation's rows; `relations` names their columns.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-    shards_of,
-)
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.system.objects import SINK_TYPE, SystemRow, items, moment, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.ingestion import SourceStatus
+
+_NOT_COUNTED = 5
+"""Columns of mz_source_statistics of records and bytes that are indexed, and of snapshots."""
 
 
 def frontiers(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -26,8 +27,8 @@ def frontiers(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def hydration_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for each in snapshot.hydration:
-        yield each.object_id, each.replica_id, each.hydrated
+    for object_id, is_hydrated in snapshot.hydrated.items():
+        yield object_id, _only_replica(snapshot), is_hydrated
 
 
 def hydration_progress(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -68,34 +69,16 @@ def materialization_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 def _maintained_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[GlobalId]:
     """The nearest inputs that have frontiers; views, which have none, are looked through."""
-    found: dict[GlobalId, None] = {}
-    stack, seen = list(item.depends_on), set[GlobalId]()
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        if current in snapshot.frontiers:
-            found[current] = None
-        elif current in snapshot.catalog.items:
-            stack += snapshot.catalog.items[current].depends_on
-    return sorted(found)
+    has_frontiers = snapshot.frontiers.__contains__
+    found = snapshot.catalog.below(item.depends_on, lambda each: has_frontiers(each.id))
+    return sorted(each.id for each in found if has_frontiers(each.id))
 
 
 def _root_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[GlobalId]:
     """The tables and sources below the item, transitively."""
-    roots: set[GlobalId] = set()
-    stack, seen = list(item.depends_on), set[GlobalId]()
-    while stack:
-        current = stack.pop()
-        if current in seen or current not in snapshot.catalog.items:
-            continue
-        seen.add(current)
-        below = snapshot.catalog.items[current]
-        if below.kind in (ItemKind.TABLE, ItemKind.SOURCE) and current in snapshot.frontiers:
-            roots.add(current)
-        stack += below.depends_on
-    return sorted(roots)
+    found = snapshot.catalog.below(item.depends_on)
+    roots = [each.id for each in found if each.kind in (ItemKind.TABLE, ItemKind.SOURCE)]
+    return sorted(each for each in roots if each in snapshot.frontiers)
 
 
 def _lag_behind(
@@ -119,16 +102,12 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, s in snapshot.source_statistics.items():
         yield (
             object_id,
-            s.replica_id,
+            _only_replica(snapshot),
             s.messages_received,
             s.bytes_received,
             s.updates_staged,
             s.updates_committed,
-            s.records_indexed,
-            s.bytes_indexed,
-            s.rehydration_latency_ms,
-            s.snapshot_records_known,
-            s.snapshot_records_staged,
+            *[None] * _NOT_COUNTED,
             s.snapshot_committed,
             s.offset_known,
             s.offset_committed,
@@ -141,18 +120,18 @@ def _statuses(
 ) -> Iterator[SystemRow]:
     for item in items(snapshot, kind):
         # A table of a source, or its progress relation, is as the source is.
-        status = snapshot.statuses.get(item.parent or item.id)
+        change = snapshot.statuses.get(item.parent or item.id)
         known = (
             (None, "created", None, None)
-            if status is None
-            else (
-                moment(status.last_change_ms),
-                status.status,
-                status.error,
-                status.details_json,
-            )
+            if change is None
+            else (moment(change.occurred_at_ms), *_told(change.status))
         )
         yield item.id, item.name, type_of(item), *known
+
+
+def _told(status: SourceStatus) -> tuple[str, str | None, str | None]:
+    details = json.dumps(dict(status.details), default=str) if status.details else None
+    return status.status, status.error, details
 
 
 def source_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -160,8 +139,8 @@ def source_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def source_status_history(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for source_id, s in snapshot.source_history:
-        yield moment(s.last_change_ms), source_id, s.status, s.error, s.details_json, None
+    for change in snapshot.source_history:
+        yield moment(change.occurred_at_ms), change.source_id, *_told(change.status), None
 
 
 def sink_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -33,8 +33,8 @@ def notices(
 ) -> Iterator[NoticeEntry]:
     """The notices of all sessions, and those of views.
 
-    There is one for each view or index that does not go on at the moment, or has no room for what its
-    program keeps.
+    There is one for each view or index that does not go on at the moment, or has no room for what
+    its program keeps.
     """
     yield from _of_sessions(sessions)
     yield from _of_views(worker, state, now_ms)

@@ -16,11 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.adapter.catalog.model import (
-    CatalogItem,
-    ItemKind,
-    SchemaEntry,
-)
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind, SchemaEntry
 from slackwater.adapter.system import activity, objects
 from slackwater.adapter.system.objects import SystemRow
 from slackwater.adapter.system.snapshot import SystemSnapshot

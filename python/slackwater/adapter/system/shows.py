@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.catalog.naming import expect_kind, find_item
+from slackwater.adapter.catalog.naming import expect_kind, find_item, kind_of
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.results import Result, rows, strings
-from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.sessions.sessions import Execution, Session
 from slackwater.adapter.system import tables as system_tables
 from slackwater.adapter.system.objects import ON_CLUSTERS, source_type
 from slackwater.planner.parser import statements as st
@@ -75,24 +75,24 @@ class Shows:
             case st.ShowAll():
                 return strings("name", "setting", "description")
 
-    def show(self, session: Session, context: Context, statement: ShowStatement) -> Result:
+    def show(self, execution: Execution, statement: ShowStatement) -> Result:
         """The rows, ordered by name.
 
         Raises for unknown schemas, objects and variables, and `Fenced` when another application
         leads, which may know more of the catalog.
         """
-        columns = self.columns(statement)
+        columns, session = self.columns(statement), execution.session
         if isinstance(statement, st.Show | st.ShowCreate):
             self._relations.persist.transactions.confirm_leadership()
         match statement:
             case st.Show():
-                return rows(columns, self._listing(session, context, statement))
+                return rows(columns, self._listing(execution, statement))
             case st.ShowCreate(kind=kind, name=name):
-                item = find_item(self._relations.state, name, context)
+                item = find_item(self._relations.state, name, execution.context)
                 if kind is st.ObjectKind.TABLE:
                     # Spark's statement is for relations of every kind.
                     return rows(columns, [(current_sql(self._relations.state, item),)])
-                expect_kind(item, ItemKind(kind.value.lower().replace(" ", "-")))
+                expect_kind(item, kind_of(kind))
                 return rows(columns, [(item.full_name, current_sql(self._relations.state, item))])
             case st.ShowVariable(name=name):
                 return rows(columns, [(self._value(session, variables.variable(name)),)])
@@ -106,23 +106,22 @@ class Shows:
                 )
 
     @staticmethod
-    def _value(session: Session, variable: variables.Variable) -> str:
+    def _value(session: Session, variable: variables.SessionVariable) -> str:
         if variable.name == "mz_version":
             return f"v{VERSION} (slackwater)"
         return session.variable(variable.name)
 
-    def _listing(
-        self, session: Session, context: Context, statement: st.Show
-    ) -> list[Sequence[object]]:
+    def _listing(self, execution: Execution, statement: st.Show) -> list[Sequence[object]]:
         match statement.kind:
             case st.ShowKind.CLUSTERS:
                 found: list[Sequence[object]] = [(CLUSTER, REPLICA, "")]
             case st.ShowKind.CLUSTER_REPLICAS:
                 found = [(REPLICA, CLUSTER, "")]
             case st.ShowKind.NOTICES:
-                return [(n.severity, n.code, n.message) for n in session.history]
+                return [(n.severity, n.code, n.message) for n in execution.session.history]
             case _:
-                found = [self._row(statement.kind, i) for i in self._items(context, statement)]
+                items = self._items(execution.context, statement)
+                found = [self._row(statement.kind, item) for item in items]
         return [row for row in found if _like(str(row[0]), statement.like)]
 
     def _items(self, context: Context, statement: st.Show) -> list[CatalogItem]:

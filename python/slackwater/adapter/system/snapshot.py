@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
-from slackwater.adapter.sources.partitions import PartitionEntry
+from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.compute.records import HydrationProgress, TickRecord
 from slackwater.controller.holds import ReadHold
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.ingestion import SourceStatistics, StatusChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,51 +22,6 @@ class ObjectFrontiers:
 
     since: Frontier | None
     upper: Frontier
-
-
-@dataclass(frozen=True, slots=True)
-class Hydration:
-    """Whether a dataflow has caught up with its inputs once, on one replica."""
-
-    object_id: GlobalId
-    replica_id: str | None
-    hydrated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectStatus:
-    """The status of a source or a sink: `created`, `starting`, `running`, `stalled`, `failed`, ...
-
-    `details_json` is JSON or None; times are milliseconds since the epoch.
-    """
-
-    status: str
-    last_change_ms: int | None = None
-    error: str | None = None
-    details_json: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceStatistics:
-    """Counters of a source, by the column names of mz_source_statistics. Latency in ms.
-
-    None where nothing is counted.
-    """
-
-    replica_id: str | None = None
-    messages_received: int = 0
-    bytes_received: int = 0
-    updates_staged: int = 0
-    updates_committed: int = 0
-    records_indexed: int | None = None
-    bytes_indexed: int | None = None
-    rehydration_latency_ms: int | None = None
-    snapshot_records_known: int | None = None
-    snapshot_records_staged: int | None = None
-    snapshot_committed: bool = False
-    offset_known: int | None = None
-    offset_committed: int | None = None
-    rows_skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +78,9 @@ class SystemSnapshot:
     catalog: CatalogState
     now_ms: int
     frontiers: Mapping[GlobalId, ObjectFrontiers] = field(default_factory=dict)
-    hydration: tuple[Hydration, ...] = ()
-    statuses: Mapping[GlobalId, ObjectStatus] = field(default_factory=dict)
+    hydrated: Mapping[GlobalId, bool] = field(default_factory=dict)
+    """Whether a view has caught up with its inputs once, on the only replica."""
+    statuses: Mapping[GlobalId, StatusChange] = field(default_factory=dict)
     source_statistics: Mapping[GlobalId, SourceStatistics] = field(default_factory=dict)
     clusters: tuple[ClusterEntry, ...] = ()
     sessions: tuple[SessionEntry, ...] = ()
@@ -131,7 +88,7 @@ class SystemSnapshot:
     notices: tuple[NoticeEntry, ...] = ()
     read_holds: tuple[ReadHold, ...] = ()
     audit_events: tuple[AuditEvent, ...] = ()
-    source_history: tuple[tuple[GlobalId, ObjectStatus], ...] = ()
+    source_history: tuple[StatusChange, ...] = ()
     usage: tuple[ShardUsage, ...] = ()
     ticks: tuple[TickRecord, ...] = ()
     hydration_progress: tuple[HydrationProgress, ...] = ()

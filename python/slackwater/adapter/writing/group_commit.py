@@ -56,7 +56,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class GroupCommit:
     """A commit, or an idle tick (then without shards): all tables are complete before `upper`."""
 
     timestamp: Timestamp
@@ -189,7 +189,7 @@ class GroupCommitter:
         location: str,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
-        on_committed: Callable[[Committed], None] = _nothing,
+        on_committed: Callable[[GroupCommit], None] = _nothing,
         on_fatal: Callable[[Exception], None] = _nothing,
         settings: CommitSettings | None = None,
     ) -> None:
@@ -435,11 +435,11 @@ class GroupCommitter:
             except LogMovedError:
                 continue
             self._oracle.apply_write(timestamp)
-            self._tell(Committed(timestamp, upper, frozenset(parts)))
+            self._tell(GroupCommit(timestamp, upper, frozenset(parts)))
             return timestamp
         raise FatalError(f"no commit succeeded in {self._settings.max_attempts} attempts")
 
-    def _tell(self, committed: Committed) -> None:
+    def _tell(self, committed: GroupCommit) -> None:
         try:
             self._on_committed(committed)
         except Exception as error:
@@ -527,6 +527,4 @@ def _fail(
 
 
 def _is_outage(error: Exception) -> bool:
-    return (
-        isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_METASTORE_UNAVAILABLE"
-    )
+    return isinstance(error, SlackwaterError) and error.is_outage

@@ -24,7 +24,7 @@ from slackwater.repr.errors import FatalError
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class QueuedRequest:
     """A write or a lock in the queue. `deadline_ms` is on the caller's monotonic clock."""
 
     token: int
@@ -38,9 +38,9 @@ class WriteQueue:
     """Decides only; knows no threads, no clock and no data. Callers serialise their calls."""
 
     def __init__(self) -> None:
-        self._ready: dict[int, Request] = {}
-        self._blocked: dict[int, Request] = {}
-        self._locks: dict[int, Request] = {}
+        self._ready: dict[int, QueuedRequest] = {}
+        self._blocked: dict[int, QueuedRequest] = {}
+        self._locks: dict[int, QueuedRequest] = {}
         self._line: dict[int, dict[int, None]] = {}
         """For each shard, the tokens of the requests that wait for it, in order."""
         self._wanted: dict[int, int] = {}
@@ -83,13 +83,13 @@ class WriteQueue:
 
     def _request(
         self, shard_ids: frozenset[int], owner: str | None, *, is_lock: bool, deadline_ms: int
-    ) -> Request:
+    ) -> QueuedRequest:
         token = self._next_token
         self._next_token += 1
         for shard in shard_ids:
             self._line.setdefault(shard, {})[token] = None
         heapq.heappush(self._deadlines, (deadline_ms, token))
-        return Request(token, shard_ids, owner, is_lock, deadline_ms)
+        return QueuedRequest(token, shard_ids, owner, is_lock, deadline_ms)
 
     def release(self, owner: str) -> tuple[int, ...]:
         """Ends `owner`'s lock, or its wait for one; then returns the token of that request."""
@@ -200,10 +200,10 @@ class WriteQueue:
         self._deadlines.clear()
         return tokens
 
-    def _find(self, token: int) -> Request | None:
+    def _find(self, token: int) -> QueuedRequest | None:
         return self._ready.get(token) or self._blocked.get(token) or self._locks.get(token)
 
-    def _remove(self, request: Request) -> None:
+    def _remove(self, request: QueuedRequest) -> None:
         for waiting in (self._ready, self._blocked, self._locks):
             waiting.pop(request.token, None)
         for shard in request.shard_ids:
@@ -229,7 +229,7 @@ class WriteQueue:
                 del self._blocked[request.token]
                 self._ready[request.token] = request
 
-    def _held_by_others(self, request: Request) -> bool:
+    def _held_by_others(self, request: QueuedRequest) -> bool:
         return any(
             self._holder.get(shard, request.owner) != request.owner for shard in request.shard_ids
         )

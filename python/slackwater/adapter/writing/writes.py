@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from slackwater.adapter import protocol
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.relations import Relations
-from slackwater.adapter.protocol import PrepareWrite, TableRows, WriteMode, WrittenFile
+from slackwater.adapter.protocol import PrepareWrite, StagedFile, TableRows, WriteMode
 from slackwater.adapter.sessions.buffered import BufferedWrite
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.watch import Cancellation
@@ -38,7 +38,7 @@ from slackwater.persist.blobs import inline_part, uniform_file
 from slackwater.persist.client import WriteResult
 from slackwater.persist.ipc import from_stream
 from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
-from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, unsupported, user_error
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc
@@ -53,7 +53,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class CommitOwner:
     """The owner of a commit: the id of the write, and the hold whose write locks it has."""
 
     write_id: str
@@ -110,7 +110,7 @@ class Writes:
         return self._persist.files.staging_directory(shard, asked.write_id)
 
     def write(
-        self, session: Session, request: protocol.Write, cancellation: Cancellation
+        self, session: Session, request: protocol.WriteTables, cancellation: Cancellation
     ) -> WriteResult:
         """The write of protocol section 2: answers once it is durable and applied.
 
@@ -142,7 +142,7 @@ class Writes:
                 hold = self._locks.lock_for_write(session, takes, cancellation)
             if takes and (earlier := self._committer.written(write_id)) is not None:
                 return earlier
-            owner = Owner(write_id, hold)
+            owner = CommitOwner(write_id, hold)
             return self._commit_received(session, owner, (asked, received), cancellation)
         finally:
             self._release(hold)
@@ -150,7 +150,7 @@ class Writes:
     def _commit_received(
         self,
         session: Session,
-        owner: Owner,
+        owner: CommitOwner,
         writes: tuple[Sequence[_Asked], Sequence[_Received]],
         cancellation: Cancellation,
     ) -> WriteResult:
@@ -175,7 +175,7 @@ class Writes:
                     return WriteResult(TIMESTAMP_MIN, sum(write.inserted for write in buffered), 0)
             return self.commit(buffered, owner, cancellation)
 
-    def _asked(self, request: protocol.Write) -> list[_Asked]:
+    def _asked(self, request: protocol.WriteTables) -> list[_Asked]:
         """The writes of a request: of one table, or of several that are committed together.
 
         Raises SLACKWATER_UNSUPPORTED if one of several would not see what another one of them does.
@@ -184,9 +184,8 @@ class Writes:
         counts = Counter(each.item.id for each in asked)
         for each in asked:
             if each.rows.mode is not WriteMode.APPEND and counts[each.item.id] > 1:
-                raise user_error(
-                    "SLACKWATER_UNSUPPORTED",
-                    feature=f"Replacing the rows of {each.item.full_name} in a statement that "
+                raise unsupported(
+                    f"Replacing the rows of {each.item.full_name} in a statement that "
                     "writes to it twice",
                     advice="Write two statements.",
                 )
@@ -231,7 +230,7 @@ class Writes:
     def commit(
         self,
         writes: Sequence[BufferedWrite],
-        owner: Owner,
+        owner: CommitOwner,
         cancellation: Cancellation,
     ) -> WriteResult:
         """Commits all `writes` at one timestamp. Cancelled only before the commit has begun."""
@@ -333,8 +332,8 @@ class Writes:
                 body = FileBody(file.uri, file.size_bytes, file.modified_ms, uniform=None)
                 files.append((body, 1, file.rows))
         inserted, deleted = count_changes(rows)
-        inserted += sum(count for _, diff, count in files if diff > 0)
-        deleted += sum(count for _, diff, count in files if diff < 0)
+        inserted += sum(diff * count for _, diff, count in files if diff > 0)
+        deleted -= sum(diff * count for _, diff, count in files if diff < 0)
         return _Received(rows, tuple(files), inserted, deleted)
 
     def _buffered(self, item: CatalogItem, received: _Received) -> BufferedWrite:
@@ -349,7 +348,7 @@ class Writes:
 
         return BufferedWrite(item.id, item.full_name, parts_at, inserted, deleted)
 
-    def _own_files(self, item: CatalogItem, asked: TableRows) -> tuple[WrittenFile, ...]:
+    def _own_files(self, item: CatalogItem, asked: TableRows) -> tuple[StagedFile, ...]:
         """The files of the request, with their URIs as the coordinator writes them.
 
         Raises SLACKWATER_FOREIGN_FILE, with nothing of its URI, for one that is not directly in
@@ -365,7 +364,7 @@ class Writes:
             directory = self._persist.files.staging_directory(item.stored.shard_id, asked.write_id)
         except ValueError:
             raise refuse("its id cannot be that of a write with files") from None
-        own: dict[str, WrittenFile] = {}
+        own: dict[str, StagedFile] = {}
         for number, file in enumerate(asked.files, start=1):
             uri = self._persist.blobs.own(file.uri, directory)
             if uri is None:
@@ -375,16 +374,17 @@ class Writes:
             own[uri] = replace(file, uri=uri)
         return tuple(own.values())
 
-    def _split(self, shard_id: int, file: WrittenFile) -> list[tuple[FileBody, int, int]]:
+    def _split(self, shard_id: int, file: StagedFile) -> list[tuple[FileBody, int, int]]:
         """Splits a file of mixed diffs into one for each diff, so that each part is uniform."""
         blobs = self._persist.blobs
         with blobs.open(file.uri) as source:
             table = pq.read_table(source)
         directory = self._persist.files.shard_directory(shard_id)
         found = []
-        for diff in (1, -1):
-            chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
-            if chosen.num_rows:
+        for diff in pc.unique(table[DIFF_COLUMN]).to_pylist():
+            if diff:
+                chosen = table.filter(pc.equal(table[DIFF_COLUMN], diff))
+                chosen = chosen.drop_columns([DIFF_COLUMN])
                 body = uniform_file(blobs, chosen, directory, Uniform(Timestamp(0), diff))
                 found.append((body, diff, chosen.num_rows))
         return found

@@ -36,7 +36,7 @@ from slackwater.planner.parser.statements import (
     ExplainIncremental,
     ExplainTimestamp,
     Fetch,
-    FilesSink,
+    FilesSinkConnector,
     FilesSource,
     LoadGenerator,
     Query,
@@ -274,7 +274,7 @@ def _create_sink(s: CreateSink) -> Iterable[str]:
     yield from (_envelope(s.envelope), "" if s.snapshot else "WITH (SNAPSHOT FALSE)")
 
 
-def _files_sink(f: FilesSink) -> str:
+def _files_sink(f: FilesSinkConnector) -> str:
     return f"FILES (PATH {quote_string(f.path)}, FORMAT {f.format})"
 
 

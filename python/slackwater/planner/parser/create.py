@@ -35,7 +35,7 @@ from slackwater.planner.parser.statements import (
     CreateView,
     CreateViewUnder,
     Envelope,
-    FilesSink,
+    FilesSinkConnector,
     FilesSource,
     LoadGenerator,
     TextSlice,
@@ -612,14 +612,16 @@ def _sink(cursor: TokenCursor) -> CreateSink:
     return CreateSink(name, from_name, connector, envelope, if_not_exists, cluster, snapshot)
 
 
-def _files_sink(cursor: TokenCursor) -> FilesSink:
+def _files_sink(cursor: TokenCursor) -> FilesSinkConnector:
     for other in _OTHER_SINKS:
         if cursor.looking_at(other):
             raise cursor.unsupported(f"CREATE SINK ... INTO {other}", "Sinks write FILES.")
     cursor.expect("FILES")
     options = read_options(cursor, {"PATH": text, "FORMAT": choice("PARQUET", "JSON")})
     _require(cursor, options, "PATH", "FORMAT")
-    return FilesSink(str(options["PATH"]), cast("Literal['PARQUET', 'JSON']", options["FORMAT"]))
+    return FilesSinkConnector(
+        str(options["PATH"]), cast("Literal['PARQUET', 'JSON']", options["FORMAT"])
+    )
 
 
 def _sink_envelope(cursor: TokenCursor) -> Envelope:

@@ -14,13 +14,10 @@ from slackwater.planner.parser.query import (
     read_explain,
     read_fetch,
     read_subscribe,
-    split_as_of,
 )
 from slackwater.planner.parser.session import read_begin, read_reset, read_set, read_transaction_end
 from slackwater.planner.parser.statements import Statement
 from slackwater.planner.parser.tokens import TokenCursor
-
-__all__ = ["parse", "split_as_of"]
 
 _REFUSED = ("COPY", "PREPARE", "EXECUTE", "DEALLOCATE", "DISCARD", "INSPECT", "RAISE")
 _MAINTAINED = ("MATERIALIZED VIEW", "SOURCE", "SINK")

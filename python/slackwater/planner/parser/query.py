@@ -69,21 +69,12 @@ _BEFORE_RELATION = frozenset({"FROM", "JOIN", "SELECT"})
 _PLAN_STAGES = frozenset({"RAW", "DECORRELATED", "LOCALLY", "OPTIMIZED", "PHYSICAL", "PLAN"})
 
 
-def split_as_of(text: str) -> tuple[TextSlice, AsOf | None]:
-    """The query of `text`, and the AS OF at its end if there is one.
+def read_query(cursor: TokenCursor) -> Query:
+    """The query at the cursor, up to the end of the statement, and the AS OF at its end, if any.
 
     ``SELECT 1 AS of`` and ``FROM range(2) AS OF (n)`` are aliases, ``t VERSION AS OF 1`` is
-    Spark's own. Raises SLACKWATER_SYNTAX_ERROR when the text is empty or its parentheses or
-    literals are not closed.
+    Spark's own.
     """
-    cursor = TokenCursor(text)
-    cursor.statement = "the query"
-    query = _read_as_of(cursor)
-    return query.text, query.as_of
-
-
-def read_query(cursor: TokenCursor) -> Query:
-    """The query at the cursor, up to the end of the statement."""
     token = cursor.token
     if token.upper not in _QUERY_WORDS and not token.is_symbol("("):
         raise cursor.syntax_error("a query")

@@ -290,7 +290,7 @@ class CreateSource:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesSink:
+class FilesSinkConnector:
     path: str
     format: Literal["PARQUET", "JSON"]
 
@@ -310,7 +310,7 @@ class Envelope:
 class CreateSink:
     name: QualifiedName | None
     from_name: QualifiedName
-    connector: FilesSink
+    connector: FilesSinkConnector
     envelope: Envelope = Envelope("DIFF")
     if_not_exists: bool = False
     cluster: str | None = None

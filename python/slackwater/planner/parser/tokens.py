@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.statements import TextSlice
-from slackwater.repr.errors import Position, SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, TextPosition, user_error
 
 # sqlglot swallows the rest of a statement that begins with SHOW, EXPLAIN, FETCH and others as one
 # string. Behind an opening parenthesis such a word is a word.
@@ -191,10 +191,10 @@ def _unescape(literal: str) -> str:
     return _ESCAPE.sub(character, literal[1:-1])
 
 
-def position_of(text: str, offset: int) -> Position:
+def position_of(text: str, offset: int) -> TextPosition:
     """The line (from 1) and column (from 0) of an offset, as Spark counts them."""
     before = text[:offset]
-    return Position(before.count("\n") + 1, offset - (before.rfind("\n") + 1))
+    return TextPosition(before.count("\n") + 1, offset - (before.rfind("\n") + 1))
 
 
 class TokenCursor:
@@ -367,7 +367,7 @@ class TokenCursor:
             advice=advice,
         )
 
-    def position(self, token: Token) -> Position:
+    def position(self, token: Token) -> TextPosition:
         return position_of(self._text, token.start)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import Position, user_error
+from slackwater.repr.errors import TextPosition, unsupported, user_error
 
 STRICT_SERIALIZABLE = "strict serializable"
 SERIALIZABLE = "serializable"
@@ -31,7 +31,7 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class SessionVariable:
     """One session variable.
 
     `parse` turns the text of a value into its canonical form and raises ValueError with a
@@ -57,7 +57,7 @@ def _isolation(text: str) -> Assigned:
     raise ValueError(f"the values are {STRICT_SERIALIZABLE}, {SERIALIZABLE}")
 
 
-def cluster_named(name: str, position: Position | None = None) -> str:
+def cluster_named(name: str, position: TextPosition | None = None) -> str:
     """The cluster of that name, in any case. Raises SLACKWATER_UNKNOWN_CLUSTER."""
     if name.lower() != CLUSTER:
         raise user_error(
@@ -102,30 +102,30 @@ def _fixed(text: str) -> Assigned:
     raise ValueError("it cannot be changed")
 
 
-VARIABLES: Mapping[str, Variable] = {
+VARIABLES: Mapping[str, SessionVariable] = {
     variable.name: variable
     for variable in (
-        Variable("cluster", CLUSTER, _cluster, "The cluster that runs reads"),
-        Variable(
+        SessionVariable("cluster", CLUSTER, _cluster, "The cluster that runs reads"),
+        SessionVariable(
             "emit_timestamp_notice",
             "off",
             _boolean,
             "Whether every read says in a notice at which time it reads",
         ),
-        Variable(
+        SessionVariable(
             "max_query_result_size",
             f"{256 * 1024**2} B",
             _size,
             "The most that a SUBSCRIBE, a FETCH, or the rows that a cursor keeps may have",
         ),
-        Variable("mz_version", "", _fixed, "The version of Slackwater", read_only=True),
-        Variable(
+        SessionVariable("mz_version", "", _fixed, "The version of Slackwater", read_only=True),
+        SessionVariable(
             "statement_timeout",
             "60000 ms",
             _timeout,
             "How long a statement waits before it is given up; 0 for ever",
         ),
-        Variable(
+        SessionVariable(
             "transaction_isolation",
             STRICT_SERIALIZABLE,
             _isolation,
@@ -165,7 +165,7 @@ KNOWN_NAMES: frozenset[str] = frozenset(VARIABLES) | frozenset(
 """Every name, in lower case, that belongs to Slackwater and not to Spark's configuration."""
 
 
-def variable(name: str) -> Variable:
+def variable(name: str) -> SessionVariable:
     """The variable `name`, in any case, with or without the prefix ``slackwater.``.
 
     Raises SLACKWATER_UNSUPPORTED for one of Materialize's that would do nothing here, and
@@ -177,9 +177,8 @@ def variable(name: str) -> Variable:
         return found
     if key in KNOWN_NAMES:
         instead = f"The variables are {', '.join(VARIABLES)}."
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"The variable {key}",
+        raise unsupported(
+            f"The variable {key}",
             advice="SET TIME ZONE '...' is Spark's." if key == "timezone" else instead,
         )
     raise user_error("SLACKWATER_UNKNOWN_VARIABLE", variable=name)

@@ -10,14 +10,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Mapping,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote_to_bytes
@@ -34,7 +27,12 @@ from slackwater.repr.errors import SlackwaterError
 from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.settings import IngressSettings
 from slackwater.server.ingress.tokens import Tokens
-from slackwater.storage.changefeed.messages import DEFAULT_FEED, BadMessage, Target, target_of
+from slackwater.storage.changefeed.messages import (
+    DEFAULT_FEED,
+    BadMessage,
+    MessageTarget,
+    target_of,
+)
 from slackwater.storage.webhook import RepeatedHeader, header_values
 
 HEALTH = "/_/healthz"
@@ -240,7 +238,9 @@ class IngressApp:
         async with self._body(receive, headers) as body:
             return await self._deliver(source, target, feed, body)
 
-    async def _deliver(self, source: Changefeed, target: Target, feed: str, body: bytes) -> Answer:
+    async def _deliver(
+        self, source: Changefeed, target: MessageTarget, feed: str, body: bytes
+    ) -> Answer:
         def hand_over(done: Done) -> None:
             self._backend().changefeeds.post(FeedRequest(source, target, feed, body, done))
 
@@ -337,7 +337,7 @@ def _parts(scope: Scope, prefix: bytes) -> list[str]:
         raise Refused(NOT_FOUND) from None
 
 
-def _target(parts: Sequence[str]) -> Target:
+def _target(parts: Sequence[str]) -> MessageTarget:
     """Raises `Refused`."""
     try:
         found = target_of(parts)

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from slackwater.persist.tables import ingress
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.planner.parser.variables import parse_size
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option, user_error
 
 PREFIX = "spark.slackwater.ingress."
 OFF = "off"
@@ -104,13 +104,7 @@ def read(settings: Mapping[str, str]) -> IngressSettings | None:
 
 def invalid(name: str, value: str, reason: str) -> SlackwaterError:
     """The error for a setting, whose name is without the prefix."""
-    return user_error(
-        "SLACKWATER_INVALID_OPTION",
-        option=PREFIX + name,
-        statement="the ingress",
-        value=value,
-        reason=reason,
-    )
+    return invalid_option(PREFIX + name, "the ingress", value, reason)
 
 
 def _size(settings: Mapping[str, str], name: str, default: str) -> int:

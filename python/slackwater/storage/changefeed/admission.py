@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slackwater.checkpoints.bounds import Progress, bounds
+from slackwater.checkpoints.bounds import PartitionProgress, bounds
 from slackwater.checkpoints.store import FIRST, GroupState
 from slackwater.repr.hlc import Time
 from slackwater.storage.changefeed.encoding import offset
@@ -23,7 +23,7 @@ MINIMUM = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AdmittedFeeds:
     """The partitions that count from now on, those that are new among them, and how far they are.
 
     `upper` is the first offset that cannot be bound yet.
@@ -40,7 +40,7 @@ def admission(
     admitted: frozenset[str],
     declared: Sequence[str],
     lower: int,
-) -> Admission:
+) -> AdmittedFeeds:
     """The partitions that count, and how far, when the source is bound up to `lower`.
 
     `whole` has the checkpoints without a lookahead, `window` those that one binding may take.
@@ -54,11 +54,11 @@ def admission(
         waited_for = {*admitted, *(name for name, top in resolved.items() if _reaches(top, lower))}
     now = frozenset(waited_for)
     if not now or any(name not in resolved for name in now):
-        return Admission(admitted, frozenset(), lower)
+        return AdmittedFeeds(admitted, frozenset(), lower)
     upper = max(lower, _upper(window.partitions, now, whole.committed))
     if upper == MINIMUM:
-        return Admission(admitted, frozenset(), lower)
-    return Admission(now, now - admitted, upper)
+        return AdmittedFeeds(admitted, frozenset(), lower)
+    return AdmittedFeeds(now, now - admitted, upper)
 
 
 def _reaches(top: Time, lower: int) -> bool:
@@ -66,6 +66,8 @@ def _reaches(top: Time, lower: int) -> bool:
     return offset(top.next) >= lower
 
 
-def _upper(partitions: Sequence[Progress], counted: frozenset[str], committed: Time) -> int:
+def _upper(
+    partitions: Sequence[PartitionProgress], counted: frozenset[str], committed: Time
+) -> int:
     found = [each for each in partitions if each.partition in counted]
     return offset(bounds(found, committed).max)

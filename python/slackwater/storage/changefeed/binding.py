@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from slackwater.repr.errors import FatalError
 from slackwater.storage.changefeed.messages import ChangeRecord
 from slackwater.storage.changefeed.tables import Drift, FeedRow
 
@@ -55,7 +56,20 @@ class BindingWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BindingRules:
+    """The rules by which a source takes changes.
+
+    `decode` makes rows of them. With `is_strict` a late change that is newer than what its key has
+    ends the binding, unless it `is_dead` already.
+    """
+
+    decode: Decode
+    is_strict: bool = False
+    is_dead: Callable[[ChangeRecord], bool] = lambda _: False
+
+
+@dataclass(frozen=True, slots=True)
+class BoundChanges:
     """The changes that a binding makes.
 
     `changes` are rows with diffs by topic. `images` are what the keys have now, and `replaced` what
@@ -74,23 +88,37 @@ class Bound:
     late: Mapping[str, int]
     repeated: Mapping[str, int]
 
+    def validate(self) -> None:
+        """Raises `FatalError` when its parts contradict each other."""
+        for slot, image in self.images.items():
+            if slot != (image.topic, image.key):
+                raise FatalError(f"the image of {slot} is of {image.topic}")
+        for image in self.replaced:
+            newer = self.images.get((image.topic, image.key))
+            if newer is None or newer.updated <= image.updated:
+                raise FatalError(f"an image of {image.topic} is replaced by none that is newer")
+        diffs = {diff for found in self.changes.values() for _, diff in found}
+        if not diffs <= {1, -1} or sum(self.rows.values()) != len(self.images):
+            raise FatalError(
+                f"{dict(self.rows)} were bound for {len(self.images)} keys, by {diffs}"
+            )
+        if not set(self.images.values()).isdisjoint(change for change, _ in self.dead):
+            raise FatalError("a change is dead and bound")
+
 
 def bind(
     images: Mapping[Slot, ChangeRecord],
     waiting: Iterable[ChangeRecord],
     window: BindingWindow,
-    decode: Decode,
-    *,
+    rules: BindingRules,
     again: Iterable[ChangeRecord] = (),
-    is_strict: bool = False,
-    is_dead: Callable[[ChangeRecord], bool] = lambda _: False,
-) -> Bound:
+) -> BoundChanges:
     """Binds what of `waiting` is in `window`, after bindings that left `images`.
 
-    `again` are dead letters, which are taken whatever their times, where nothing newer is. With
-    `is_strict` it raises `LateChange` for a late change that is newer than what its key has, unless
-    that one `is_dead` already.
+    `again` are dead letters, which are taken whatever their times, where nothing newer is. Raises
+    `LateChange` as the rules say.
     """
+    decode = rules.decode
     taken: list[ChangeRecord] = []
     left: list[ChangeRecord] = []
     late: Counter[str] = Counter()
@@ -107,7 +135,7 @@ def bind(
         late[change.feed] += 1
         image = images.get(slot)
         is_news = image is None or image.updated < change.updated
-        if is_strict and is_news and not is_dead(change):
+        if rules.is_strict and is_news and not rules.is_dead(change):
             raise LateChange(change)
     for change in again:
         candidates.setdefault((change.topic, change.key), []).append(change)
@@ -127,7 +155,7 @@ def bind(
         rows[newest.feed] += 1
         chosen[slot] = newest
         _replace(changes.setdefault(newest.topic, []), _row(images.get(slot), decode), row)
-    return Bound(
+    return BoundChanges(
         changes={topic: found for topic, found in changes.items() if found},
         images=chosen,
         replaced=[images[slot] for slot in chosen if slot in images],

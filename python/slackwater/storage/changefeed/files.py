@@ -22,8 +22,8 @@ from slackwater.storage.changefeed.ingestion import Files
 from slackwater.storage.changefeed.messages import (
     BadMessage,
     ChangeRecord,
+    MessageTarget,
     Payloads,
-    Target,
     message_of,
     target_of,
 )
@@ -38,7 +38,7 @@ _PACKED = ".gz"
 @dataclass(frozen=True, slots=True)
 class _Found:
     name: str
-    target: Target
+    target: MessageTarget
 
 
 class FolderReader:
@@ -128,7 +128,7 @@ class FolderReader:
         return message.rows if isinstance(message, Payloads) else ()
 
 
-def _target(day: str, file: str) -> Target | None:
+def _target(day: str, file: str) -> MessageTarget | None:
     try:
         return target_of((day, file))
     except BadMessage:

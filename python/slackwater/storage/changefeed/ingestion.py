@@ -19,11 +19,18 @@ from typing import Protocol
 import pyarrow as pa
 
 from slackwater.checkpoints.store import GroupState
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.hlc import ZERO, Range
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.changefeed.admission import MINIMUM, admission
-from slackwater.storage.changefeed.binding import BindingWindow, Bound, LateChange, Slot, bind
+from slackwater.storage.changefeed.binding import (
+    BindingRules,
+    BindingWindow,
+    BoundChanges,
+    LateChange,
+    Slot,
+    bind,
+)
 from slackwater.storage.changefeed.encoding import time_at
 from slackwater.storage.changefeed.landing import dead_letter_rows, landing_rows
 from slackwater.storage.changefeed.messages import ChangeRecord
@@ -104,7 +111,7 @@ class ChangefeedProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Poll:
-    bound: Bound
+    bound: BoundChanges
     feeds: Mapping[str, FeedCounters]
     read: str | None
     fresh: Sequence[ChangeRecord]
@@ -230,6 +237,20 @@ class ChangefeedIngestion:
             left = sum(change in tried for change, _ in done.bound.dead)
             self._arrivals.replayed(done.replay_requests, len(done.again), left)
 
+    def validate(self) -> None:
+        """Raises `FatalError` when what it holds contradicts itself."""
+        if self._waiting_of != Counter(each.feed for each in self._waiting):
+            raise FatalError(f"{dict(self._waiting_of)} was counted of what waits")
+        for slot, image in self._images.items():
+            if slot != (image.topic, image.key) or image.updated >= self._lower:
+                raise FatalError(f"{slot} has an image of {image.topic} at {image.updated}")
+            if not self._keeps(slot, image, self._dead):
+                raise FatalError(f"the deletion of {slot} is kept for nothing")
+        if not self.progress.lower == self._lower <= self.progress.proposed:
+            raise FatalError(f"the progress is {self.progress}, bound is {self._lower}")
+        if self._last is not None:
+            self._last.bound.validate()
+
     def _look(self, proposed: int) -> None:
         """Shows how the source stands."""
         waiting = dict(self._waiting_of)
@@ -237,21 +258,16 @@ class ChangefeedIngestion:
 
     def _bound(
         self, window: BindingWindow, waiting: Sequence[ChangeRecord], again: Sequence[ChangeRecord]
-    ) -> Bound:
+    ) -> BoundChanges:
         @cache
         def letters() -> frozenset[ChangeRecord]:
             return frozenset(letter for letter, _ in self._dead_letters())
 
         try:
-            return bind(
-                self._images,
-                waiting,
-                window,
-                self._decode,
-                again=again,
-                is_strict=self._config.is_strict,
-                is_dead=lambda change: change in letters(),
+            rules = BindingRules(
+                self._decode, self._config.is_strict, lambda change: change in letters()
             )
+            return bind(self._images, waiting, window, rules, again)
         except LateChange as late:
             raise user_error(
                 "SLACKWATER_LATE_CHANGE",
@@ -342,7 +358,7 @@ def _size(change: ChangeRecord) -> int:
 def _counted(
     before: Mapping[str, FeedCounters],
     admitted: frozenset[str],
-    bound: Bound,
+    bound: BoundChanges,
     again: Sequence[tuple[ChangeRecord, str]],
 ) -> dict[str, FeedCounters]:
     dead = Counter(change.feed for change, _ in bound.dead)

@@ -75,7 +75,7 @@ Message = Payloads | Resolved
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class MessageTarget:
     """The end of a path: it names a table, or a file with rows or a resolved time."""
 
     table: str | None = None
@@ -84,26 +84,26 @@ class Target:
     is_lines: bool = False
 
 
-def target_of(parts: Sequence[str]) -> Target | None:
+def target_of(parts: Sequence[str]) -> MessageTarget | None:
     """The meaning of the path behind the source's name; None: it has none.
 
     Nothing, a table, or, for feeds into files, ``[table/]2026-01-31/<name>``. Raises `BadMessage`
     for a file with a time that is none.
     """
     if not parts:
-        return Target()
+        return MessageTarget()
     if len(parts) == 1:
-        return Target(table=parts[0])
+        return MessageTarget(table=parts[0])
     table = parts[0] if len(parts) == 3 else None
     if len(parts) > 3 or _DAY.fullmatch(parts[-2]) is None:
         return None
     resolved = _RESOLVED.fullmatch(parts[-1])
     if resolved is not None:
-        return Target(table=table, resolved=_file_time(*resolved.groups()))
+        return MessageTarget(table=table, resolved=_file_time(*resolved.groups()))
     rows = _ROWS.fullmatch(parts[-1])
     if rows is None:
         return None
-    return Target(table=table, topic=table_of(rows[1]), is_lines=True)
+    return MessageTarget(table=table, topic=table_of(rows[1]), is_lines=True)
 
 
 def _file_time(moment: str, nanos: str, logical: str) -> Time:
@@ -116,7 +116,7 @@ def _file_time(moment: str, nanos: str, logical: str) -> Time:
 
 
 def message_of(
-    target: Target, body: bytes, feed: str, keys: Mapping[str, Sequence[str]]
+    target: MessageTarget, body: bytes, feed: str, keys: Mapping[str, Sequence[str]]
 ) -> Message:
     """The message of a request. `keys` are the columns of each table's key.
 
@@ -158,7 +158,7 @@ def _no_constant(_: str) -> None:
 
 
 def _rows(
-    payload: Sequence[Any], target: Target, feed: str, keys: Mapping[str, Sequence[str]]
+    payload: Sequence[Any], target: MessageTarget, feed: str, keys: Mapping[str, Sequence[str]]
 ) -> Iterator[ChangeRecord]:
     places: dict[str, int] = {}
     topics: dict[str, str] = {}

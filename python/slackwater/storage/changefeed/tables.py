@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.repr.relation import DIFF_FIELD, RelationDesc
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed.messages import ChangeRecord, exact_text
 from slackwater.storage.text_values import from_json, shown
 
@@ -46,10 +46,9 @@ class Reader:
 
     def __init__(self, table: FeedTable) -> None:
         self._table = table
-        self._schema = table.desc.arrow_schema()
         self._cells = [
             (name, field.nullable, _cell(field.type))
-            for name, field in zip(table.desc.names, self._schema, strict=True)
+            for name, field in zip(table.desc.names, table.desc.arrow_schema(), strict=True)
             if name != table.extras
         ]
         self._known = frozenset(name for name, _, _ in self._cells)
@@ -75,10 +74,7 @@ class Reader:
 
     def updates(self, updates: Sequence[tuple[FeedRow, int]]) -> pa.Table:
         """Rows with their diffs, as the collection takes them."""
-        rows = list(zip(*(row for row, _ in updates), strict=True)) or [()] * len(self._schema)
-        arrays = [pa.array(c, field.type) for c, field in zip(rows, self._schema, strict=True)]
-        arrays.append(pa.array([diff for _, diff in updates], pa.int64()))
-        return pa.Table.from_arrays(arrays, schema=self._schema.append(DIFF_FIELD))
+        return self._table.desc.with_diffs(updates)
 
     @staticmethod
     def _value(

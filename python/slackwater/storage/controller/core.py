@@ -27,10 +27,7 @@ from slackwater.storage.controller.descriptions import (
     IngestionDescription,
     IngestionExport,
 )
-from slackwater.storage.controller.effects import (
-    AnswerAppend,
-    Effect,
-)
+from slackwater.storage.controller.effects import AnswerAppend, Effect
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports
 from slackwater.storage.controller.placement import Placement

@@ -20,7 +20,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherWriter:
     """Written by somebody else: a materialized view, by its dataflow."""
 
 
@@ -45,7 +45,7 @@ class IngestionExport:
     name: str
 
 
-DataSource = Table | Progress | Other | IngestionDescription | IngestionExport
+DataSource = Table | Progress | OtherWriter | IngestionDescription | IngestionExport
 
 
 @dataclass(frozen=True, slots=True)

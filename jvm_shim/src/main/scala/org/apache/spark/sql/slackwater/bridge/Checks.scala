@@ -63,9 +63,11 @@ private[bridge] final class Checks(session: SparkSession) {
     bound.foreach {
       case e if e.children.isEmpty && e.containsPattern(CURRENT_LIKE) =>
         refuse(s"${e.prettyName}() means nothing for a request")
-      case e: Unevaluable        => refuse(s"${e.prettyName} cannot be computed for a request")
-      case e if !e.deterministic => refuse(s"${e.prettyName}() has another value each time")
-      case _                     =>
+      case e: Unevaluable => refuse(s"${e.prettyName} cannot be computed for a request")
+      // What is above such a function is not deterministic either.
+      case e if !e.deterministic && e.children.forall(_.deterministic) =>
+        refuse(s"${e.prettyName}() has another value each time")
+      case _ =>
     }
     bound
   }

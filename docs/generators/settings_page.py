@@ -1,4 +1,4 @@
-"""The reference page of all settings: ``python -m slackwater.server.settings_page``."""
+"""The reference page of all settings: ``python -m docs.generators.settings_page``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slackwater.server.ingress.settings import PREFIX, IngressSettings, read
 
 HEAD = """# Settings
 
-This page is generated from the code by `python -m slackwater.server.settings_page`.
+This page is generated from the code by `python -m docs.generators.settings_page`.
 """
 
 APPLICATION_HEAD = """

@@ -1,4 +1,4 @@
-"""The reference page of all error conditions: ``python -m slackwater.repr.errors_page``."""
+"""The reference page of all error conditions: ``python -m docs.generators.errors_page``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from slackwater.repr.errors import conditions
 
 _HEAD = """# Errors
 
-This page is generated from the error catalogue by `python -m slackwater.repr.errors_page`.
+This page is generated from the error catalogue by `python -m docs.generators.errors_page`.
 
 An error has a condition, an SQLSTATE and a message that names the object, says what is wrong and
 what to do. In PySpark they are `e.getCondition()`, `e.getSqlState()` and `e.getMessage()`; the

@@ -1,6 +1,6 @@
 """The reference page of the system relations.
 
-``python -m slackwater.adapter.system.relations_page`` prints it.
+``python -m docs.generators.relations_page`` prints it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from slackwater.repr.relation import Column
 
 HEAD = """# System relations
 
-This page is generated from the code by `python -m slackwater.adapter.system.relations_page`.
+This page is generated from the code by `python -m docs.generators.relations_page`.
 
 Slackwater describes itself in relations that any query can read and join. Those that
 Materialize has too have its names and columns. They show now: all of one query are of one moment,
