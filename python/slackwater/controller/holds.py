@@ -22,6 +22,10 @@ class HoldKind(Enum):
     VIEW = "view"
     SINK = "sink"
     INGESTION = "ingestion"
+    INDEX = "index"
+    COPY = "copy"
+    PEEK = "peek"
+    REPLICA = "replica"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from slackwater.controller.frontiers import CollectionFrontiers
 from slackwater.controller.holds import Holder, HoldKind, Holds, ReadHold
 from slackwater.controller.propagation import Propagation
 from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
@@ -88,6 +89,14 @@ class Capabilities:
             raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
         self.settle(state)
         return state
+
+    def frontiers(self, global_id: GlobalId) -> CollectionFrontiers | None:
+        """The frontiers of the collection, settled; None when nobody can read it any more."""
+        state = self.collections.get(global_id)
+        if state is None:
+            return None
+        self.settle(state)
+        return CollectionFrontiers(state.since, state.upper, state.is_dropped)
 
     def settled(self) -> Iterator[CollectionState]:
         """All collections as they are now (M8)."""
