@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from cattrs import Converter
 from cattrs.strategies import configure_tagged_union
@@ -97,6 +97,18 @@ def _bytes(value: Any, _: Any) -> bytes:
     return base64.b64decode(_exactly(str)(value, None), validate=True)
 
 
+def _tuples(kind: Any, converter: Converter) -> Any:
+    """The hook for a kind of tuple, whose JSON is a list and nothing else that has elements."""
+    kinds = get_args(kind)
+    if kinds[-1] is not Ellipsis:
+        return lambda value, _: tuple(
+            converter.structure(each, one)
+            for each, one in zip(_exactly(list)(value, None), kinds, strict=True)
+        )
+    element = converter.get_structure_hook(kinds[0])
+    return lambda value, _: tuple(element(each, kinds[0]) for each in _exactly(list)(value, None))
+
+
 def _made() -> Converter:
     converter = Converter(detailed_validation=False, forbid_extra_keys=True)
     for kind in (int, str, bool):
@@ -105,6 +117,7 @@ def _made() -> Converter:
     converter.register_unstructure_hook(Frontier, Frontier.as_list)
     converter.register_structure_hook(bytes, _bytes)
     converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode())
+    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, _tuples)
     for union in (SinkExport, PeekAnswer, CopyToAnswer, Command, ReplicaResponse):
         configure_tagged_union(union, converter, tag_name="type")
     return converter
