@@ -45,6 +45,7 @@ SHARES = {
     "test_i01_i09_to_i17_i21_to_i25_i28_i33_i34_i52_frontiers_are_what_the_formulas_say": Share(
         60, 25_000
     ),
+    "test_i01_i09_to_i16_i37_i40_to_i42_i44_to_i48_replicas_come_and_go": Share(60, 12_000),
     "test_i07_of_appends_that_overtake_each_other_one_meets_its_expectation": Share(40, 1_000),
     "test_i26_i27_a_shard_belongs_somewhere_and_goes_when_nobody_needs_it": Share(25, 800),
     "test_i18_i26_i27_i33_a_crash_at_any_step_leaves_every_shard_in_one_state": Share(60, 12_000),

@@ -595,7 +595,8 @@ class ComputeController:
         state = self._collections.states[report.id]
         # A view is as far as it is stored, and a subscription as far as its batches came: else a
         # new replica could begin after what the client has seen.
-        if state.kind not in (ExportKind.MATERIALIZED_VIEW, ExportKind.SUBSCRIBE):
+        theirs = (ExportKind.MATERIALIZED_VIEW, ExportKind.SUBSCRIBE)
+        if report.write is not None and state.kind not in theirs:
             self._placement.advance(state, hosted.write)
 
     def _peek_answered(self, replica: Replica, peek_id: str, answer: PeekAnswer) -> None:
@@ -632,6 +633,8 @@ class ComputeController:
             return
         self._subscribes.close(answered.id)
         self._effects.append(AnswerCopyTo(answered.id, answered.answer))
+        # Nobody has to read the inputs any more; the other replicas end it.
+        self._placement.advance(self._collections.states[answered.id], EMPTY_FRONTIER)
 
     def _ended(self, replica: Replica, global_id: GlobalId) -> None:
         """The replica gives no more of a subscription or copy."""
