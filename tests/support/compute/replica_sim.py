@@ -177,14 +177,14 @@ class SimReplica:
     # Work
 
     def _export(self, global_id):
-        for dataflow in self.state.dataflows.values():
+        for dataflow in self.state.dataflows():
             for each in (*dataflow.index_exports, *dataflow.sink_exports):
                 if each.id == global_id:
                     return each
         raise AssertionError(f"there is no {global_id}")
 
     def _dataflow(self, global_id):
-        return next(d for d in self.state.dataflows.values() if global_id in d.export_ids)
+        return next(d for d in self.state.dataflows() if global_id in d.export_ids)
 
     def work(self, global_id, steps):
         """Computes further, as far as the inputs are complete. False if nothing can be done."""

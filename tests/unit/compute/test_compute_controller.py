@@ -488,6 +488,18 @@ def test_a_hold_keeps_a_dropped_collection_and_its_inputs(room, core):
         core.downgrade_read_hold(hold, at(9))
 
 
+def test_a_dropped_index_that_others_read_is_scheduled_nevertheless(room, core):
+    table = room.table(5)
+    room.replica("r1")
+    core.create_dataflows(CLUSTER, [index("u50", [table]), index("u51", [], ["u50"])])
+    core.drop_collections(CLUSTER, ["u50"])
+    room.run()
+    room.tick(9)
+    assert pr.Schedule("u50") in sent(room.maintain(), "r1")
+    effects = room.says("r1", report("u50", write=8, output=8))
+    assert pr.Schedule("u51") in sent(effects, "r1")
+
+
 def test_what_was_dropped_is_not_told_to_later_replicas(room, core):
     _, name = indexed(room)
     core.drop_collections(CLUSTER, [name])

@@ -97,6 +97,11 @@ def _bytes(value: Any, _: Any) -> bytes:
     return base64.b64decode(_exactly(str)(value, None), validate=True)
 
 
+def _is_tuple(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is tuple
+
+
 def _tuples(kind: Any, converter: Converter) -> Any:
     """The hook for a kind of tuple, whose JSON is a list and nothing else that has elements."""
     kinds = get_args(kind)
@@ -117,7 +122,7 @@ def _made() -> Converter:
     converter.register_unstructure_hook(Frontier, Frontier.as_list)
     converter.register_structure_hook(bytes, _bytes)
     converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode())
-    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, _tuples)
+    converter.register_structure_hook_factory(_is_tuple, _tuples)
     for union in (SinkExport, PeekAnswer, CopyToAnswer, Command, ReplicaResponse):
         configure_tagged_union(union, converter, tag_name="type")
     return converter

@@ -33,21 +33,21 @@ from slackwater.repr.ids import GlobalId
 class ReplicaState:
     """The state of a replica after the commands that it was told: the objects installed on it.
 
-    A dataflow is found by its first export, and `as_of` is where the earliest of its exports is
-    allowed to be compacted to: replays refer only to times of inputs that can still be read. A
-    dataflow all of whose exports were dropped is gone. `sinces` are of exports and logs.
+    A dataflow all of whose exports were dropped is gone. `sinces` say how far exports and logs may
+    be compacted.
     """
 
     hello: Hello | None = None
     instance: CreateInstance | None = None
     parameters: dict[str, str] = field(default_factory=dict)
-    dataflows: dict[GlobalId, DataflowDescription] = field(default_factory=dict)
     sinces: dict[GlobalId, Frontier] = field(default_factory=dict)
     scheduled: set[GlobalId] = field(default_factory=set)
     outputs: dict[GlobalId, Frontier] = field(default_factory=dict)
     peeks: dict[str, Peek] = field(default_factory=dict)
     writing: set[GlobalId] = field(default_factory=set)
     initialized: bool = False
+    _created: dict[GlobalId, DataflowDescription] = field(default_factory=dict)
+    """By the first export, and without the as-of, which the sinces say."""
     _first: dict[GlobalId, GlobalId] = field(default_factory=dict)
 
     def apply(self, command: Command) -> None:
@@ -88,6 +88,14 @@ class ReplicaState:
         """The exports of all dataflows that are installed."""
         return set(self._first)
 
+    def dataflows(self) -> list[DataflowDescription]:
+        """The dataflows in the order in which they were created.
+
+        Each has the earliest since of its exports as its as-of: replays refer only to times of
+        inputs that can still be read.
+        """
+        return [each.at(self._as_of(each)) for each in self._created.values()]
+
     def commands(self) -> tuple[Command, ...]:
         """The shortest commands that bring a new replica to this state.
 
@@ -101,7 +109,7 @@ class ReplicaState:
             found.append(self.instance)
         if self.parameters:
             found.append(UpdateConfiguration(tuple(sorted(self.parameters.items()))))
-        found += [CreateDataflow(each) for each in self.dataflows.values()]
+        found += [CreateDataflow(each) for each in self.dataflows()]
         found += [Schedule(each) for each in sorted(self.scheduled)]
         found += [OutputAdvanced(each, self.outputs[each]) for each in sorted(self.outputs)]
         found += self.peeks.values()
@@ -117,15 +125,19 @@ class ReplicaState:
 
     def _beginning(self, global_id: GlobalId) -> Frontier:
         first = self._first.get(global_id)
-        return MINIMUM_FRONTIER if first is None else _as_of(self.dataflows[first])
+        return MINIMUM_FRONTIER if first is None else self._as_of(self._created[first])
+
+    def _as_of(self, dataflow: DataflowDescription) -> Frontier:
+        return min(self.sinces[each] for each in dataflow.export_ids)
 
     def _create(self, dataflow: DataflowDescription) -> None:
         ids = dataflow.export_ids
-        if _as_of(dataflow).is_empty or not self._first.keys().isdisjoint(ids):
+        as_of = EMPTY_FRONTIER if dataflow.as_of is None else dataflow.as_of
+        if as_of.is_empty or not self._first.keys().isdisjoint(ids):
             return
-        self.dataflows[ids[0]] = dataflow
+        self._created[ids[0]] = dataflow.at(MINIMUM_FRONTIER)
         self._first |= dict.fromkeys(ids, ids[0])
-        self.sinces |= dict.fromkeys(ids, _as_of(dataflow))
+        self.sinces |= dict.fromkeys(ids, as_of)
 
     def _compact(self, global_id: GlobalId, since: Frontier) -> None:
         known = self.sinces.get(global_id)
@@ -133,27 +145,16 @@ class ReplicaState:
             return
         self.sinces[global_id] = since
         first = self._first.get(global_id)
-        if first is None:
-            return
-        dataflow = self.dataflows[first]
-        if len(dataflow.export_ids) > 1:
-            since = min(self.sinces[each] for each in dataflow.export_ids)
-        if since.is_empty:
-            self._forget(dataflow)
-        else:
-            self.dataflows[first] = dataflow.at(since)
+        if first is not None and since.is_empty and self._as_of(self._created[first]).is_empty:
+            self._forget(self._created[first])
 
     def _forget(self, dataflow: DataflowDescription) -> None:
-        del self.dataflows[dataflow.export_ids[0]]
+        del self._created[dataflow.export_ids[0]]
         for each in dataflow.export_ids:
             del self._first[each], self.sinces[each]
             self.scheduled.discard(each)
             self.outputs.pop(each, None)
             self.writing.discard(each)
-
-
-def _as_of(dataflow: DataflowDescription) -> Frontier:
-    return EMPTY_FRONTIER if dataflow.as_of is None else dataflow.as_of
 
 
 def replayed(commands: Iterable[Command]) -> ReplicaState:

@@ -325,7 +325,6 @@ class Placement:
 
     def dropped(self, state: CollectionState) -> None:
         """The collection was dropped; it goes when nobody has anything to do with it any more."""
-        self._unscheduled.pop(state.id, None)
         self._may_leave(state.id)
 
     def _may_leave(self, global_id: GlobalId) -> None:
@@ -349,6 +348,7 @@ class Placement:
                 self._release_inputs(replica.collections.pop(state.id))
                 replica.statuses.pop(state.id, None)
             instance.targets.pop(state.id, None)
+            self._unscheduled.pop(state.id, None)
             self._collections.forget(state)
         self._leaving.clear()
 

@@ -51,8 +51,9 @@ def reconcile(old: ReplicaState, commands: Iterable[Command]) -> Reconciled:
         raise FatalError(f"the instance was created as {old.instance}, not as {state.instance}")
     kept: set[GlobalId] = set()
     start: list[DataflowDescription] = []
-    for first, wanted in state.dataflows.items():
-        running = old.dataflows.get(first)
+    before = {each.export_ids: each for each in old.dataflows()}
+    for wanted in state.dataflows():
+        running = before.get(wanted.export_ids)
         if running is not None and _goes_on(old, running, wanted, kept):
             kept.update(wanted.export_ids)
         else:
@@ -110,7 +111,7 @@ class InstalledObjects:
     def of(state: ReplicaState) -> InstalledObjects:
         """The objects of a replica that was told only what led to the state."""
         found = InstalledObjects(peeks=dict(state.peeks))
-        for dataflow in state.dataflows.values():
+        for dataflow in state.dataflows():
             for each in dataflow.export_ids:
                 found.exports[each] = Installed(dataflow, state.sinces[each])
         return found
