@@ -420,8 +420,7 @@ class Controller(RuleBasedStateMachine):
                 if each.kind in ("index", "copy") and not self.is_gone(name):
                     each.advance(write)
             case pr.CopyToAnswered(name, pr.CopyToRows()) if not self.is_gone(name):
-                if not self.copies[name]:
-                    self.model.collections[name].advance(EMPTY_FRONTIER)
+                self.model.collections[name].advance(EMPTY_FRONTIER)
             case pr.SubscribeBatch(name, _, upper):
                 self.model.collections[name].advance(upper)
         self.core.respond(pr.FromReplica(ReplicaKey(CLUSTER, sim.name), sim.nonce, response))

@@ -21,6 +21,7 @@ from slackwater.compute.controller import protocol as pr
 from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.descriptions import IndexExport, SubscribeExport
 from slackwater.compute.controller.errors import ComputeError, Variant
+from slackwater.compute.controller.hydration import Phase
 from slackwater.controller.holds import Holder, HoldKind, ReleasedHold
 from slackwater.controller.protocol import (
     AllowCompaction,
@@ -102,6 +103,7 @@ def test_instances_are_made_once_and_known_by_name(core):
         (core.statuses, ("u50",)),
         (core.dependencies, ("u50",)),
         (core.is_hydrated, ("u50",)),
+        (core.hydration, ("u50",)),
         (core.are_hydrated, ()),
     ):
         assert refused(Variant.INSTANCE_MISSING, action, "d", *arguments) == ("d",)
@@ -625,8 +627,11 @@ def test_few_dataflows_hydrate_at_once(room, core):
     core.create_dataflow(CLUSTER, index("t1", [table]))
     scheduled = of_kind(sent(room.run(), "r1"), pr.Schedule)
     assert scheduled == [pr.Schedule("u50"), pr.Schedule("t1")]
+    phases = [core.hydration(CLUSTER, each)["r1"].value for each in ("u50", "u51", "t1")]
+    assert phases == ["hydrating", "queued", "hydrating"]
     effects = room.says("r1", report("u50", output=6))
     assert sent(effects, "r1") == [pr.Schedule("u51")]
+    assert core.hydration(CLUSTER, "u50") == {"r1": Phase.HYDRATED}
     # One that is there before its turn is told nevertheless, and one that is dropped is not.
     assert sent(room.says("r1", report("u53", output=6)), "r1") == [pr.Schedule("u53")]
     core.drop_collections(CLUSTER, ["u51"])

@@ -8,7 +8,7 @@ start       `create_instance`, `update_configuration`, `restore` with all datafl
             `allow_writes`, `add_replica_to_instance`, `initialization_complete`.
 definition  `create_dataflow`, then `set_read_policy` for its indexes, `allow_writes` for a view.
             From then on `collection` says how far it is, `is_hydrated` whether it can be read at
-            its as-of, `dependencies` what it reads.
+            its as-of, `hydration` how far that is, `dependencies` what it reads.
 drop        `drop_collections`; what was held stays readable until the holds end, and the state
             goes when no replica works on it any more.
 peek        `acquire_read_hold`, choose a time, `peek` with the hold, then one `AnswerPeek`;
@@ -42,6 +42,7 @@ from slackwater.compute.controller.effects import (
     SendToReplica,
 )
 from slackwater.compute.controller.errors import ComputeError, Variant
+from slackwater.compute.controller.hydration import Phase
 from slackwater.compute.controller.instance import Instance, Replica, ReplicaCollection
 from slackwater.compute.controller.outputs import Outputs
 from slackwater.compute.controller.peeks import Peeks, PendingPeek
@@ -410,6 +411,15 @@ class ComputeController:
         hosted = self.replica_frontiers(instance_id, global_id).values()
         return not hosted or any(each.is_hydrated for each in hosted)
 
+    def hydration(self, instance_id: str, global_id: GlobalId) -> Mapping[str, Phase]:
+        """The phase of the collection's hydration on each replica that has it."""
+        hosted = self.replica_frontiers(instance_id, global_id)
+        replicas = self._placement.instance(instance_id).replicas
+        return {
+            name: Phase.HYDRATED if each.is_hydrated else replicas[name].hydration.phase(global_id)
+            for name, each in hosted.items()
+        }
+
     def are_hydrated(
         self,
         instance_id: str,
@@ -626,15 +636,17 @@ class ComputeController:
 
     def _copied(self, replica: Replica, answered: CopyToAnswered) -> None:
         self._ended(replica, answered.id)
-        if not self._subscribes.is_copied(answered.id):
-            return
+        is_waited_for = self._subscribes.is_copied(answered.id)
         if isinstance(answered.answer, CopyToDropped):
-            self._violation(replica, f"{answered.id} is waited for, and was dropped")
+            if is_waited_for:
+                self._violation(replica, f"{answered.id} is waited for, and was dropped")
             return
-        self._subscribes.close(answered.id)
-        self._effects.append(AnswerCopyTo(answered.id, answered.answer))
-        # Nobody has to read the inputs any more; the other replicas end it.
-        self._placement.advance(self._collections.states[answered.id], EMPTY_FRONTIER)
+        if is_waited_for:
+            self._subscribes.close(answered.id)
+            self._effects.append(AnswerCopyTo(answered.id, answered.answer))
+        if answered.id in replica.collections:
+            # Nobody has to read the inputs any more; the other replicas end it.
+            self._placement.advance(self._collections.states[answered.id], EMPTY_FRONTIER)
 
     def _ended(self, replica: Replica, global_id: GlobalId) -> None:
         """The replica gives no more of a subscription or copy."""

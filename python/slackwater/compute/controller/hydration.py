@@ -33,6 +33,7 @@ class Phase(Enum):
     CREATED = "created"
     QUEUED = "queued"
     HYDRATING = "hydrating"
+    HYDRATED = "hydrated"
 
 
 @dataclass(slots=True)
@@ -57,10 +58,10 @@ class SequentialHydration:
         self._hydrating: set[GlobalId] = set()
         self._begun_under = limit
 
-    def phase(self, global_id: GlobalId) -> Phase | None:
-        """The phase of an export that is not hydrated; None for any other."""
+    def phase(self, global_id: GlobalId) -> Phase:
+        """The phase of an export that is not hydrated. A transient one hydrates at once."""
         tracked = self._tracked.get(global_id)
-        return None if tracked is None else tracked.phase
+        return Phase.HYDRATING if tracked is None else tracked.phase
 
     def command(self, command: Command) -> Iterator[Command]:
         """The commands that are sent now in place of this one."""

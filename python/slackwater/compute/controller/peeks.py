@@ -46,7 +46,8 @@ class Peeks:
 
     def validate(self, holds: Holds) -> None:
         """Raises FatalError unless each peek holds what it reads at its time (I46)."""
+        known = {hold.hold_id: hold for hold in holds}
         for each in self._pending.values():
-            held = holds.current(each.hold)
-            if held.since != each.peek.time or held.ids != {each.peek.id}:
+            held = known.get(each.hold.hold_id)
+            if held is None or held.since != each.peek.time or held.ids != {each.peek.id}:
                 raise FatalError(f"the peek {each.peek} has the hold {held}")
