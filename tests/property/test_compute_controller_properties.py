@@ -133,8 +133,8 @@ class Controller(RuleBasedStateMachine):
     holds = Bundle("holds")
     peeks = Bundle("peeks")
 
-    @initialize()
-    def begin(self):
+    @initialize(target=ids, replicas=st.sets(names), later=st.integers(0, 2))
+    def begin(self, replicas, later):
         self.room = ComputeRoom(commits=False)
         self.core, self.stored = self.room.core, self.room.stored
         self.tables = [self.room.table(10), self.room.table(10)]
@@ -150,6 +150,12 @@ class Controller(RuleBasedStateMachine):
         self.core.update_configuration({"compute_hydration_concurrency": str(LIMIT)})
         self.core.initialization_complete()
         self.run()
+        for name in sorted(replicas):
+            self.add_replica(name)
+        # Most rules need something that runs; a history without would say little.
+        first = self.create("index", [0], [], later, None, False)
+        others = [self.create(kind, [1], [first], 0, None, True) for kind in ("view", "subscribe")]
+        return multiple(first, *others)
 
     # The shell
 
@@ -453,12 +459,12 @@ class Controller(RuleBasedStateMachine):
             sim.answer(data.draw(st.sampled_from(sorted(sim.state.peeks))))
 
     @precondition(lambda self: self.sims)
-    @rule(data=st.data(), step=steps)
-    def turn(self, data, step):
-        """A replica does all that it can, and the controller hears all of it."""
-        self.whole_turn(data.draw(st.sampled_from(list(self.sims.values()))), step)
+    @rule(data=st.data(), step=steps, hears=st.booleans())
+    def turn(self, data, step, hears):
+        """A replica does all that it can, and the controller hears all of it, or nothing yet."""
+        self.whole_turn(data.draw(st.sampled_from(list(self.sims.values()))), step, hears)
 
-    def whole_turn(self, sim, step):
+    def whole_turn(self, sim, step, hears=True):
         while sim.inbox:
             sim.receive()
         if sim.nonce is None or not sim.is_ready:
@@ -469,21 +475,43 @@ class Controller(RuleBasedStateMachine):
             sim.offer(name)
         for peek_id in list(sim.state.peeks):
             sim.answer(peek_id)
-        while sim.outbox:
+        while hears and sim.outbox:
             self.hear(sim)
+
+    @precondition(lambda self: self.sims)
+    @rule(step=steps, hears=st.booleans(), commits=st.integers(0, 3))
+    def everybody(self, step, hears, commits):
+        """Time goes on, and all replicas do what they can."""
+        self.tick(step)
+        self.turns(step, hears, commits)
+
+    @precondition(lambda self: self.sims)
+    @rule(step=steps, maintained=st.booleans())
+    def everybody_hears(self, step, maintained):
+        """All replicas do what they can, and the controller hears it."""
+        if maintained:
+            self.maintain()
+        self.turns(step, True, 5)
+
+    def turns(self, step, hears, commits):
+        for sim in self.sims.values():
+            self.whole_turn(sim, step, hears)
+        for commit in self.commits[:commits]:
+            self.commits.remove(commit)
+            self.carry_out(commit, "told")
 
     # Peeks
 
+    @precondition(lambda self: self.indexes(self.model.collections))
     @rule(
         target=peeks,
-        name=ids,
+        data=st.data(),
         later=st.integers(-2, 6),
         for_one=st.none() | names,
         held=st.booleans(),
     )
-    def peek(self, name, later, for_one, held):
-        if not self.live(name) or self.model.collections[name].kind != "index":
-            return multiple()
+    def peek(self, data, later, for_one, held):
+        name = data.draw(st.sampled_from(self.indexes(self.model.collections)))
         since = self.model.since(name).value
         asked = pr.Peek(f"p{self.next_id}", name, Timestamp(max(0, since + later)))
         self.next_id += 1

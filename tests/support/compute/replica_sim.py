@@ -213,7 +213,7 @@ class SimReplica:
         reached = Frontier(max(progress.upper, progress.connected_as_of))
         told = dict.fromkeys(parts, reached)
         export = self._export(global_id)
-        if isinstance(export, CopyToExport | SubscribeExport):
+        if isinstance(export, CopyToExport):
             told.pop("write", None)
             told.pop("output", None)
         if progress.has_copied:
