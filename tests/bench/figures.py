@@ -19,6 +19,7 @@ from tests.bench import (
     changefeed_figures,
     checkpoint_figures,
     collection_figures,
+    compute_figures,
     index_figures,
     persist_figures,
     tick_figures,
@@ -252,10 +253,10 @@ def controller_core(folder):
     for each in ids:
         core.update_write_frontiers([(each, Frontier(core.capabilities.tables_upper.value + 1))])
         hold = core.capabilities.acquire([each], HOLDER)
-        hold = core.capabilities.downgrade(hold, Frontier(hold.since + 5))
+        hold = core.capabilities.holds.downgrade(hold, Frontier(hold.since + 5))
         core.set_read_policy([(each, LagWriteFrontier(1_000))])
         core.process()
-        core.capabilities.release(hold)
+        core.capabilities.holds.release(hold)
         count += 6
     each_us = (time.perf_counter() - began) * 1e6 / count
     yield Figure("controller_core", "controller core, one command", "us", 50, each_us)
@@ -280,6 +281,7 @@ FIGURES = {
     "appends": persist_figures.appends,
     "compaction": persist_figures.compaction,
     "controller_core": controller_core,
+    "compute_core": compute_figures.compute_core,
     "collections": collection_figures.collections,
     "checkpoints": checkpoint_figures.refreshes,
     "webhooks": webhook_figures.webhooks,

@@ -306,11 +306,11 @@ class Controller(RuleBasedStateMachine):
         ids, since = self.model.tokens[hold.hold_id]
         if step < 0 and since > 0:
             with pytest.raises(ValueError, match="is at"):
-                self.core.capabilities.downgrade(hold, Frontier(max(0, since + step)))
+                self.core.capabilities.holds.downgrade(hold, Frontier(max(0, since + step)))
             return
         step = max(0, step)
         to = EMPTY_FRONTIER if close and step == 0 else Frontier(since + step)
-        self.core.capabilities.downgrade(hold, to)
+        self.core.capabilities.holds.downgrade(hold, to)
         if to.is_empty:
             del self.model.tokens[hold.hold_id]
         else:
@@ -320,8 +320,8 @@ class Controller(RuleBasedStateMachine):
     @rule(hold=holds)
     def release(self, hold):
         held = self.model.tokens.pop(hold.hold_id, None) is not None
-        assert self.core.capabilities.release(hold) == held
-        assert not self.core.capabilities.release(hold)
+        assert self.core.capabilities.holds.release(hold) == held
+        assert not self.core.capabilities.holds.release(hold)
         self.model.forget_closed()
 
     @rule(global_id=ids, later=st.integers(-2, 6))

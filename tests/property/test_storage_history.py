@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.histories import histories
 
+from slackwater.controller.history import CommandHistory
 from slackwater.controller.protocol import (
     AllowCompaction,
     Hello,
@@ -18,7 +19,7 @@ from slackwater.storage.controller.descriptions import (
     IngestionDescription,
     SinkAsOf,
 )
-from slackwater.storage.controller.history import CommandHistory, reconcile, reduce, replayed
+from slackwater.storage.controller.history import reconcile, reduce, replayed
 from slackwater.storage.controller.protocol import RunIngestion, RunSink
 
 ingestions = st.sampled_from(["u1", "u2"])
@@ -66,7 +67,7 @@ def test_i37_what_comes_later_finds_the_same_state(history, later):
 def test_i38_reducing_is_idempotent_and_the_history_stays_short(history):
     reduced = reduce(history)
     assert reduce(reduced) == reduced
-    kept = CommandHistory()
+    kept = CommandHistory(reduce)
     for command in history:
         kept.push(command)
         assert len(kept.commands) <= 2 * kept.reduced_length + 1

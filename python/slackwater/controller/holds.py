@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.change_batch import ChangeBatch
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 
 
@@ -21,6 +23,10 @@ class HoldKind(Enum):
     INDEX = "index"
     SINK = "sink"
     INGESTION = "ingestion"
+    INDEX = "index"
+    COPY = "copy"
+    PEEK = "peek"
+    REPLICA = "replica"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +52,71 @@ class ReadHold:
     ids: frozenset[GlobalId]
     since: Timestamp
     holder: Holder
+
+
+class ReleasedHold(Exception):
+    """The hold was released before, so it keeps nothing readable any more."""
+
+
+class Holds:
+    """The holds that were taken and not released. Not thread-safe.
+
+    Each counts once, at its time, among the capabilities of each of its collections. Whether a
+    collection can be read at the time is for the caller to see before it takes a hold.
+    """
+
+    def __init__(self, apply: Callable[[Mapping[GlobalId, ChangeBatch]], None]) -> None:
+        """`apply` changes the capabilities of collections, and what follows from them."""
+        self._apply = apply
+        self._holds: dict[int, ReadHold] = {}
+        self._next_hold = 1
+
+    def __iter__(self) -> Iterator[ReadHold]:
+        """All holds, the oldest first."""
+        return iter(list(self._holds.values()))
+
+    def take(self, ids: Iterable[GlobalId], time: Timestamp, holder: Holder) -> ReadHold:
+        """A new hold on all of them at `time`."""
+        hold = ReadHold(self._next_hold, frozenset(ids), time, holder)
+        self._next_hold += 1
+        self._apply(dict.fromkeys(hold.ids, ChangeBatch([(time, 1)])))
+        self._holds[hold.hold_id] = hold
+        return hold
+
+    def current(self, hold: ReadHold) -> ReadHold:
+        """The hold as it is now. Raises ReleasedHold."""
+        current = self._holds.get(hold.hold_id)
+        if current is None:
+            raise ReleasedHold(f"{hold.holder} has released its hold on {sorted(hold.ids)}")
+        return current
+
+    def downgrade(self, hold: ReadHold, frontier: Frontier) -> ReadHold:
+        """Moves the hold forward; the empty frontier releases it.
+
+        Raises ValueError when that would be backward, ReleasedHold when it was released.
+        """
+        current = self.current(hold)
+        if frontier.value < current.since:
+            raise ValueError(f"hold {hold.hold_id} is at {current.since}, after {frontier.value}")
+        if frontier.is_empty:
+            self.release(current)
+            return current
+        if frontier.value == current.since:
+            return current
+        moved = replace(current, since=Timestamp(frontier.value))
+        self._holds[hold.hold_id] = moved
+        change = ChangeBatch.move(Frontier(current.since), frontier)
+        self._apply(dict.fromkeys(current.ids, change))
+        return moved
+
+    def release(self, hold: ReadHold) -> bool:
+        """Ends the hold. False, and no effect, when it had been released before."""
+        current = self._holds.pop(hold.hold_id, None)
+        if current is None:
+            return False
+        self._apply(dict.fromkeys(current.ids, ChangeBatch([(current.since, -1)])))
+        return True
+
+    def oldest(self) -> Timestamp | None:
+        """The oldest time that any hold keeps."""
+        return min((hold.since for hold in self._holds.values()), default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.storage.storage_model import INSTANCE, Room
 
-from slackwater.controller.holds import Holder, HoldKind
+from slackwater.controller.holds import Holder, HoldKind, ReleasedHold
 from slackwater.controller.protocol import (
     AllowCompaction,
     DroppedIds,
@@ -130,7 +130,7 @@ def test_a_shard_belongs_to_one_object(room):
     assert refused(Variant.SHARD_ALREADY_IN_USE, room.core.shards.map, [(view, shard)]) == (view,)
     room.drop(table)
     refused(Variant.SHARD_ALREADY_IN_USE, room.core.shards.map, [(view, shard)])
-    assert room.core.capabilities.release(hold)
+    assert room.core.capabilities.holds.release(hold)
 
 
 def test_a_dependency_that_is_compacted_beyond_the_writer_is_refused():
@@ -222,7 +222,7 @@ def test_i21_dropping_twice_is_dropping_once(room):
     before = dict(room.core.capabilities.state(view).capabilities.items())
     room.core.drop_sources([view])
     assert dict(room.core.capabilities.state(view).capabilities.items()) == before
-    room.core.capabilities.release(hold)
+    room.core.capabilities.holds.release(hold)
     room.run()
     assert list(room.core.capabilities.collections) == []
     room.core.drop_sources([view])
@@ -239,7 +239,7 @@ def test_i24_a_hold_keeps_a_dropped_collection_readable(room):
     assert room.core.capabilities.state(view).since == at(hold.since)
     assert not room.durable.shards[shard].finalized
     refused(Variant.IDENTIFIER_MISSING, room.core.capabilities.acquire, [view], HOLDER)
-    room.core.capabilities.release(hold)
+    room.core.capabilities.holds.release(hold)
     effects = room.core.process()
     assert ef.DowngradeSince(shard, EMPTY_FRONTIER) in effects
     room.run(effects)
@@ -272,14 +272,15 @@ def test_holds_say_who_holds_what(room):
     tables = [written(room, "table", upper=5 + n) for n in range(2)]
     hold = room.core.capabilities.acquire(tables, HOLDER, Timestamp(5))
     view = room.core.capabilities.acquire([tables[0]], Holder(HoldKind.VIEW, "u9"))
-    rows = [(each.ids, each.since, str(each.holder)) for each in room.core.capabilities.holds()]
+    rows = [(each.ids, each.since, str(each.holder)) for each in room.core.capabilities.holds]
     assert rows == [({*tables}, 5, "statement app/1"), ({tables[0]}, 4, "view u9")]
-    assert room.core.capabilities.oldest_hold() == 4
-    room.core.capabilities.release(view)
-    assert list(room.core.capabilities.holds()) == [hold]
-    room.core.capabilities.release(hold)
-    assert room.core.capabilities.oldest_hold() is None
-    refused(Variant.INVALID_USAGE, room.core.capabilities.downgrade, hold, at(9))
+    assert room.core.capabilities.holds.oldest() == 4
+    room.core.capabilities.holds.release(view)
+    assert list(room.core.capabilities.holds) == [hold]
+    room.core.capabilities.holds.release(hold)
+    assert room.core.capabilities.holds.oldest() is None
+    with pytest.raises(ReleasedHold):
+        room.core.capabilities.holds.downgrade(hold, at(9))
 
 
 # Exports
@@ -463,7 +464,7 @@ def test_i34_a_snapshot_waits_until_it_is_complete_and_holds_its_collection(room
     assert room.core.process() == ()
     room.core.update_write_frontiers([(view, at(50))])
     shard = room.durable.metadata(view).shard_id
-    (hold,) = room.core.capabilities.holds()
+    (hold,) = room.core.capabilities.holds
     assert room.core.process() == (ef.ReadSnapshot(ticket, view, shard, Timestamp(10), hold),)
     assert room.core.capabilities.state(view).since == at(10)
     room.core.respond(SnapshotRead(ticket))

@@ -24,12 +24,12 @@ def room():
 
 
 def a_capability_that_nobody_owns(core):
-    core.capabilities.apply({"u1": ChangeBatch([(Timestamp(9), 1)])})
+    core.capabilities._propagation.apply({"u1": ChangeBatch([(Timestamp(9), 1)])})
 
 
 def a_hold_that_is_not_counted(core):
-    hold = next(iter(core.capabilities.holds()))
-    core.capabilities.apply(dict.fromkeys(hold.ids, ChangeBatch([(hold.since, -1)])))
+    hold = next(iter(core.capabilities.holds))
+    core.capabilities._propagation.apply(dict.fromkeys(hold.ids, ChangeBatch([(hold.since, -1)])))
 
 
 def an_input_that_does_not_know_its_dependents(core):
@@ -39,7 +39,7 @@ def an_input_that_does_not_know_its_dependents(core):
 
 def an_export_without_its_hold(core):
     (state,) = core.exports.states.values()
-    core.capabilities.release(state.hold)
+    core.capabilities.holds.release(state.hold)
 
 
 def a_shard_in_two_states(core):

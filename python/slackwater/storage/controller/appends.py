@@ -190,4 +190,4 @@ class Snapshots:
         """The snapshot was read, or nobody wants it; twice has no effect."""
         found = self._waiting.pop(ticket, None) or self._reading.pop(ticket, None)
         if found is not None:
-            self.capabilities.release(found.hold)
+            self.capabilities.holds.release(found.hold)

@@ -13,13 +13,13 @@ Source: spec controllers 1.5 to 1.8, 2.2.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from slackwater.controller.holds import Holder, HoldKind, ReadHold
+from slackwater.controller.frontiers import CollectionFrontiers
+from slackwater.controller.holds import Holder, HoldKind, Holds, ReadHold
+from slackwater.controller.propagation import Propagation
 from slackwater.repr.change_batch import ChangeBatch, MutableAntichain
-from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import DROPPED, STEP_BACK, NoPolicy, ReadPolicy, advance_by_policy
@@ -68,14 +68,14 @@ class Capabilities:
     """
 
     def __init__(self, tables_upper: Frontier) -> None:
-        self.collections: dict[GlobalId, CollectionState] = {}
-        self.moved: dict[GlobalId, CollectionState] = {}
+        self._propagation = Propagation[CollectionState](self._close)
+        self.collections = self._propagation.collections
+        self.moved = self._propagation.moved
         """Collections whose since moved."""
+        self.holds = Holds(self._propagation.apply)
         self.closed: list[CollectionState] = []
         """Collections that nobody can read any more; they are gone from `collections`."""
         self._tables_upper = tables_upper
-        self._holds: dict[int, ReadHold] = {}
-        self._next_hold = 1
 
     # Collections
 
@@ -89,6 +89,14 @@ class Capabilities:
             raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
         self.settle(state)
         return state
+
+    def frontiers(self, global_id: GlobalId) -> CollectionFrontiers | None:
+        """The frontiers of the collection, settled; None when nobody can read it any more."""
+        state = self.collections.get(global_id)
+        if state is None:
+            return None
+        self.settle(state)
+        return CollectionFrontiers(state.since, state.upper, state.is_dropped)
 
     def settled(self) -> Iterator[CollectionState]:
         """All collections as they are now (M8)."""
@@ -128,16 +136,11 @@ class Capabilities:
             dependencies=dependencies,
             evaluated_at=upper,
         )
-        state.capabilities.install(since)
-        self.collections[global_id] = state
+        self._propagation.add(state, [since])
         if not since.is_empty and inputs:
-            entry = ChangeBatch([(Timestamp(since.value), 1)])
-            self.apply({each.id: entry for each in inputs})
-            for each in inputs:
-                each.dependents.add(global_id)
             begin = max([STEP_BACK.frontier(upper), *(each.since for each in inputs)])
             holder = Holder(HoldKind.INGESTION, global_id)
-            state.writer_hold = self._hold(dependencies, Timestamp(begin.value), holder)
+            state.writer_hold = self.holds.take(dependencies, Timestamp(begin.value), holder)
         return state
 
     @property
@@ -176,21 +179,9 @@ class Capabilities:
 
         Each collection counts its own capability, the since of each dependent and each hold.
         """
-        for state in self.collections.values():
-            owners = [state.implied, *(self.collections[i].since for i in state.dependents)]
-            owners += [Frontier(h.since) for h in self._holds.values() if state.id in h.ids]
-            expected = Counter(each.value for each in owners if not each.is_empty)
-            found = dict(state.capabilities.items())
-            if found != expected:
-                raise FatalError(f"{state.id} counts {found}, and its owners {dict(expected)}")
-            for each in state.dependencies:
-                source = self.collections.get(each)
-                if source is None or state.id not in source.dependents:
-                    raise FatalError(f"{each} does not know that {state.id} depends on it")
-                if source.since > state.since:
-                    raise FatalError(f"the since of {each} is after that of {state.id}")
+        self._propagation.check(lambda state: (state.implied,), self.holds)
 
-    # The engine
+    # The present uppers
 
     def settle(self, state: CollectionState) -> None:
         """Brings the collection, and all that depends on it, to their present uppers."""
@@ -212,53 +203,21 @@ class Capabilities:
         if implied != state.implied:
             change = ChangeBatch.move(state.implied, implied)
             state.implied = implied
-            self.apply({state.id: change})
+            self._propagation.apply({state.id: change})
         if state.writer_hold is not None:
             behind = STEP_BACK.frontier(state.upper)
             if behind > Frontier(state.writer_hold.since):
-                state.writer_hold = self.downgrade(state.writer_hold, behind)
-
-    def apply(self, changes: Mapping[GlobalId, ChangeBatch]) -> None:
-        """The propagation engine (spec 2.2): applies deltas, and frontier changes to dependencies.
-
-        A collection that is absent was dropped at the same time: what releases only is ignored,
-        anything else is a FatalError, as is a count below zero or a since that would go back.
-        """
-        pending = dict(changes)
-        while pending:
-            global_id, batch = pending.popitem()
-            if batch.is_empty:
-                continue
-            state = self.collections.get(global_id)
-            if state is None:
-                if batch.only_releases:
-                    continue
-                raise FatalError(f"a capability was taken on {global_id}, which does not exist")
-            moved = state.capabilities.apply(batch)
-            if moved.is_empty:
-                continue
-            for each in state.dependencies:
-                merged = ChangeBatch(moved.items())
-                if (waiting := pending.get(each)) is not None:
-                    merged.extend(waiting)
-                pending[each] = merged
-            if state.capabilities.least is None:
-                self._close(state)
-            else:
-                self.moved[global_id] = state
+                state.writer_hold = self.holds.downgrade(state.writer_hold, behind)
 
     def _close(self, state: CollectionState) -> None:
         del self.collections[state.id]
         self.moved.pop(state.id, None)
         self.closed.append(state)
-        for each in state.dependencies:
-            if each in self.collections:
-                self.collections[each].dependents.discard(state.id)
 
     def drop(self, state: CollectionState) -> None:
         """Gives up the collection's own capability and what its writer holds."""
         if state.writer_hold is not None:
-            self.release(state.writer_hold)
+            self.holds.release(state.writer_hold)
             state.writer_hold = None
         self.set_policies([(state.id, DROPPED)])
 
@@ -277,57 +236,7 @@ class Capabilities:
         if latest.value > time or latest.is_empty:
             late = [state.id for state in states if state.since.value > time]
             raise StorageError(Variant.READ_BEFORE_SINCE, late, f"at {time}")
-        return self._hold([state.id for state in states], time, holder)
-
-    def _hold(self, ids: Iterable[GlobalId], time: Timestamp, holder: Holder) -> ReadHold:
-        hold = ReadHold(self._next_hold, frozenset(ids), time, holder)
-        self._next_hold += 1
-        entry = ChangeBatch([(time, 1)])
-        self.apply(dict.fromkeys(hold.ids, entry))
-        self._holds[hold.hold_id] = hold
-        return hold
-
-    def downgrade(self, hold: ReadHold, frontier: Frontier) -> ReadHold:
-        """Moves the hold forward; the empty frontier releases it.
-
-        Raises ValueError when that would be backward, INVALID_USAGE when it was released.
-        """
-        current = self._current(hold)
-        if frontier.value < current.since:
-            raise ValueError(f"hold {hold.hold_id} is at {current.since}, after {frontier.value}")
-        if frontier.is_empty:
-            self.release(current)
-            return current
-        if frontier.value == current.since:
-            return current
-        moved = replace(current, since=Timestamp(frontier.value))
-        self._holds[hold.hold_id] = moved
-        change = ChangeBatch.move(Frontier(current.since), frontier)
-        self.apply(dict.fromkeys(current.ids, change))
-        return moved
-
-    def release(self, hold: ReadHold) -> bool:
-        """Ends the hold. False, and no effect, when it had been released before."""
-        current = self._holds.pop(hold.hold_id, None)
-        if current is None:
-            return False
-        entry = ChangeBatch([(current.since, -1)])
-        self.apply(dict.fromkeys(current.ids, entry))
-        return True
-
-    def holds(self) -> Iterator[ReadHold]:
-        """All holds, the oldest first."""
-        return iter(list(self._holds.values()))
-
-    def oldest_hold(self) -> Timestamp | None:
-        """The oldest time that any hold keeps."""
-        return min((hold.since for hold in self._holds.values()), default=None)
-
-    def _current(self, hold: ReadHold) -> ReadHold:
-        current = self._holds.get(hold.hold_id)
-        if current is None:
-            raise StorageError(Variant.INVALID_USAGE, sorted(hold.ids), "the hold was released")
-        return current
+        return self.holds.take([state.id for state in states], time, holder)
 
 
 def first_since(description: CollectionDescription, metadata: CollectionMetadata) -> Frontier:

@@ -84,7 +84,7 @@ class Exports:
         """Gives up what was prepared (M15). A token that was used has no effect."""
         prepared = self._prepared.pop(token.token_id, None)
         if prepared is not None:
-            self.capabilities.release(prepared[1])
+            self.capabilities.holds.release(prepared[1])
 
     def check(self, token: CreateExportToken, description: ExportDescription) -> None:
         """Raises SINK_ID_REUSED, and INVALID_USAGE for a used token or another input."""
@@ -116,7 +116,7 @@ class Exports:
         behind = max(source.since, STEP_BACK.frontier(state.write_frontier))
         holder = Holder(HoldKind.SINK, state.id)
         hold = self.capabilities.acquire([source.id], holder, Timestamp(behind.value))
-        self.capabilities.release(state.hold)
+        self.capabilities.holds.release(state.hold)
         state.hold = hold
         state.description = description
         state.as_of = SinkAsOf(behind, strict=True)
@@ -129,11 +129,11 @@ class Exports:
     def follow(self, state: ExportState) -> None:
         """Moves the sink's hold to where its policy says."""
         wanted = advance_by_policy(state.read_frontier, state.policy, state.write_frontier)
-        state.hold = self.capabilities.downgrade(state.hold, wanted)
+        state.hold = self.capabilities.holds.downgrade(state.hold, wanted)
 
     def validate(self) -> None:
         """Raises FatalError unless each export, and each that is prepared, has its hold (I23)."""
-        held = {hold.hold_id: hold for hold in self.capabilities.holds()}
+        held = {hold.hold_id: hold for hold in self.capabilities.holds}
         owned = {state.id: state.hold for state in self.states.values()}
         owned |= {token.id: hold for token, hold in self._prepared.values()}
         for global_id, hold in owned.items():
@@ -142,5 +142,5 @@ class Exports:
 
     def drop(self, state: ExportState) -> None:
         """Gives up the export and what it holds."""
-        self.capabilities.release(state.hold)
+        self.capabilities.holds.release(state.hold)
         del self.states[state.id]

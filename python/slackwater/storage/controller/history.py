@@ -130,25 +130,3 @@ def reconcile(old: ReplicaState, commands: Iterable[Command]) -> Reconciled:
             start.append(sink)
     running = sorted({*old.ingestions, *old.sinks} - set(keep))
     return Reconciled(tuple(keep), tuple(start), tuple(running), state)
-
-
-@dataclass(slots=True)
-class CommandHistory:
-    """The commands of one instance, at most twice as many as after the last reduction, plus one.
-
-    `reduced_length` is how many those were.
-    """
-
-    commands: list[Command] = field(default_factory=list)
-    reduced_length: int = 0
-
-    def push(self, command: Command) -> None:
-        """Remembers a command, and forgets what it makes superfluous when there is much of it."""
-        self.commands.append(command)
-        if len(self.commands) > 2 * self.reduced_length:
-            self.reduce()
-
-    def reduce(self) -> None:
-        """Forgets the commands that later ones make superfluous."""
-        self.commands = list(reduce(self.commands))
-        self.reduced_length = len(self.commands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slackwater.controller.history import CommandHistory
 from slackwater.controller.protocol import AllowCompaction, Hello, ReplicaKey
 from slackwater.repr.errors import FatalError
 from slackwater.storage.controller.effects import (
@@ -12,7 +13,7 @@ from slackwater.storage.controller.effects import (
     Effect,
     SendToReplica,
 )
-from slackwater.storage.controller.history import CommandHistory
+from slackwater.storage.controller.history import reduce
 from slackwater.storage.controller.protocol import Command, RunIngestion, RunSink
 
 
@@ -26,7 +27,7 @@ class Instance:
     """
 
     id: str
-    history: CommandHistory = field(default_factory=CommandHistory)
+    history: CommandHistory[Command] = field(default_factory=lambda: CommandHistory(reduce))
     replicas: dict[str, str] = field(default_factory=dict)
     active: str | None = None
     _connections: int = 0
@@ -64,8 +65,7 @@ class Instance:
         """Raises FatalError unless a replica runs what only one may run, and I38 holds."""
         if self.active not in (self.replicas or {None}):
             raise FatalError(f"of {sorted(self.replicas)} the active one is {self.active}")
-        if len(self.history.commands) > 2 * self.history.reduced_length + 1:
-            raise FatalError(f"the history of {self.id} is not reduced")
+        self.history.validate()
 
     def _rehydrate(self, replica: str) -> list[Effect]:
         key = ReplicaKey(self.id, replica)

@@ -242,10 +242,10 @@ class Storage:
     def downgrade(self, hold: ReadHold, time: Timestamp) -> ReadHold:
         """Moves the hold forward; its reader uses no names of files that it got before.
 
-        Raises ValueError when that would be backward, INVALID_USAGE when it was released.
+        Raises ValueError when that would be backward, ReleasedHold when it was released.
         """
         with self._lock:
-            moved = self._core.capabilities.downgrade(hold, Frontier(time))
+            moved = self._core.capabilities.holds.downgrade(hold, Frontier(time))
             self._opened_ms[hold.hold_id] = self._clock_ms()
             return moved
 
@@ -253,17 +253,17 @@ class Storage:
         """Ends the hold. False, and no effect, when it had been released before."""
         with self._lock:
             self._opened_ms.pop(hold.hold_id, None)
-        return self.do(lambda core: core.capabilities.release(hold))
+        return self.do(lambda core: core.capabilities.holds.release(hold))
 
     def holds(self) -> tuple[ReadHold, ...]:
         """All holds, the oldest first."""
         with self._lock:
-            return tuple(self._core.capabilities.holds())
+            return tuple(self._core.capabilities.holds)
 
     def oldest_hold(self) -> Timestamp | None:
         """The oldest time that any hold keeps."""
         with self._lock:
-            return self._core.capabilities.oldest_hold()
+            return self._core.capabilities.holds.oldest()
 
     def opened_ms(self) -> Mapping[int, int]:
         """For each shard that readers hold, when the one who reads longest got names of its files.
@@ -272,7 +272,7 @@ class Storage:
         """
         found: dict[int, int] = {}
         with self._lock:
-            for hold in self._core.capabilities.holds():
+            for hold in self._core.capabilities.holds:
                 opened = self._opened_ms.get(hold.hold_id)
                 if opened is None or hold.holder.kind not in _READS_FILES:
                     continue
@@ -307,9 +307,7 @@ class Storage:
         """Raises FatalError when the core is not consistent, or a hold is dated that is over."""
         with self._lock:
             self._core.validate()
-            over = self._opened_ms.keys() - {
-                each.hold_id for each in self._core.capabilities.holds()
-            }
+            over = self._opened_ms.keys() - {each.hold_id for each in self._core.capabilities.holds}
         if over:
             raise FatalError(f"the holds {sorted(over)} are over")
 

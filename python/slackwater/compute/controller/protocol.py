@@ -1,0 +1,285 @@
+"""The protocol between the compute controller and its replicas, as values.
+
+Commands reach a replica in the order in which they were sent, while its connection lasts: first
+those that create it, then any, then once `InitializationComplete`, then any. `encoding` turns both
+sides into bytes. Source: spec controllers 4.1, 4.7 to 4.10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slackwater.compute.controller.descriptions import DataflowDescription
+from slackwater.controller.protocol import (
+    AllowCompaction,
+    Hello,
+    InitializationComplete,
+    Parameters,
+    ReplicaKey,
+    StatusUpdate,
+    UpdateConfiguration,
+)
+from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+
+# Commands
+
+
+@dataclass(frozen=True, slots=True)
+class CreateInstance:
+    """Begins an instance: `parameters` never change, `logs` are indexes that it has from 0 on."""
+
+    parameters: Parameters = ()
+    logs: tuple[GlobalId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDataflow:
+    """Installs the dataflow, which reads nothing until each of its exports is scheduled."""
+
+    dataflow: DataflowDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Lets the dataflow of this export read its inputs. Sent once."""
+
+    id: GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class AllowWrites:
+    """Lets what is computed for this export be sent as `Computed`. It is never taken back."""
+
+    id: GlobalId
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAdvanced:
+    """The stored output of the export is complete up to `upper`.
+
+    What was computed and begins anywhere else is worth nothing: the next `Computed` begins there.
+    """
+
+    id: GlobalId
+    upper: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """Reads the index `id` at `time`, once it is complete there; answered once.
+
+    `keys`: only rows with these keys, each in the encoding of the index; None: all rows.
+    `finishing` says which conditions, columns, order and limit apply; opaque here.
+    """
+
+    peek_id: str
+    id: GlobalId
+    time: Timestamp
+    keys: tuple[str, ...] | None = None
+    finishing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelPeek:
+    """Nobody wants the answer any more."""
+
+    peek_id: str
+
+
+Command = (
+    Hello
+    | CreateInstance
+    | UpdateConfiguration
+    | InitializationComplete
+    | AllowWrites
+    | CreateDataflow
+    | Schedule
+    | AllowCompaction
+    | OutputAdvanced
+    | Peek
+    | CancelPeek
+)
+
+# Responses of replicas
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierReport:
+    """The progress of the export on the replica; None: as before.
+
+    Before `write` its contents are complete, before `input` its inputs have been read, before
+    `output` it has been computed. After the empty frontier nothing follows.
+    """
+
+    id: GlobalId
+    write: Frontier | None = None
+    input: Frontier | None = None
+    output: Frontier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeekRows:
+    """The rows of a peek, as an Arrow stream."""
+
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PeekStashed:
+    """The rows of a peek are too many to be sent: they are in files that `location` names."""
+
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeekFailed:
+    """The peek has no rows, because of `error`."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeekCanceled:
+    """The peek ended before it had an answer."""
+
+
+PeekAnswer = PeekRows | PeekStashed | PeekFailed | PeekCanceled
+
+
+@dataclass(frozen=True, slots=True)
+class PeekAnswered:
+    """A replica's one answer to a peek."""
+
+    peek_id: str
+    answer: PeekAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeUpdate:
+    """From `time` on there are `diff` more of `row`."""
+
+    time: Timestamp
+    diff: int
+    row: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeBatch:
+    """All updates of a subscription with times in ``[lower, upper)``, or why there are none.
+
+    The batches of one replica follow on one another from 0 on.
+    """
+
+    id: GlobalId
+    lower: Frontier
+    upper: Frontier
+    updates: tuple[SubscribeUpdate, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeDropped:
+    """The subscription was dropped; batches came up to `frontier`, and none will come."""
+
+    id: GlobalId
+    frontier: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToRows:
+    """So many rows were written."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToFailed:
+    """Nothing that counts was written, because of `error`."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToDropped:
+    """The copy was dropped before it ended."""
+
+
+CopyToAnswer = CopyToRows | CopyToFailed | CopyToDropped
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToAnswered:
+    """A replica's one answer to a copy."""
+
+    id: GlobalId
+    answer: CopyToAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The updates of a materialized view with times in ``[lower, upper)``, to be committed.
+
+    `rows` and `errors` are what its two shards get, opaque here: Arrow, or staged files by name.
+    """
+
+    id: GlobalId
+    lower: Frontier
+    upper: Frontier
+    rows: bytes = b""
+    errors: bytes = b""
+
+
+ReplicaResponse = (
+    FrontierReport
+    | PeekAnswered
+    | SubscribeBatch
+    | SubscribeDropped
+    | CopyToAnswered
+    | Computed
+    | StatusUpdate
+)
+
+# Responses to the controller
+
+
+@dataclass(frozen=True, slots=True)
+class FromReplica:
+    """A response that came over the connection `nonce` of the replica."""
+
+    replica: ReplicaKey
+    nonce: int
+    response: ReplicaResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFailed:
+    """The connection `nonce` of the replica has ended; what was under way is lost."""
+
+    replica: ReplicaKey
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCommitted:
+    """The commit with this ticket is durable."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRefused:
+    """The commit with this ticket did not happen: the output is complete up to `upper`."""
+
+    ticket: int
+    upper: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFailed:
+    """The commit with this ticket failed; the stored upper tells whether it happened."""
+
+    ticket: int
+
+
+Response = FromReplica | ReplicaFailed | OutputCommitted | OutputRefused | OutputFailed
