@@ -15,7 +15,13 @@ from slackwater.compute.cancellation import DataflowCancellation
 from slackwater.compute.dataflow import Dataflow, Shards, upper_of
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.limits import Limits
-from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
+from slackwater.compute.records import (
+    ArrangementSize,
+    HydrationProgress,
+    TickRecord,
+    TickRecords,
+    TickTimes,
+)
 from slackwater.compute.replica import (
     Agenda,
     CancelWork,
@@ -217,6 +223,10 @@ class Worker:
             )
             for run in runs
         ]
+
+    def arrangements(self) -> Sequence[ArrangementSize]:
+        """The arrangements in which ticks look rows up. Raises what Spark raises."""
+        return self._engine.arrangements()
 
     def busy_ms(self) -> int | None:
         """For how long the oldest running tick has been reading files of parts; None: none runs."""
