@@ -301,6 +301,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         " rows_bound:long! rows_late:long! rows_repeated:long! dead_letters:long!",
         activity.changefeed_partitions,
     ),
+    (
+        "mz_internal",
+        "mz_arrangement_sizes",
+        "id! replica_id! object_ids:texts! records:long! bytes:long! readers:texts!",
+        activity.arrangement_sizes,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -45,6 +45,7 @@ REPLICA_ID = CLUSTER.replicas[0].id
 _WITH_AUDIT = frozenset({"mz_audit_events"})
 _WITH_HISTORY = frozenset({"mz_source_status_history"})
 _WITH_PROGRESS = frozenset({"mz_hydration_progress"})
+_WITH_ARRANGEMENTS = frozenset({"mz_arrangement_sizes"})
 _WITH_PARTITIONS = frozenset({"mz_changefeed_partitions"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
@@ -87,6 +88,7 @@ class SystemTables:
             with_history=not names.isdisjoint(_WITH_HISTORY),
             with_usage=not names.isdisjoint(_WITH_USAGE),
             with_progress=not names.isdisjoint(_WITH_PROGRESS),
+            with_arrangements=not names.isdisjoint(_WITH_ARRANGEMENTS),
             with_partitions=not names.isdisjoint(_WITH_PARTITIONS),
         )
         return {
@@ -101,6 +103,7 @@ class SystemTables:
         with_history: bool = False,
         with_usage: bool = False,
         with_progress: bool = False,
+        with_arrangements: bool = False,
         with_partitions: bool = False,
     ) -> SystemSnapshot:
         """The contents of the system relations now.
@@ -156,6 +159,7 @@ class SystemTables:
             usage=self._relations.persist.transactions.query(usage) if with_usage else (),
             ticks=tuple(worker.records.all()),
             hydration_progress=tuple(worker.hydration_progress()) if with_progress else (),
+            arrangements=tuple(worker.arrangements()) if with_arrangements else (),
             webhooks=webhooks.urls(),
             partitions=tuple(self._changefeeds.partitions()) if with_partitions else (),
         )
