@@ -87,6 +87,11 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_changefeed_partitions": (
         "How far each feed of a changefeed source is, and what became of its changes."
     ),
+    "mz_arrangement_sizes": (
+        "The indexes in memory in which views look up what belongs to a change: the objects whose"
+        " rows each has, how many updates and bytes that is, and the views that share it"
+        " (`readers`)."
+    ),
 }
 """A sentence on each relation, by its name."""
 

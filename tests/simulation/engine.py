@@ -29,9 +29,12 @@ from slackwater.compute.engine import (
     Contents,
     FailingRow,
     Function,
+    Hydrated,
     InputContents,
     KeptPlan,
+    MissedUpdates,
     NamedUpdates,
+    ProgramOwner,
     Ticked,
     ViewContents,
 )
@@ -116,7 +119,12 @@ class SimulatedEngine:
         self._planned.pop(plan_id, None)
 
     def open_program(
-        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
+        self,
+        kept: KeptPlan,
+        program: Program,
+        owner: ProgramOwner,
+        as_of: Timestamp,
+        resident: bool,
     ) -> SimulatedProgram:
         return SimulatedProgram(self, self._planned[kept.plan_id], len(program.steps))
 
@@ -206,11 +214,11 @@ class SimulatedProgram:
     _begin: int = 0
     _pending: Mapping[str, list] = field(default_factory=dict)
 
-    def load(self, inputs: InputContents) -> Timestamp:
+    def load(self, inputs: InputContents, missed: MissedUpdates | None = None) -> Hydrated:
         at = inputs.as_of
         self._held = {g: self.engine.contents(c, at) for g, c in inputs.contents.items()}
         self._begin = at + 1
-        return TIMESTAMP_MAX
+        return Hydrated(TIMESTAMP_MAX)
 
     def tick(
         self,
@@ -241,6 +249,9 @@ class SimulatedProgram:
     def committed(self, upper: Timestamp) -> None:
         _apply(self._held, self._pending, self._begin, upper - 1)
         self._begin = upper
+
+    def advanced(self, upper: Timestamp) -> None:
+        pass
 
     def close(self) -> None:
         self._held = {}

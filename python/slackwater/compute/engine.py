@@ -9,12 +9,13 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from slackwater.compute.records import StepRecord
+from slackwater.compute.records import ArrangementSize, StepRecord
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
 Function: TypeAlias = Mapping[str, Any]
@@ -212,6 +213,42 @@ class TickEnded(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramOwner:
+    """The view that a program maintains; `name` is for messages."""
+
+    id: GlobalId
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hydrated:
+    """A program keeps what it looks up, as of the time of its inputs.
+
+    `next_change`: the first time after that at which the output changes though no input does.
+    """
+
+    next_change: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What other programs keep for this one, too, has no updates from `upper` on yet."""
+
+    upper: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class MissedUpdates:
+    """The updates of collections from `lower` on, up to where a program begins.
+
+    `deltas`: of those that have changed; None: the updates cannot be read any more.
+    """
+
+    lower: Timestamp
+    deltas: Mapping[str, NamedUpdates] | None
+
+
 class TickProgram(Protocol):
     """A program in the driver, with what it keeps between ticks. Not thread-safe."""
 
@@ -219,10 +256,11 @@ class TickProgram(Protocol):
     def handle(self) -> str:
         """The name under which queries in the driver find the program's index."""
 
-    def load(self, inputs: InputContents) -> Timestamp:
-        """Hydrates what it keeps.
+    def load(self, inputs: InputContents, missed: MissedUpdates | None = None) -> Hydrated | Behind:
+        """Hydrates what it keeps, or takes what other programs keep already.
 
-        The first time after `inputs.as_of` at which the output changes though no input does.
+        `Behind`: that lacks updates, with which, or with the answer that nobody has them, this is
+        to be called again. Waits while another program loads what this one needs, too.
         Raises SLACKWATER_INDEX_MEMORY when there is no room for it.
         """
 
@@ -251,6 +289,12 @@ class TickProgram(Protocol):
 
     def committed(self, upper: Timestamp) -> None:
         """No tick will begin before `upper`."""
+
+    def advanced(self, upper: Timestamp) -> None:
+        """Nothing changes before `upper`, neither the inputs nor by itself. Asks no driver.
+
+        A program that is opened later finds what this one keeps complete up to there.
+        """
 
     def close(self) -> None: ...
 
@@ -309,10 +353,18 @@ class Engine(Protocol):
     def forget_plan(self, plan_id: str) -> None:
         """The driver may drop what it keeps of the plan. An unknown id changes nothing."""
 
+    def arrangements(self) -> Sequence[ArrangementSize]:
+        """The arrangements that programs of the environment keep, with all settings."""
+
     def open_program(
-        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
+        self,
+        kept: KeptPlan,
+        program: Program,
+        owner: ProgramOwner,
+        as_of: Timestamp,
+        resident: bool,
     ) -> TickProgram:
-        """A program whose first tick begins just after `as_of`; `name` is the view's.
+        """A program whose first tick begins just after `as_of`.
 
         `resident`: it keeps what it looks up. Else each tick reads what it needs from the inputs,
         and it keeps but the rows that wait for their times.

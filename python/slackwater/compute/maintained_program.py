@@ -11,7 +11,14 @@ import pyarrow.compute as pc
 import structlog
 
 from slackwater.compute.cost_model import CostModel
-from slackwater.compute.engine import Engine, NamedUpdates, TickProgram
+from slackwater.compute.engine import (
+    Behind,
+    Engine,
+    MissedUpdates,
+    NamedUpdates,
+    ProgramOwner,
+    TickProgram,
+)
 from slackwater.compute.flow_shards import Changes, FlowShards
 from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.compute.tick_outcome import Followed, TickMeter
@@ -207,14 +214,22 @@ class MaintainedProgram:
         _LOG.warning("no_memory_for_an_index", view=self.shards.flow.name, error=str(error))
 
     def committed(self, upper: Timestamp) -> None:
-        """The updates up to `upper` are durable: no tick will begin before it."""
-        if self._open is not None:
+        """The updates up to `upper` are durable: no tick will begin before it.
+
+        The driver may forget what was before; where it cannot be told so, it keeps that longer.
+        """
+        if self._open is None:
+            return
+        try:
             self._open.driver.committed(upper)
+        except SlackwaterError as error:
+            _LOG.warning("driver_not_told", view=self.shards.flow.name, error=str(error))
 
     def advanced(self, lower: Timestamp, upper: Timestamp) -> None:
         """Nothing has changed in the interval, neither the inputs nor by itself."""
         if self._open is not None and self._open.reached == lower:
             self._open.reached = max(lower, upper)
+            self._open.driver.advanced(upper)
 
     def close(self) -> None:
         """Gives back what the driver keeps."""
@@ -238,11 +253,12 @@ class MaintainedProgram:
         next_change: Timestamp | None = None
         with ExitStack() as undo:
             began_s = meter.monotonic()
-            driver = self.engine.open_program(flow.plan.kept, program, flow.name, before, resident)
+            owner = ProgramOwner(flow.global_id, flow.name)
+            driver = self.engine.open_program(flow.plan.kept, program, owner, before, resident)
             undo.callback(driver.close)
             meter.plan_us += meter.us_since(began_s)
             if resident or flow.plan.is_temporal:
-                next_change = self._loaded(driver, before, meter)
+                next_change = self._loaded(driver, program, before, meter)
             undo.pop_all()
         reads = self._reads_of(program)
         self._open = _OpenProgram(driver, Timestamp(before + 1), next_change, program, reads)
@@ -250,14 +266,30 @@ class MaintainedProgram:
             self.residency.granted()
         return self._open
 
-    def _loaded(self, driver: TickProgram, before: Timestamp, meter: TickMeter) -> Timestamp:
+    def _loaded(
+        self, driver: TickProgram, program: Program, before: Timestamp, meter: TickMeter
+    ) -> Timestamp:
         began_s, rows = meter.monotonic(), self.shards.input_rows(before)
         meter.scanned += rows
-        due = driver.load(self.shards.contents(before))
+        contents = self.shards.contents(before)
+        found = driver.load(contents)
+        while isinstance(found, Behind):
+            found = driver.load(contents, self._missed(program, found.upper, before))
         took_us = meter.us_since(began_s)
         self.cost_model.hydrated(rows, took_us)
         meter.load_us += took_us
-        return due
+        return found.next_change
+
+    def _missed(self, program: Program, lower: Timestamp, last: Timestamp) -> MissedUpdates:
+        """The updates of the inputs from `lower` up to `last`, if they can be followed."""
+        upper = Timestamp(last + 1)
+        changes = self.shards.changes(lower, upper)
+        rows = sum(part.rows for parts in changes.values() for part in parts)
+        # Looked at last: compaction that comes later does not change these parts.
+        is_known = self.shards.readable_from(Timestamp(0)) < lower
+        if not is_known or rows > self.shards.limits.tick_rows:
+            return MissedUpdates(lower, None)
+        return MissedUpdates(lower, self._deltas(program, changes, lower, upper))
 
     def _put_in_order(self, program: Program, opened: _OpenProgram, meter: TickMeter) -> None:
         """Lets the lookups meet as few rows as they can, until as much again has changed."""

@@ -87,6 +87,21 @@ class HydrationProgress:
     elapsed_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class ArrangementSize:
+    """An arrangement: an index in memory in which the ticks of `readers` look rows up.
+
+    `number` is never used again while the driver runs. `collections`: those whose rows it has, in
+    `records` updates and in `size_bytes` of memory outside the heap.
+    """
+
+    number: int
+    collections: tuple[GlobalId, ...]
+    records: int
+    size_bytes: int
+    readers: tuple[GlobalId, ...]
+
+
 @dataclass(slots=True)
 class TickRecords:
     """The last ticks of each dataflow. Thread-safe."""

@@ -17,7 +17,13 @@ from slackwater.compute.dataflow import Dataflow, Shards, ViewExport, upper_of
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.limits import Limits
 from slackwater.compute.maintained_index import IndexOffer, MaintainedIndex
-from slackwater.compute.records import HydrationProgress, TickRecord, TickRecords, TickTimes
+from slackwater.compute.records import (
+    ArrangementSize,
+    HydrationProgress,
+    TickRecord,
+    TickRecords,
+    TickTimes,
+)
 from slackwater.compute.replica import (
     Agenda,
     CancelWork,
@@ -211,6 +217,10 @@ class Worker:
         with self._changed:
             flow = self._replica.flows.get(global_id)
         return TIMESTAMP_MIN if flow is None else self._upper(flow)
+
+    def arrangements(self) -> Sequence[ArrangementSize]:
+        """The arrangements in which ticks look rows up. Raises what Spark raises."""
+        return self._engine.arrangements()
 
     def busy_ms(self) -> int | None:
         """For how long the oldest running tick has been reading files of parts; None: none runs."""

@@ -23,7 +23,6 @@ class HoldKind(Enum):
     INDEX = "index"
     SINK = "sink"
     INGESTION = "ingestion"
-    INDEX = "index"
     COPY = "copy"
     PEEK = "peek"
     REPLICA = "replica"

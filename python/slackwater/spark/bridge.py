@@ -19,21 +19,25 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from slackwater.compute.engine import (
     Analysis,
+    Behind,
     Contents,
     FailingColumn,
     FailingRow,
     Function,
+    Hydrated,
     InferredFiles,
     InputContents,
     Interruption,
     KeptPlan,
+    MissedUpdates,
     NamedUpdates,
+    ProgramOwner,
     Ticked,
     TickEnded,
     ViewContents,
     WrittenFile,
 )
-from slackwater.compute.records import StepRecord
+from slackwater.compute.records import ArrangementSize, StepRecord
 from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.ipc import from_stream, to_stream
 from slackwater.persist.parts import FileBody, InlineBody, Part
@@ -42,6 +46,7 @@ from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, TextPosition, first_line, user_error
 from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.spark import python_errors
 
@@ -66,6 +71,7 @@ class Driver:
         """The interruption that ends the calls of each thread, with whatever settings."""
         self.groups: dict[Interruption, str] = {}
         """For each interruption, the job group of the call that it would end."""
+        self._advances: dict[SparkProgram, Timestamp] = {}
 
     def jvm(self) -> Any:
         """The driver's JVM. Attaches to it on first use."""
@@ -76,6 +82,22 @@ class Driver:
 
                 self._jvm = launch_gateway().jvm
             return self._jvm
+
+    def advanced(self, program: SparkProgram, upper: Timestamp) -> None:
+        """Nothing changes for the program before `upper`, which the JVM is told when it matters."""
+        with self._lock:
+            self._advances[program] = upper
+
+    def forget(self, program: SparkProgram) -> None:
+        """The program is closed."""
+        with self._lock:
+            self._advances.pop(program, None)
+
+    def advances(self) -> Mapping[SparkProgram, Timestamp]:
+        """Up to where nothing changes for programs, as far as the last call has not said so."""
+        with self._lock:
+            found, self._advances = self._advances, {}
+        return found
 
     def known(self, settings: str, make: Callable[[], SparkBridge]) -> SparkBridge:
         """The one bridge with these settings; `make` makes it when it is asked for first."""
@@ -242,10 +264,30 @@ class SparkBridge:
     def forget_plan(self, plan_id: str) -> None:
         _call(self._bridge().forgetPlan, plan_id)
 
+    def arrangements(self) -> Sequence[ArrangementSize]:
+        """The arrangements of the environment, as `Engine.arrangements` promises."""
+        found = json.loads(_call(self._scala().arrangements, self._driver.environment))
+        return tuple(
+            ArrangementSize(
+                each["number"],
+                tuple(map(GlobalId, each["collections"])),
+                each["records"],
+                each["bytes"],
+                tuple(map(GlobalId, each["readers"])),
+            )
+            for each in found
+        )
+
     def open_program(
-        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
+        self,
+        kept: KeptPlan,
+        program: Program,
+        owner: ProgramOwner,
+        as_of: Timestamp,
+        resident: bool,
     ) -> SparkProgram:
         """Opens a program in the driver, as `Engine.open_program` promises."""
+        self._tell_advances()
         flows = _call(self._bridge().dataflows)
         program_id = _call(
             flows.open,
@@ -253,11 +295,20 @@ class SparkBridge:
             self._driver.origin,
             kept.plan_id,
             program.to_json(),
-            name,
+            owner.id,
+            owner.name,
             as_of,
             resident,
         )
         return SparkProgram(self, flows, program_id, kept.plan_id)
+
+    def _tell_advances(self) -> None:
+        """Lets the driver know how far what its programs keep is complete."""
+        by_bridge: dict[SparkBridge, dict[str, Timestamp]] = {}
+        for program, upper in self._driver.advances().items():
+            by_bridge.setdefault(program.bridge, {})[program.program_id] = upper
+        for bridge, uppers in by_bridge.items():
+            _call(_call(bridge._bridge().dataflows).advanced, json.dumps(uppers))
 
     def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
         request = _contents_request(view, few=True)
@@ -383,22 +434,32 @@ class SparkProgram:
     """A program in the driver: the `TickProgram` of `slackwater.compute.engine`."""
 
     def __init__(self, bridge: SparkBridge, flows: Any, program_id: str, plan_id: str) -> None:
-        self._bridge = bridge
+        self.bridge = bridge
+        self.program_id = program_id
         self._flows = flows
-        self._program_id = program_id
         self._plan_id = plan_id
 
-    def load(self, inputs: InputContents) -> Timestamp:
+    def load(self, inputs: InputContents, missed: MissedUpdates | None = None) -> Hydrated | Behind:
         """Hydrates the program in the driver, as `TickProgram.load` promises."""
-        bridge = self._bridge
-        request = json.dumps(_collections_json(inputs))
+        bridge = self.bridge
+        request = _collections_json(inputs)
+        if missed is not None:
+            request["missed"] = {
+                "origin": bridge._driver.origin,
+                "lower": missed.lower,
+                "sources": None if missed.deltas is None else _sources_json(missed.deltas),
+            }
         load = bridge._bridge().loadProgram
-        return Timestamp(bridge._run(load, self._program_id, self._plan_id, request))
+        text = bridge._run(load, self.program_id, self._plan_id, json.dumps(request))
+        answer = json.loads(text)
+        if "behind" in answer:
+            return Behind(Timestamp(answer["behind"]))
+        return Hydrated(Timestamp(answer["next_change"]))
 
     @property
     def handle(self) -> str:
         """The driver's name of the program, as `TickProgram.handle` promises."""
-        return self._program_id
+        return self.program_id
 
     def tick(
         self,
@@ -430,11 +491,11 @@ class SparkProgram:
         )
 
     def _run(self, request: str, *, by_jobs: bool) -> bytes:
-        with self._bridge.calling_at_end(self.close):
+        with self.bridge.calling_at_end(self.close):
             if by_jobs:
-                tick = self._bridge._bridge().tickProgram
-                return bytes(self._bridge._run(tick, self._program_id, request))
-            return bytes(_call(self._flows.tick, self._program_id, request))
+                tick = self.bridge._bridge().tickProgram
+                return bytes(self.bridge._run(tick, self.program_id, request))
+            return bytes(_call(self._flows.tick, self.program_id, request))
 
     def _request(
         self,
@@ -444,34 +505,42 @@ class SparkProgram:
         most_ms: int | None,
         before: InputContents | None,
     ) -> str:
-        sources = {name: _updates_json(delta) for name, delta in deltas.items()}
         return json.dumps(
             {
-                "origin": self._bridge._driver.origin,
+                "origin": self.bridge._driver.origin,
                 "lower": lower,
                 "upper": upper,
                 "most_ms": most_ms,
-                "sources": sources,
+                "sources": _sources_json(deltas),
                 "before": None if before is None else _collections_json(before),
             }
         )
 
     def sizes(self) -> tuple[Size, ...]:
         """The sizes of the program's arrangements, as `TickProgram.sizes` promises."""
-        found = json.loads(_call(self._flows.sizes, self._program_id))
+        found = json.loads(_call(self._flows.sizes, self.program_id))
         return tuple(Size(rows, keys) for rows, keys in found)
 
     def reorder(self, program: Program) -> None:
         """Goes on with another order of lookups, as `TickProgram.reorder` promises."""
-        _call(self._flows.reorder, self._program_id, program.to_json())
+        _call(self._flows.reorder, self.program_id, program.to_json())
 
     def committed(self, upper: Timestamp) -> None:
         """Tells the driver that no tick will begin before `upper`."""
-        _call(self._flows.committed, self._program_id, upper)
+        _call(self._flows.committed, self.program_id, upper)
+
+    def advanced(self, upper: Timestamp) -> None:
+        """Notes that nothing changes before `upper`, as `TickProgram.advanced` promises."""
+        self.bridge._driver.advanced(self, upper)
 
     def close(self) -> None:
         """Ends the program, and frees what it keeps in the driver."""
-        _call(self._flows.close, self._program_id)
+        self.bridge._driver.forget(self)
+        _call(self._flows.close, self.program_id)
+
+
+def _sources_json(deltas: Mapping[str, NamedUpdates]) -> dict[str, Any]:
+    return {name: _updates_json(delta) for name, delta in deltas.items()}
 
 
 def _updates_json(view: NamedUpdates) -> dict[str, Any]:

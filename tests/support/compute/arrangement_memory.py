@@ -32,7 +32,14 @@ class ArrangementMemory:
     @contextmanager
     def all_but(self, pages: int) -> Iterator[None]:
         """While the block runs, arrangements have so many pages; none has any at its begin."""
-        block = self._allotment.allocate(LIMIT_BYTES - pages * PAGE_BYTES)
+        with self.all_left_but(pages):
+            yield
+
+    @contextmanager
+    def all_left_but(self, pages: int) -> Iterator[None]:
+        """While the block runs, arrangements may take so many pages more than they have now."""
+        free = LIMIT_BYTES - self.used_bytes()
+        block = self._allotment.allocate(free - pages * PAGE_BYTES)
         try:
             yield
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slackwater.compute.engine import Engine, KeptPlan, TickProgram
+from slackwater.compute.engine import Engine, KeptPlan, ProgramOwner, TickProgram
 from slackwater.planner.delta.program import Program
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
@@ -21,12 +21,17 @@ class WithoutMemory:
         return WithoutMemory(self._engine.under(settings))
 
     def open_program(
-        self, kept: KeptPlan, program: Program, name: str, as_of: Timestamp, resident: bool
+        self,
+        kept: KeptPlan,
+        program: Program,
+        owner: ProgramOwner,
+        as_of: Timestamp,
+        resident: bool,
     ) -> TickProgram:
         if resident:
             sizes = {"wanted": "1", "used": "1", "limit": "1"}
-            raise user_error("SLACKWATER_INDEX_MEMORY", objectName=name, **sizes)
-        return self._engine.open_program(kept, program, name, as_of, resident)
+            raise user_error("SLACKWATER_INDEX_MEMORY", objectName=owner.name, **sizes)
+        return self._engine.open_program(kept, program, owner, as_of, resident)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)

@@ -33,7 +33,13 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
-from slackwater.compute.records import HydrationProgress, StepRecord, TickRecord, TickTimes
+from slackwater.compute.records import (
+    ArrangementSize,
+    HydrationProgress,
+    StepRecord,
+    TickRecord,
+    TickTimes,
+)
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.tables import environment
 from slackwater.persist.usage import ShardUsage
@@ -137,6 +143,7 @@ def snapshot():
             ShardUsage(8, False, False, 1, 1, 3, 2),
         ),
         hydration_progress=(HydrationProgress(user_id(13), 5, 10, 250),),
+        arrangements=(ArrangementSize(7, (user_id(11),), 5, 4096, (user_id(13),)),),
         ticks=(
             TickRecord(
                 user_id(13),
@@ -186,7 +193,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
         mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
-        mz_index_columns"""
+        mz_arrangement_sizes mz_index_columns"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]

@@ -221,6 +221,18 @@ def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             )
 
 
+def arrangement_sizes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for each in snapshot.arrangements:
+        yield (
+            str(each.number),
+            _only_replica(snapshot),
+            list(each.collections),
+            each.records,
+            each.size_bytes,
+            list(each.readers),
+        )
+
+
 def storage_shards(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
         for shard_id in shards_of(item):

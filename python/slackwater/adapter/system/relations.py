@@ -298,6 +298,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         activity.changefeed_partitions,
     ),
     (
+        "mz_internal",
+        "mz_arrangement_sizes",
+        "id! replica_id! object_ids:texts! records:long! bytes:long! readers:texts!",
+        activity.arrangement_sizes,
+    ),
+    (
         "mz_catalog",
         "mz_index_columns",
         "index_id! index_position:long! on_position:long on_expression nullable:bool!",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
-from slackwater.compute.records import HydrationProgress, TickRecord
+from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
 from slackwater.controller.holds import ReadHold
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
@@ -92,6 +92,7 @@ class SystemSnapshot:
     usage: tuple[ShardUsage, ...] = ()
     ticks: tuple[TickRecord, ...] = ()
     hydration_progress: tuple[HydrationProgress, ...] = ()
+    arrangements: tuple[ArrangementSize, ...] = ()
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
     """The URL to which requests for a source go, by its id."""
     partitions: tuple[PartitionEntry, ...] = ()

@@ -113,6 +113,7 @@ class SystemTables:
             hydration_progress=tuple(worker.hydration_progress())
             if "mz_hydration_progress" in names
             else (),
+            arrangements=tuple(worker.arrangements()) if "mz_arrangement_sizes" in names else (),
             webhooks=webhooks.urls(),
             partitions=tuple(self._changefeeds.partitions())
             if "mz_changefeed_partitions" in names

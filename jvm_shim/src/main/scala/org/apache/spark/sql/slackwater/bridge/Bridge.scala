@@ -53,6 +53,28 @@ object Bridge {
   /** How many rows the jobs of a group have read of files and inline parts so far. */
   def rowsRead(group: String): Long = RunningCalls.rowsRead(context, group)
 
+  /** The arrangements over collections of an environment, as JSON: of each its `number`, the ids of
+    * the `collections` whose rows it has, its `records` and `bytes`, and the ids of the views that are
+    * its `readers`.
+    */
+  def arrangements(environment: String): String = {
+    val list = Json.mapper.createArrayNode()
+    Option(memories.get(context.applicationId)).foreach {
+      _.arrangements.sizes(environment).foreach { each =>
+        val node = list
+          .addObject()
+          .put("number", each.number)
+          .put("records", each.records)
+          .put("bytes", each.bytes)
+        val collections = node.putArray("collections")
+        each.collections.foreach(collections.add)
+        val readers = node.putArray("readers")
+        each.readers.foreach(readers.add)
+      }
+    }
+    Json.mapper.writeValueAsString(list)
+  }
+
   private def context: SparkContext = SparkContext.getActive.getOrElse(
     throw new IllegalStateException("the Spark application has ended")
   )
@@ -81,14 +103,15 @@ object Bridge {
       () => chosen.open(BridgeSession.fewSettings),
       () => chosen.open(BridgeSession.smallSettings),
       () => chosen.open(BridgeSession.rowByRowSettings),
-      settings,
       kept
     )
   }
 }
 
-/** What all bridges of a driver share: rows of parts, and arrangements of dataflows. */
-private[bridge] final case class DriverMemory(rows: PartRows, arrangements: Arrangements)
+/** What all bridges of a driver share: rows of parts, arrangements of dataflows, and these. */
+private[bridge] final case class DriverMemory(rows: PartRows, arrangements: Arrangements) {
+  val dataflows: java.util.Set[Dataflows] = ConcurrentHashMap.newKeySet[Dataflows]()
+}
 
 private[bridge] object DriverMemory {
 
@@ -114,7 +137,6 @@ private[bridge] final case class Opened(
     openFew: () => SparkSession,
     openSmall: () => SparkSession,
     openRowByRow: () => SparkSession,
-    settings: String,
     memory: DriverMemory
 )
 
@@ -135,7 +157,7 @@ final class Bridge private[bridge] (opened: Opened) {
 
   private lazy val flows: Dataflows = {
     val reader = new PartReader(own, opened.memory.rows)
-    new Dataflows(
+    val made = new Dataflows(
       own,
       opened.openFew(),
       opened.openSmall(),
@@ -143,8 +165,10 @@ final class Bridge private[bridge] (opened: Opened) {
       reader,
       views,
       opened.memory.arrangements,
-      opened.settings
+      opened.memory.dataflows
     )
+    opened.memory.dataflows.add(made)
+    made
   }
 
   private lazy val requests = new Checks(opened.openFew())
@@ -166,9 +190,9 @@ final class Bridge private[bridge] (opened: Opened) {
   def dataflows(): Dataflows = flows
 
   /** Fills what a program keeps; see `Dataflows.load`. */
-  def loadProgram(programId: String, planId: String, inputsJson: String, group: String): Long =
+  def loadProgram(programId: String, planId: String, requestJson: String, group: String): String =
     calls.within(own.sparkContext, group) {
-      inPool(own)(flows.load(programId, planId, inputsJson))
+      inPool(own)(flows.load(programId, planId, requestJson))
     }
 
   /** Runs a tick that reads collections by jobs; see `Dataflows.tick`. */

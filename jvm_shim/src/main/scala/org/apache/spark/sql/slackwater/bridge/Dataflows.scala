@@ -34,6 +34,7 @@ import org.apache.spark.sql.slackwater.arrangements.ArrangementTooLarge
 import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, FailurePlaces, Owner}
 import org.apache.spark.sql.slackwater.plans.logical.CollectionSlot
+import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs._
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{CollectionIndexes, Consolidate, PartScan, Sources}
@@ -51,6 +52,9 @@ import org.apache.spark.sql.types.StructType
   *
   * Calls for different programs may come from several threads; those for one come one after the
   * other.
+  *
+  * @param all
+  *   those of the driver, with whatever settings
   */
 final class Dataflows private[bridge] (
     private[bridge] val session: SparkSession,
@@ -60,8 +64,9 @@ final class Dataflows private[bridge] (
     reader: PartReader,
     views: AnalyzedViews,
     arrangements: Arrangements,
-    settings: String
+    all: java.util.Set[Dataflows]
 ) {
+  private lazy val settings = ResultSettings.meaning(session)
   private val programs = new ConcurrentHashMap[String, OpenedProgram]()
   private val ticking = ConcurrentHashMap.newKeySet[String]()
   private lazy val rowByRow = openRowByRow()
@@ -69,6 +74,7 @@ final class Dataflows private[bridge] (
   private def programOf(id: String): Program = programs.get(id).program
 
   /** Makes the program of a plan; its first tick begins after `asOf`. `resident`: see `Programs`.
+    * `viewId` and `viewName` are those of the view that it maintains.
     *
     * What another coordinator of the same environment has opened is given back: it has ended.
     */
@@ -77,7 +83,8 @@ final class Dataflows private[bridge] (
       coordinator: String,
       planId: String,
       programJson: String,
-      name: String,
+      viewId: String,
+      viewName: String,
       asOf: Long,
       resident: Boolean
   ): String = configured {
@@ -88,29 +95,56 @@ final class Dataflows private[bridge] (
       arrangements,
       environment,
       settings,
-      name,
+      ProgramOwner(viewId, viewName),
       asOf,
       compiled,
       resident
     ).program
     val id = s"program-${UUID.randomUUID}"
     val owner = Owner(environment, coordinator)
-    leftOver(owner)
+    all.forEach(_.closeLeftOver(owner))
     val group = s"slackwater-${UUID.randomUUID}"
     programs.put(id, OpenedProgram(made, planId, owner, group))
     made.index.foreach(CollectionIndexes.add(id, _))
     id
   }
 
-  /** Fills what the program keeps with the contents of `inputs` at their `as_of`; the first time
-    * after it, in ms, at which the output changes though no input does, Long.MaxValue if there is
-    * none.
+  /** Fills what the program keeps with the contents of `inputs` at their `as_of`.
+    *
+    * `missed` of the request may have the updates of `sources` from `lower` on, for arrangements that
+    * others have loaded; `sources` is null where these are not known. The answer is
+    * `{"next_change"}`, the first time after `as_of`, in ms, at which the output changes though no
+    * input does, Long.MaxValue if there is none; or `{"behind"}`, the time from which on updates are
+    * missed, to be loaded with them.
     */
-  def load(programId: String, planId: String, inputsJson: String): Long = configured {
-    val request = Json.mapper.readTree(inputsJson)
+  def load(programId: String, planId: String, requestJson: String): String = configured {
+    val program = programOf(programId)
+    val request = Json.mapper.readTree(requestJson)
     val inputs = new SnapshotInputs(views.get(planId), request)
-    programOf(programId).load(sessionFor(request), inputs, request.get("as_of").asLong)
+    val missed = Option(request.get("missed")).filterNot(_.isNull).map(missedBy(program, _))
+    val asOf = request.get("as_of").asLong
+    val answer = program.load(sessionFor(request), inputs, asOf, missed) match {
+      case Hydrated.Done(nextChange) => Json.obj().put("next_change", nextChange)
+      case Hydrated.Behind(upper)    => Json.obj().put("behind", upper)
+    }
+    Json.mapper.writeValueAsString(answer)
   }
+
+  private def missedBy(program: Program, node: JsonNode): Missed =
+    Missed(
+      node.get("lower").asLong,
+      Option.unless(node.get("sources").isNull)(program.sources.map { case (operator, columns) =>
+        operator -> deltaOf(node, columns)
+      })
+    )
+
+  /** Nothing has changed for these programs before the times, in ms, that a JSON object has by their
+    * ids. One that is closed, or computes, is passed over.
+    */
+  def advanced(uppersJson: String): Unit =
+    Json.mapper.readTree(uppersJson).properties.asScala.foreach { entry =>
+      Option(programs.get(entry.getKey)).foreach(_.program.advanced(entry.getValue.asLong))
+    }
 
   /** For each arrangement of the program how many updates it keeps, and of how many keys, as JSON. */
   def sizes(programId: String): String = {
@@ -255,7 +289,7 @@ final class Dataflows private[bridge] (
       Try(made.queryExecution.optimizedPlan).isSuccess
     }
 
-  private def leftOver(owner: Owner): Unit =
+  private def closeLeftOver(owner: Owner): Unit =
     programs.asScala
       .collect { case (id, old) if old.owner.isReplacedBy(owner) => id }
       .foreach(close)

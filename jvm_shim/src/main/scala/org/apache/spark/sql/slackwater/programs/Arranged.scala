@@ -38,7 +38,13 @@ private[slackwater] object Keyed {
   * It may be ahead of the tick: another program that shares it was faster, or the tick before was
   * computed and not committed. The times of a lookup say what it sees.
   */
-private[slackwater] final class Arranged(index: Index, delta: Int, entry: Keyed) {
+private[slackwater] final class Arranged(index: Index, val delta: Int, entry: Keyed) {
+
+  /** Of one that programs share. */
+  val reader: Option[ArrangementReader] = index match {
+    case shared: ArrangementReader => Some(shared)
+    case _                         => None
+  }
 
   def mode: String = index.mode
 

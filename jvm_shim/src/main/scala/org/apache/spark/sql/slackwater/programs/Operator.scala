@@ -12,6 +12,9 @@ private[slackwater] trait Operator {
   /** What it needs, as people read it: what has changed (`delta`), or also the mode of an index. */
   def mode: String = "delta"
 
+  /** Whether its updates follow from those that it reads alone, whatever was there before. */
+  def isLinear: Boolean = false
+
   /** Whether nothing has changed, so that nothing comes of it. */
   def isIdle(tick: TickContext): Boolean =
     inputs.nonEmpty && inputs.forall(tick(_).isEmpty)
@@ -20,11 +23,13 @@ private[slackwater] trait Operator {
 /** The updates of a collection, which a tick is given for the operator with this number. */
 private[slackwater] final class Delta(number: Int) extends Operator {
   override def inputs: Seq[Int] = Nil
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = tick.deltas(number)
 }
 
 /** What never changes. */
 private[slackwater] object Unchanging extends Operator {
   override def inputs: Seq[Int] = Nil
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = Updates.none
 }

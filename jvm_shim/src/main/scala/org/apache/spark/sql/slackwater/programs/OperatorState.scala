@@ -1,8 +1,6 @@
 package org.apache.spark.sql.slackwater.programs
 
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.arrangements.Batch
 
 /** What a program keeps between ticks. All times are in ms. */
 private[slackwater] trait OperatorState {
@@ -21,23 +19,8 @@ private[slackwater] trait OperatorState {
     */
   def nextChange(from: Long): Long
 
+  /** Nobody wants it any more: a `fill` in another thread ends, now or when it comes. */
+  def cancel(): Unit = ()
+
   def close(): Unit
-}
-
-/** One arrangement. */
-private[slackwater] final class ArrangementState(
-    arrangements: Arrangements,
-    arrangement: SharedArrangement,
-    reader: AnyRef,
-    rows: Before => Iterator[(UnsafeRow, UnsafeRow, Long)]
-) extends OperatorState {
-
-  override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
-    arrangement.load(asOf)(rows(Before(session, inputs)))
-
-  override def reached(upper: Long): Unit = arrangement.advanceTo(upper)(_ => new Batch)
-
-  override def committed(upper: Long): Unit = arrangement.needs(reader, upper - 1)
-  override def nextChange(from: Long): Long = Long.MaxValue
-  override def close(): Unit = arrangements.leave(arrangement, reader)
 }

@@ -3,6 +3,9 @@ package org.apache.spark.sql.slackwater.programs
 import java.util.concurrent.TimeUnit
 import java.util.concurrent.locks.ReentrantLock
 
+import scala.annotation.tailrec
+import scala.collection.mutable
+
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
@@ -23,6 +26,30 @@ private[slackwater] final case class Step(
     operator: Operator,
     moves: Seq[Arranged]
 )
+
+/** The view that a program maintains. */
+private[slackwater] final case class ProgramOwner(id: String, name: String)
+
+/** What came of a hydration. All times are in ms. */
+private[slackwater] sealed trait Hydrated
+
+private[slackwater] object Hydrated {
+
+  /** It is done. The output changes next at `nextChange` though no input does; Long.MaxValue: never. */
+  final case class Done(nextChange: Long) extends Hydrated
+
+  /** Arrangements that others have loaded want the updates from `upper` on. */
+  final case class Behind(upper: Long) extends Hydrated
+}
+
+/** The updates that arrangements may lack where a program begins: those from `lower` (ms) on.
+  *
+  * @param deltas
+  *   by the number of the operator that reads them; None: they cannot be had
+  */
+private[slackwater] final case class Missed(lower: Long, deltas: Option[Int => Updates]) {
+  def isKnownFrom(time: Long): Boolean = deltas.isEmpty || lower <= time
+}
 
 /** The columns of a collection that an operator wants, in its order. */
 private[slackwater] final class SourceColumns(val collection: String, fields: StructType) {
@@ -72,6 +99,9 @@ private[slackwater] final class Program(
 ) {
   private var steps = opened
 
+  /** All that is kept of the updates of steps. */
+  private val arranged: Seq[Arranged] = opened.flatMap(_.moves)
+
   /** The output's rows in the form that equal values have; None: their types have one form. */
   private val canonical: Option[Evaluation] = {
     val values = schema.fields.indices.map(i => BoundReference(i, schema(i).dataType, true))
@@ -92,12 +122,70 @@ private[slackwater] final class Program(
   @volatile private var isClosed = false
   private var isGivenBack = false
 
-  /** Fills what is not filled with the contents at `asOf`; the first time after it at which the
-    * output changes though no input does.
+  /** Fills what is not filled with the contents at `asOf`.
+    *
+    * What others have loaded is brought forward by the updates that it has missed. Where these are
+    * not known, or more than updates of collections are needed to tell what follows from them, it is
+    * loaded anew.
     */
-  def load(session: SparkSession, inputs: Inputs, asOf: Long): Long = using {
+  def load(
+      session: SparkSession,
+      inputs: Inputs,
+      asOf: Long,
+      missed: Option[Missed]
+  ): Hydrated = using(hydrated(session, inputs, asOf, missed))
+
+  @tailrec
+  private def hydrated(
+      session: SparkSession,
+      inputs: Inputs,
+      asOf: Long,
+      missed: Option[Missed]
+  ): Hydrated = {
     operatorStates.foreach(_.fill(session, inputs, asOf))
-    nextChange(asOf + 1)
+    val behind = arranged.filter(_.reader.exists(_.upper <= asOf))
+    behind.flatMap(_.reader).map(_.upper).minOption match {
+      case None => Hydrated.Done(nextChange(asOf + 1))
+      case Some(upper) if !missed.exists(_.isKnownFrom(upper)) => Hydrated.Behind(upper)
+      case Some(_)                                             =>
+        behind.filterNot(broughtForward(_, asOf, missed.get)).foreach(_.reader.foreach(_.renew()))
+        hydrated(session, inputs, asOf, missed)
+    }
+  }
+
+  /** Whether the arrangement has all updates up to `asOf` now. */
+  private def broughtForward(each: Arranged, asOf: Long, missed: Missed): Boolean =
+    missed.deltas.exists { deltas =>
+      val budget = new TickBudget(TickBudget.ofHeap, None, () => isClosed)
+      val tick = new TickContext(missed.lower, asOf + 1, steps.size, deltas, budget, None)
+      def isLinear(i: Int): Boolean = {
+        val operator = steps(i).operator
+        val isIdle = operator.isIdle(tick)
+        if (!isIdle && operator.isLinear) tick(i) = operator.run(tick, tick.metrics(i))
+        else tick(i) = Updates.none
+        isIdle || operator.isLinear
+      }
+      try {
+        val follows = stepsOf(each.delta).forall(isLinear)
+        if (follows) each.advance(tick)
+        follows
+      } catch { case ended: TickEnded if ended.reason == "large" => false }
+    }
+
+  /** The step and those that it needs, in their order. */
+  private def stepsOf(last: Int): Seq[Int] = {
+    val needed = mutable.BitSet(last)
+    (last to 0 by -1).foreach(i => if (needed(i)) needed ++= steps(i).operator.inputs)
+    needed.toSeq
+  }
+
+  /** Nothing has changed in the inputs before `upper`, nor by itself. Does nothing while another call
+    * runs, which knows more.
+    */
+  def advanced(upper: Long): Unit = if (busy.tryLock()) {
+    try if (!isClosed) arranged.foreach(_.reader.foreach(_.reached(upper)))
+    finally busy.unlock()
+    if (isClosed) giveBack()
   }
 
   /** The updates of the output in the interval, what was done for them, and what comes next.
@@ -153,6 +241,7 @@ private[slackwater] final class Program(
   /** Gives back what is kept, now or when the call that runs has ended. */
   def close(): Unit = {
     isClosed = true
+    operatorStates.foreach(_.cancel())
     giveBack()
   }
 

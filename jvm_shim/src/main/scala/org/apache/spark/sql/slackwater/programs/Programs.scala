@@ -25,8 +25,8 @@ import org.apache.spark.sql.types.{StructField, StructType}
   *   the one whose collections it reads
   * @param settings
   *   with which the view's expressions mean what they mean
-  * @param name
-  *   the view's, for errors
+  * @param owner
+  *   the view
   * @param asOf
   *   a time at which the view's output is complete; ticks begin after it
   * @param compile
@@ -39,8 +39,8 @@ private[slackwater] final class Programs(
     json: JsonNode,
     arrangements: Arrangements,
     environment: String,
-    settings: String,
-    name: String,
+    settings: Map[String, String],
+    owner: ProgramOwner,
     asOf: Long,
     compile: LogicalPlan => Compiled,
     resident: Boolean
@@ -55,8 +55,8 @@ private[slackwater] final class Programs(
   private val layouts = nodes.map(node => ints(node.get("out")))
   private val specs = json.get("arrangements").asScala.toIndexedSeq.map(spec)
 
-  /** Who reads the arrangements: the program to be. */
-  private val reader = new Object
+  /** What no other program has. */
+  private val own = new Object
   private val operatorStates = mutable.ArrayBuffer.empty[OperatorState]
 
   def program: Program =
@@ -139,14 +139,17 @@ private[slackwater] final class Programs(
       rows: (Before, Option[WantedKeys]) => Iterator[(UnsafeRow, UnsafeRow, Long)]
   ): Index =
     if (resident) {
-      val shared = arrangements.of(identity, name, reader, asOf) { () =>
-        new Arrangement(keyFields, rowFields, arrangements.budget, name)
-      }
-      operatorStates += new ArrangementState(arrangements, shared, reader, rows(_, None))
-      shared
+      val made = new ArrangementReader(
+        arrangements,
+        arrangements.register(identity, owner.id, asOf),
+        () => new Arrangement(keyFields, rowFields, arrangements.budget, owner.name),
+        rows(_, None)
+      )
+      operatorStates += made
+      made
     } else {
       val made =
-        new ScannedIndex(keyFields, rowFields, name, arrangements.scanned)((before, keys) =>
+        new ScannedIndex(keyFields, rowFields, owner.name, arrangements.scanned)((before, keys) =>
           rows(before, Some(keys))
         )
       operatorStates += made
@@ -177,13 +180,13 @@ private[slackwater] final class Programs(
     val index = indexed(identity, keys.size, columns.size)(rows)
     val entry = new Keyed(binder.project(keys), nullSafe, binder.project(columns))
     val read = index match {
-      case shared: SharedArrangement =>
+      case arranged: ArrangementReader =>
         val names = node.get("names").asScala.map(_.asText).toSeq
         val fields = names.zip(kept).map { case (field, number) =>
           StructField(field, view.columns(number).dataType)
         }
         val over = SlotExpressions.of(view.nodes(at)).takeRight(keys.size)
-        Some(new QueryIndex(name, StructType(fields), over, arrangements, shared))
+        Some(new QueryIndex(owner.name, StructType(fields), over, arranged))
       case _ => None
     }
     (new Arranged(index, delta, entry), delta, read)
@@ -241,7 +244,7 @@ private[slackwater] final class Programs(
       NowBound(bound.get("comparison").asText, value)
     }
     val validity = new Validity(bounds)
-    val queue = new TransitionQueue(layouts(in).size, arrangements.budget, name)
+    val queue = new TransitionQueue(layouts(in).size, arrangements.budget, owner.name)
     operatorStates += new TemporalBuffer(queue, node.get("node").asInt, validity)
     new TemporalFilter(in, validity, queue)
   }
@@ -265,7 +268,7 @@ private[slackwater] final class Programs(
     val (ordered, same) = made.indices.partition(made(_).get("op").asText == "lookup")
     val sameInputs = ordered.forall(i => made(i).get("in") == nodes(i).get("in"))
     if (made.size != nodes.size || !sameInputs || !same.forall(i => made(i) == nodes(i)))
-      throw new IllegalStateException(s"another program for $name")
+      throw new IllegalStateException(s"another program for ${owner.name}")
     val order = made.map(node => ints(node.get("out")))
     ordered.map(i => i -> lookup(made(i), order, i, arranged)).toMap
   }
@@ -325,7 +328,7 @@ private[slackwater] final class Programs(
       keys.map(_.canonicalized),
       Nil,
       Nil,
-      Some((reader, i))
+      Some((own, i))
     )
     val states =
       indexed(identity, keys.size, 1)(Hydration.reduced(node.get("node").asInt, reduction))

@@ -29,6 +29,7 @@ private[slackwater] final class ProjectRows(in: Int, types: Seq[DataType], proje
   })
 
   override def inputs: Seq[Int] = Seq(in)
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
     val out = new Updates(tick.budget)
     projected.run(Map(ProjectRows.slot -> (() => timed(tick(in))))).foreach { row =>

@@ -2,7 +2,7 @@ package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.expressions.{Expression, UnsafeRow}
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
-import org.apache.spark.sql.slackwater.arrangements.Sink
+import org.apache.spark.sql.slackwater.arrangements.{Arrangement, Sink}
 import org.apache.spark.sql.slackwater.scan.{CollectionIndex, IndexReader}
 import org.apache.spark.sql.slackwater.values.Keys
 import org.apache.spark.sql.types.StructType
@@ -12,25 +12,25 @@ private[slackwater] final class QueryIndex(
     val name: String,
     val columns: StructType,
     val keys: Seq[Expression],
-    arrangements: Arrangements,
-    shared: SharedArrangement
+    arranged: ArrangementReader
 ) extends CollectionIndex {
 
   override def projection(values: Seq[Expression]): Seq[Expression] = values.map(QueryIndex.form)
 
-  override def reading[A](asOf: Long)(body: IndexReader => A): Option[A] = {
-    val reader = new Object
-    if (!shared.pin(reader, asOf)) None
-    else
-      try Some(body(Reading))
-      finally arrangements.leave(shared, reader)
-  }
+  override def reading[A](asOf: Long)(body: IndexReader => A): Option[A] =
+    arranged.reading(asOf)(found => body(QueryIndex.reader(found)))
+}
 
-  private object Reading extends IndexReader {
-    override def upper: Long = shared.upper
+private[slackwater] object QueryIndex {
+
+  /** Values that Spark takes for equal have equal bytes in this form. */
+  def form(value: Expression): Expression = Keys.of(NormalizeFloatingNumbers.normalize(value))
+
+  private def reader(found: Arrangement): IndexReader = new IndexReader {
+    override def upper: Long = found.upper
 
     override def lookup(key: UnsafeRow, below: Long)(visit: (UnsafeRow, Long) => Unit): Unit =
-      shared.lookup(
+      found.lookup(
         key,
         below,
         new Sink {
@@ -38,10 +38,4 @@ private[slackwater] final class QueryIndex(
         }
       )
   }
-}
-
-private[slackwater] object QueryIndex {
-
-  /** Values that Spark takes for equal have equal bytes in this form. */
-  def form(value: Expression): Expression = Keys.of(NormalizeFloatingNumbers.normalize(value))
 }

@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{Generator, GenericInternalRow,
 
 private[slackwater] final class MapRows(in: Int, project: Evaluation) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
     val out = new Updates(tick.budget)
     tick(in).foreach((row, time, diff) => out.add(project(row).copy(), time, diff))
@@ -15,6 +16,7 @@ private[slackwater] final class MapRows(in: Int, project: Evaluation) extends Op
 
 private[slackwater] final class FilterRows(in: Int, condition: Condition) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
     val out = new Updates(tick.budget)
     tick(in).foreach((row, time, diff) => if (condition(row)) out.add(row, time, diff))
@@ -25,6 +27,7 @@ private[slackwater] final class FilterRows(in: Int, condition: Condition) extend
 /** Each row once for each of the projections. */
 private[slackwater] final class ExpandRows(in: Int, projections: Seq[Evaluation]) extends Operator {
   override def inputs: Seq[Int] = Seq(in)
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
     val out = new Updates(tick.budget)
     tick(in).foreach { (row, time, diff) =>
@@ -50,6 +53,7 @@ private[slackwater] final class GenerateRows(
   private val joined = new JoinedRow
 
   override def inputs: Seq[Int] = Seq(in)
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
     val out = new Updates(tick.budget)
     tick(in).foreach { (row, time, diff) =>
@@ -63,6 +67,7 @@ private[slackwater] final class GenerateRows(
 }
 
 private[slackwater] final class UnionAll(override val inputs: Seq[Int]) extends Operator {
+  override def isLinear: Boolean = true
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
     val changed = inputs.map(tick(_)).filterNot(_.isEmpty)
     if (changed.size <= 1) changed.headOption.getOrElse(Updates.none)

@@ -15,7 +15,9 @@ private[slackwater] final class TemporalBuffer(
     validity: Validity
 ) extends OperatorState {
 
-  override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit = {
+  private var isFilled = false
+
+  override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit = if (!isFilled) {
     val plan = validity.restless(inputs.snapshot(node), asOf)
     val physical = Hydration.execution(session, plan).executedPlan
     val asUnsafe = UnsafeProjection.create(physical.schema)
@@ -29,6 +31,7 @@ private[slackwater] final class TemporalBuffer(
       }
     }
     queue.append(coming, asOf + 1)
+    isFilled = true
   }
 
   override def reached(upper: Long): Unit = queue.append(new TransitionBatch, upper)

@@ -1,0 +1,107 @@
+package org.apache.spark.sql.slackwater.programs
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.arrangements.{Arrangement, Batch, Sink}
+
+/** A program's part in an arrangement that others may share. Calls come one after the other, but for
+  * `cancel`.
+  *
+  * @param number
+  *   of the reader, as `arrangements` has it
+  * @param make
+  *   an empty arrangement
+  * @param contents
+  *   keys, rows and multiplicities of its contents
+  */
+private[slackwater] final class ArrangementReader(
+    arrangements: Arrangements,
+    number: Long,
+    make: () => Arrangement,
+    contents: Before => Iterator[(UnsafeRow, UnsafeRow, Long)]
+) extends Index
+    with OperatorState {
+  private var shared: SharedArrangement = _
+  @volatile private var isCancelled = false
+
+  private def arrangement: Arrangement =
+    Option(shared).getOrElse(throw new IllegalStateException("it is not loaded")).arrangement
+
+  /** As `Arrangements.reading` has it, of this program's arrangement. */
+  def reading[A](asOf: Long)(body: Arrangement => A): Option[A] =
+    arrangements.reading(number, asOf)(body)
+
+  override def mode: String = "indexed"
+  override def rows: Long = Option(shared).fold(0L)(_.arrangement.rows)
+  override def keys: Long = Option(shared).fold(0L)(_.arrangement.keys)
+  override def upper: Long = arrangement.upper
+
+  override def want(tick: TickContext)(keys: (UnsafeRow => Unit) => Unit): Unit = ()
+
+  override def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit =
+    arrangement.lookup(key, below, sink)
+
+  override def advance(tick: TickContext)(updates: Long => Batch): Unit =
+    advanceTo(tick.upper)(updates)
+
+  /** Another program may have done it already. */
+  private def advanceTo(upper: Long)(updates: Long => Batch): Unit =
+    arrangements.advanced(number, shared.advance(upper)(updates))
+
+  /** Loads it, or waits until another program has loaded it, which may be with earlier contents. */
+  override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
+    if (shared == null)
+      shared = arrangements.hydrated(number, () => check()) { from =>
+        if (from != asOf) throw new IllegalStateException(s"$from is wanted, and $asOf is there")
+        val made = make()
+        try made.load(checked(contents(Before(session, inputs))), asOf)
+        catch {
+          case error: Throwable =>
+            made.close()
+            throw error
+        }
+        made
+      }
+
+  /** It is behind where this program begins, and is to be loaded anew. */
+  def renew(): Unit = {
+    shared = null
+    arrangements.renew(number)
+  }
+
+  override def reached(upper: Long): Unit = advanceTo(upper)(_ => new Batch)
+
+  override def committed(upper: Long): Unit = {
+    shared = arrangements.reads(number, upper - 1)
+    shared.maintain()
+  }
+
+  override def nextChange(from: Long): Long = Long.MaxValue
+
+  override def cancel(): Unit = {
+    isCancelled = true
+    arrangements.wake()
+  }
+
+  override def close(): Unit = arrangements.leave(number)
+
+  private def check(): Unit =
+    if (isCancelled) throw new IllegalStateException("the program is closed")
+
+  /** A job may have ended when it is cancelled, and its rows still be on their way. */
+  private def checked[A](found: Iterator[A]): Iterator[A] = {
+    var count = 0
+    found.map { row =>
+      count += 1
+      if (count % ArrangementReader.RowsUnseen == 0) {
+        if (Thread.interrupted()) throw new InterruptedException
+        check()
+      }
+      row
+    }
+  }
+}
+
+private[programs] object ArrangementReader {
+  val RowsUnseen = 1024
+}
