@@ -388,6 +388,19 @@ def test_the_schedule_waits_for_the_inputs(room, core):
     assert of_kind(sent(room.run(), "r1"), pr.Schedule) == []
 
 
+def test_a_replica_that_comes_back_hydrates_inputs_first_whatever_their_ids(room, core):
+    """The order of ids is none of dependencies: else the one would wait for the other for ever."""
+    core.update_configuration({"compute_hydration_concurrency": "1"})
+    table = room.table()
+    core.create_dataflows(CLUSTER, [index("u90", [table]), index("u10", [], ["u90"])])
+    room.replica("r1")
+    room.says("r1", report("u90", write=8, output=8))
+    commands = room.replica("r2")
+    assert of_kind(commands, pr.Schedule) == [pr.Schedule("u90")]
+    effects = room.says("r2", report("u90", output=8))
+    assert sent(effects, "r2") == [pr.Schedule("u10")]
+
+
 def test_a_replica_holds_what_it_still_reads(room, core):
     table = room.table(20)
     room.replica("r1")
