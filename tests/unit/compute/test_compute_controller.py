@@ -823,6 +823,17 @@ def test_a_subscription_is_as_far_as_its_batches(room, core):
     assert delivered(room.says("r2", batch(7, 8, 7))) == [(at(7), at(8), [7], None)]
 
 
+def test_a_batch_behind_a_gap_is_not_delivered(room, core):
+    table = room.table()
+    room.replica("r1")
+    core.create_dataflow(CLUSTER, subscribe("t7", [table]))
+    room.says("r1", batch(0, 7, 5))
+    effects = room.says("r1", batch(8, 9, 8))
+    assert (delivered(effects), len(of_kind(effects, ef.ReportViolation))) == ([], 1)
+    assert core.collection(CLUSTER, "t7").write_frontier == at(7)
+    assert delivered(room.says("r1", batch(7, 9, 7, 8))) == [(at(7), at(9), [7, 8], None)]
+
+
 def test_nothing_is_delivered_at_or_after_until(room, core):
     table = room.table()
     room.replica("r1")
