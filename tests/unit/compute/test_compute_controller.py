@@ -483,6 +483,27 @@ def test_a_dropped_collection_goes_when_replicas_are_done(room, core):
     core.create_dataflow(CLUSTER, create)
 
 
+def test_what_reads_an_index_is_dropped_before_it(room, core):
+    """On a replica that has not come to it, nothing begins that has lost its input."""
+    core.update_configuration({"compute_hydration_concurrency": "1"})
+    table = room.table()
+    room.replica("r1")
+    room.replica("r2")
+    core.create_dataflows(
+        CLUSTER,
+        [
+            index("u50", [table]),
+            index("u51", [], ["u50"], as_of=6),
+            index("u52", [], ["u50"]),
+            index("u53", [], ["u51", "u52"], as_of=6),
+        ],
+    )
+    room.says("r2", report("u50", write=8, output=8))
+    core.drop_collections(CLUSTER, ["u50", "u51", "u52", "u53"])
+    dropped = [AllowCompaction(each, EMPTY_FRONTIER) for each in ("u53", "u52", "u51", "u50")]
+    assert sent(room.run(), "r1") == dropped
+
+
 def test_a_hold_keeps_a_dropped_collection_and_its_inputs(room, core):
     table, name = indexed(room)
     hold = core.acquire_read_hold(CLUSTER, name, HOLDER)
