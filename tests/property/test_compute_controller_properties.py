@@ -31,6 +31,7 @@ from tests.support.compute.replica_sim import SimReplica, changes, times_of
 
 from slackwater.compute.controller import effects as ef
 from slackwater.compute.controller import protocol as pr
+from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.errors import ComputeError, Variant
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.controller.protocol import ReplicaKey
@@ -146,6 +147,8 @@ class Controller(RuleBasedStateMachine):
         self.copies, self.committed = defaultdict(list), defaultdict(list)
         self.asked, self.cancelled, self.targets = {}, set(), {}
         self.frontiers: dict = {}
+        self.made: dict = {}
+        self.taken, self.lost_holds = [], set()
         self.next_id = 100
         self.core.update_configuration({"compute_hydration_concurrency": str(LIMIT)})
         self.core.initialization_complete()
@@ -259,6 +262,10 @@ class Controller(RuleBasedStateMachine):
             # Either nothing was stored yet, or the as-of is before what is stored (I44).
             upper = as_of + 1 + later if writes and later else 0
             target = self.room.target(upper)
+            if not upper:
+                # The output cannot be read before the as-of either.
+                begins = ValidFrom(Frontier(as_of))
+                self.room.storage.core.set_read_policy([(target, begins)])
             if upper:
                 self.committed[target].append((0, upper, times_of(name, 0, upper)))
 
@@ -284,6 +291,7 @@ class Controller(RuleBasedStateMachine):
         if target is not None:
             each.advance(self.stored.frontiers(target).upper)
         self.core.create_dataflow(CLUSTER, made(as_of), one)
+        self.made[name] = made
         if one is not None:
             self.targets[name] = one
         if kind == "view":
@@ -322,10 +330,14 @@ class Controller(RuleBasedStateMachine):
         since = self.model.since(name).value
         hold = self.core.acquire_read_hold(CLUSTER, name, HOLDER, Timestamp(since + later))
         self.model.tokens[hold.hold_id] = (name, since + later)
+        self.taken.append(hold)
         return hold
 
     @rule(hold=holds, step=st.integers(0, 5), release=st.booleans())
     def move(self, hold, step, release):
+        if id(hold) in self.lost_holds:
+            # Its controller is no more, and another one counts from 1 on.
+            return
         if release:
             held = self.model.tokens.pop(hold.hold_id, None) is not None
             assert self.core.release_read_hold(hold) == held
@@ -385,6 +397,67 @@ class Controller(RuleBasedStateMachine):
         self.run()
         if maintained:
             self.maintain()
+
+    @rule(happens=st.booleans())
+    def restart(self, happens):
+        """Another controller starts from the catalog; replicas go on meanwhile.
+
+        Durable sinces stay where the old one had them, until the new one holds what it reads.
+        """
+        self.run()
+        before = list(self.stored.holds)
+        for commit in self.commits if happens else ():
+            if self.stored.frontiers(commit.target).upper == commit.lower:
+                rows = eval(commit.rows)
+                self.store(commit.target, commit.lower.value, commit.upper.value, rows)
+        for sim in self.sims.values():
+            sim.disconnect()
+        self.late, self.commits, self.frontiers = [], [], {}
+        self.room.core = self.core = ComputeController(self.stored)
+        self.core.create_instance(CLUSTER)
+        self.core.update_configuration({"compute_hydration_concurrency": str(LIMIT)})
+        catalog = [name for name in self.model.collections if self.is_in_catalog(name)]
+        self.restore(sorted(catalog, reverse=True))
+        for hold in before:
+            self.stored.holds.release(hold)
+        for name in sorted(self.sims):
+            self.core.add_replica_to_instance(CLUSTER, name, "here")
+        self.core.initialization_complete()
+        self.run()
+
+    def is_in_catalog(self, name):
+        kinds = {self.model.collections[i].kind for i in self.model.above(name)}
+        return kinds <= {"index", "view"} and all(self.live(i) for i in self.model.above(name))
+
+    def restore(self, catalog):
+        known = self.model.collections
+        policies = {i: known[i].policy for i in catalog if known[i].policy is not None}
+        now = Timestamp(max(0, self.stored.tables_upper.value - 1))
+        flows = [(CLUSTER, self.made[i](None)) for i in catalog]
+        found = self.core.restore(flows, policies, now)
+        assert (found.refused, found.failed) == ({}, ())
+        self.model.tokens, self.model.reached = {}, {}
+        self.lost_holds = {id(hold) for hold in self.taken}
+        for each in known.values():
+            each.dropped = True
+        for name, as_of in found.as_ofs.items():
+            each = known[name]
+            assert not as_of.is_empty
+            if each.target is not None:
+                # I44
+                stored = self.stored.frontiers(each.target)
+                assert as_of < stored.upper or as_of <= stored.since
+            policy = None if each.policy is None else ValidFrom(as_of)
+            new = Expected(each.kind, as_of, each.sources, each.imports, each.target, policy)
+            known[name] = new
+            if new.target is not None:
+                new.advance(self.stored.frontiers(new.target).upper)
+                self.core.allow_writes(CLUSTER, name)
+        for name, policy in policies.items():
+            known[name].policy = policy
+            known[name].follow(known[name].write)
+        self.asked = {i: each for i, each in self.asked.items() if self.answers[i]}
+        self.targets = {i: one for i, one in self.targets.items() if i in self.deliveries}
 
     @rule()
     def maintain(self):
@@ -531,6 +604,9 @@ class Controller(RuleBasedStateMachine):
 
     @rule(peek_id=peeks)
     def cancel_peek(self, peek_id):
+        if peek_id not in self.asked:
+            # It went with a controller that is no more.
+            return
         had = list(self.answers[peek_id])
         self.core.cancel_peek(peek_id)
         self.run()

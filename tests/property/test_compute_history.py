@@ -9,7 +9,7 @@ from tests.support.compute.messages import commands
 
 from slackwater.compute.controller.descriptions import MaterializedViewExport
 from slackwater.compute.controller.history import reduce, replayed
-from slackwater.compute.controller.protocol import CreateDataflow, CreateInstance, Peek
+from slackwater.compute.controller.protocol import CreateDataflow, CreateInstance, Peek, Schedule
 from slackwater.compute.controller.reconciliation import InstalledObjects, reconcile
 from slackwater.controller.history import CommandHistory
 from slackwater.controller.protocol import AllowCompaction
@@ -52,6 +52,10 @@ def test_a_reduced_history_has_an_order_that_can_be_carried_out(history):
     first = [each.dataflow.export_ids for each in reduced if isinstance(each, CreateDataflow)]
     before = list(dict.fromkeys(each.dataflow.export_ids for each in created))
     assert sorted(first, key=before.index) == first or len(set(before)) < len(created)
+    created = [each.dataflow for each in reduced if isinstance(each, CreateDataflow)]
+    exports = [i for each in created for i in each.export_ids]
+    scheduled = [each.id for each in reduced if isinstance(each, Schedule)]
+    assert scheduled == [each for each in exports if each in scheduled]
     places = [n for n, each in enumerate(reduced) if isinstance(each, Peek)]
     compacted = [n for n, each in enumerate(reduced) if isinstance(each, AllowCompaction)]
     assert not places or not compacted or max(places) < min(compacted)

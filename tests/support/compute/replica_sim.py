@@ -117,6 +117,7 @@ class SimReplica:
             self._create(dataflow)
         for each in scheduled:
             if each in self.progress:
+                self._may_begin(each)
                 self.progress[each].scheduled = True
         for each, upper in self.state.outputs.items():
             if each in self.progress:
@@ -136,6 +137,7 @@ class SimReplica:
                 self._create(dataflow)
             case pr.Schedule(global_id):
                 assert not self.progress[global_id].scheduled, "scheduled twice"
+                self._may_begin(global_id)
                 self.progress[global_id].scheduled = True
             case pr.Peek(_, global_id, time):
                 assert self.state.sinces[global_id].value <= time, "a peek before the since"
@@ -164,6 +166,16 @@ class SimReplica:
             case _:
                 read = EMPTY_FRONTIER
         self.outbox.append(pr.FrontierReport(global_id, read, EMPTY_FRONTIER, read))
+
+    def _may_begin(self, global_id):
+        """A schedule comes when the inputs have the as-of, and after those of the indexes."""
+        dataflow = self._dataflow(global_id)
+        if is_transient(global_id):
+            return
+        for each in dataflow.source_ids:
+            assert self.stored.frontiers(each).upper > dataflow.as_of, "scheduled too early"
+        for each in dataflow.index_imports:
+            assert self.progress[each].scheduled, "scheduled before what it reads"
 
     def _few_hydrate(self):
         """I48, as a replica sees it: it knows earlier than the controller what is done."""
@@ -203,7 +215,9 @@ class SimReplica:
         for each in stored:
             reads_at = max(progress.connected_as_of, progress.upper)
             assert each is not None, "an input is gone"
-            assert self.nonce is None or each.since.value <= reads_at, "an input was compacted"
+            # Alone, and before it knows what a new controller wants of it, it reads what it can.
+            is_held = self.nonce is not None and self.is_ready
+            assert not is_held or each.since.value <= reads_at, "an input was compacted"
         progress.upper = upper
         return True
 

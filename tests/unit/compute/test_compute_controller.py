@@ -388,6 +388,19 @@ def test_the_schedule_waits_for_the_inputs(room, core):
     assert of_kind(sent(room.run(), "r1"), pr.Schedule) == []
 
 
+def test_a_replica_that_comes_back_hydrates_inputs_first_whatever_their_ids(room, core):
+    """The order of ids is none of dependencies: else the one would wait for the other for ever."""
+    core.update_configuration({"compute_hydration_concurrency": "1"})
+    table = room.table()
+    core.create_dataflows(CLUSTER, [index("u90", [table]), index("u10", [], ["u90"])])
+    room.replica("r1")
+    room.says("r1", report("u90", write=8, output=8))
+    commands = room.replica("r2")
+    assert of_kind(commands, pr.Schedule) == [pr.Schedule("u90")]
+    effects = room.says("r2", report("u90", output=8))
+    assert sent(effects, "r2") == [pr.Schedule("u10")]
+
+
 def test_a_replica_holds_what_it_still_reads(room, core):
     table = room.table(20)
     room.replica("r1")
@@ -468,6 +481,27 @@ def test_a_dropped_collection_goes_when_replicas_are_done(room, core):
     room.run()
     assert list(room.stored.holds) == []
     core.create_dataflow(CLUSTER, create)
+
+
+def test_what_reads_an_index_is_dropped_before_it(room, core):
+    """On a replica that has not come to it, nothing begins that has lost its input."""
+    core.update_configuration({"compute_hydration_concurrency": "1"})
+    table = room.table()
+    room.replica("r1")
+    room.replica("r2")
+    core.create_dataflows(
+        CLUSTER,
+        [
+            index("u50", [table]),
+            index("u51", [], ["u50"], as_of=6),
+            index("u52", [], ["u50"]),
+            index("u53", [], ["u51", "u52"], as_of=6),
+        ],
+    )
+    room.says("r2", report("u50", write=8, output=8))
+    core.drop_collections(CLUSTER, ["u50", "u51", "u52", "u53"])
+    dropped = [AllowCompaction(each, EMPTY_FRONTIER) for each in ("u53", "u52", "u51", "u50")]
+    assert sent(room.run(), "r1") == dropped
 
 
 def test_a_hold_keeps_a_dropped_collection_and_its_inputs(room, core):
@@ -808,6 +842,17 @@ def test_a_subscription_is_as_far_as_its_batches(room, core):
     assert created.dataflow.as_of == at(6)
     assert delivered(room.says("r2", batch(0, 7, 6))) == []
     assert delivered(room.says("r2", batch(7, 8, 7))) == [(at(7), at(8), [7], None)]
+
+
+def test_a_batch_behind_a_gap_is_not_delivered(room, core):
+    table = room.table()
+    room.replica("r1")
+    core.create_dataflow(CLUSTER, subscribe("t7", [table]))
+    room.says("r1", batch(0, 7, 5))
+    effects = room.says("r1", batch(8, 9, 8))
+    assert (delivered(effects), len(of_kind(effects, ef.ReportViolation))) == ([], 1)
+    assert core.collection(CLUSTER, "t7").write_frontier == at(7)
+    assert delivered(room.says("r1", batch(7, 9, 7, 8))) == [(at(7), at(9), [7, 8], None)]
 
 
 def test_nothing_is_delivered_at_or_after_until(room, core):

@@ -40,7 +40,7 @@ class CollectionState:
     `policy` is None where the collection is only written. `dependencies` are the compute
     collections that it reads, `stored_ids` the others, `stored_inputs` its holds on these, `target`
     is the stored collection that it writes. `dataflow` is None for a log, and has the as-of at its
-    creation.
+    creation. `number` grows with each collection, so an input has a lower one than what reads it.
     """
 
     id: GlobalId
@@ -59,6 +59,7 @@ class CollectionState:
     stored_inputs: dict[GlobalId, ReadHold] = field(default_factory=dict)
     dependents: set[GlobalId] = field(default_factory=set)
     capabilities: MutableAntichain = field(default_factory=MutableAntichain)
+    number: int = 0
     is_dropped: bool = False
     is_scheduled: bool = False
     is_read_only: bool = True
@@ -92,6 +93,7 @@ class Collections:
         self.holds = Holds(self.apply)
         self.compacted: dict[GlobalId, CollectionState] = {}
         """Collections whose since moved."""
+        self._created = 0
 
     # Collections
 
@@ -109,6 +111,8 @@ class Collections:
 
         Each input is held there.
         """
+        self._created += 1
+        state.number = self._created
         if not state.as_of.is_empty:
             at = Timestamp(state.as_of.value)
             for each in state.stored_ids:

@@ -626,6 +626,10 @@ class ComputeController:
         if hosted.write.is_empty:
             self._violation(replica, f"{batch.id} had ended, and goes on to {batch.upper}")
             return
+        reached = self._subscribes.frontier(batch.id)
+        if reached is not None and reached < batch.lower:
+            self._violation(replica, f"{batch.id} goes on at {batch.lower}, after {reached}")
+            return
         write = batch.upper if batch.upper > hosted.write else None
         output = batch.upper if batch.upper > hosted.output else None
         self._placement.report(replica, FrontierReport(batch.id, write=write, output=output))

@@ -99,8 +99,8 @@ class ReplicaState:
     def commands(self) -> tuple[Command, ...]:
         """The shortest commands that bring a new replica to this state.
 
-        Dataflows come in the order in which they were created, so after those that they import.
-        Peeks come before compaction, so that they find their times.
+        Dataflows, and their schedules, come in the order in which they were created, so after those
+        that they import. Peeks come before compaction, so that they find their times.
         """
         found: list[Command] = []
         if self.hello is not None:
@@ -110,7 +110,7 @@ class ReplicaState:
         if self.parameters:
             found.append(UpdateConfiguration(tuple(sorted(self.parameters.items()))))
         found += [CreateDataflow(each) for each in self.dataflows()]
-        found += [Schedule(each) for each in sorted(self.scheduled)]
+        found += [Schedule(each) for each in self._first if each in self.scheduled]
         found += [OutputAdvanced(each, self.outputs[each]) for each in sorted(self.outputs)]
         found += self.peeks.values()
         found += [

@@ -313,8 +313,9 @@ class Placement:
     # Compaction and the end
 
     def compact(self) -> None:
-        """Tells the replicas the sinces that moved."""
-        for state in self._collections.compacted.values():
+        """Tells the replicas the sinces that moved: what reads an index ends before it."""
+        moved = self._collections.compacted.values()
+        for state in sorted(moved, key=lambda each: -each.number):
             since = state.since
             if since.is_empty:
                 self._may_leave(state.id)
