@@ -20,6 +20,7 @@ from slackwater.compute.flow_shards import FlowShards
 from slackwater.compute.limits import Limits
 from slackwater.compute.maintained_program import MaintainedProgram
 from slackwater.compute.schedule import Tick
+from slackwater.compute.tick import RunningView
 from slackwater.compute.tick_outcome import TickMeter
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -232,6 +233,21 @@ def test_nobody_waits_for_a_job_that_loads(bench, programs, gate, tmp_path):
         assert not wait([second], PATIENCE).not_done
         second.result()
     assert sharing(bench) == [(["a"], ["two"]), (["b"], ["two"])]
+
+
+def test_nobody_waits_for_a_tick_that_has_to_hydrate_its_program_anew(bench):
+    """Another worker has moved the view, and the inputs do not tell any more what changed."""
+    end(bench.worker)
+    bench.commit(5, {"a": [(a(1, 1), 1, 1)], "b": [((1, 10), 2, 1)]})
+    flow = bench.view("j", JOIN)
+    view = RunningView.of(flow, bench.client, bench.engine, Limits())
+    hydrate(view.program, 4)
+    bench.commit(10, {"b": [((1, 11), 7, 1)]})
+    assert view.is_quick(Tick(flow.global_id, Timestamp(5), Timestamp(10), False))
+    bench.client.maintenance.set_since({bench.relations[t][1]: Timestamp(8) for t in ("a", "b")})
+    assert not view.is_quick(Tick(flow.global_id, Timestamp(9), Timestamp(10), False))
+    assert tick(bench, view.program, 9, 10) == {}
+    view.end()
 
 
 def together(names):

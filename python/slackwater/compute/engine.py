@@ -233,7 +233,7 @@ class Hydrated:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What other programs keep for this one, too, has no updates from `upper` on yet."""
+    """An arrangement that the program shares has no updates from `upper` on yet."""
 
     upper: Timestamp
 

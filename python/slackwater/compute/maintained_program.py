@@ -125,6 +125,15 @@ class MaintainedProgram:
             return False
         return self._open is None or not self.residency.is_resident
 
+    def is_stale(self, lower: Timestamp) -> bool:
+        """Whether a tick from `lower` finds changes that the program cannot be told any more.
+
+        It is closed and hydrated anew then.
+        """
+        if self._open is None:
+            return False
+        return self._open.reached <= min(lower, self.shards.readable_from(Timestamp(0)))
+
     def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
         """The first time in the interval at which the contents may change though no input does.
 
@@ -239,10 +248,8 @@ class MaintainedProgram:
 
     def _opened_for(self, program: Program, lower: Timestamp, meter: TickMeter) -> _OpenProgram:
         """The program, which can be told what has changed since it was asked last."""
-        if self._open is not None:
-            readable = self.shards.readable_from(Timestamp(0))
-            if self._open.reached <= min(lower, readable):
-                self.close()
+        if self.is_stale(lower):
+            self.close()
         return self._opened(program, Timestamp(lower - 1), meter)
 
     def _opened(self, program: Program, before: Timestamp, meter: TickMeter) -> _OpenProgram:

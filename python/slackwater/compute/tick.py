@@ -81,7 +81,7 @@ class RunningView:
         """Whether the tick only follows changes, and few: others may wait for it."""
         if tick.first or not self.program.is_open or self._compares or self._is_slow:
             return False
-        if not self.program.residency.is_resident:
+        if not self.program.residency.is_resident or self.program.is_stale(tick.lower):
             return False
         changes = self.shards.changes(tick.lower, tick.upper).values()
         rows = sum(part.rows for parts in changes for part in parts)

@@ -11,6 +11,7 @@ import java.util.concurrent.{
 }
 
 import scala.collection.mutable
+import scala.util.Random
 
 import org.scalatest.BeforeAndAfterEach
 import org.scalatest.funsuite.AnyFunSuite
@@ -211,6 +212,58 @@ final class ArrangementsSpec extends AnyFunSuite with BeforeAndAfterEach {
     assert(reader.rows == 25000 && bytes < grown)
     reader.close()
     assert(shared.budget.used == 0)
+  }
+
+  test("threads that come and go at random times find what they look up") {
+    val shared = new Shared
+    val runs = (1 to 6).map(seed => background(comeAndGo(shared, new Random(seed), 150)))
+    runs.foreach(ended(_))
+    assert(shared.readers.isEmpty && shared.budget.used == 0)
+  }
+
+  /** The collection has the row i from time i on. */
+  private def comeAndGo(shared: Shared, random: Random, times: Int): Unit =
+    (1 to times).foreach { _ =>
+      val asOf = random.nextInt(30).toLong
+      val fails = random.nextInt(5) == 0
+      val reader = shared.reader("some", asOf) { () =>
+        if (fails) throw new NoSuchElementException("no storage")
+        (0L to asOf).iterator.map(i => (row(0), row(i), 1L))
+      }
+      try {
+        fill(reader, asOf)
+        while (reader.upper <= asOf && random.nextInt(3) == 0) {
+          reader.renew()
+          fill(reader, asOf)
+        }
+        var lower = asOf + 1
+        follow(reader, asOf, lower)
+        found(reader, lower)
+        (1 to random.nextInt(4)).foreach { _ =>
+          val upper = lower + 1 + random.nextInt(3)
+          follow(reader, lower, upper)
+          found(reader, lower)
+          found(reader, upper)
+          if (random.nextBoolean()) {
+            reader.committed(upper)
+            lower = upper
+          }
+        }
+      } catch { case _: NoSuchElementException => }
+      finally reader.close()
+    }
+
+  private def follow(reader: ArrangementReader, lower: Long, upper: Long): Unit =
+    reader.advance(newTick(lower, upper)) { from =>
+      val batch = new Batch
+      (from until upper).foreach(i => batch.add(row(0), row(i), i, 1L))
+      batch
+    }
+
+  private def found(reader: ArrangementReader, below: Long): Unit = {
+    val rows = mutable.ArrayBuffer.empty[Long]
+    reader.lookup(row(0), below, (row, _, diff) => { assert(diff == 1); rows += row.getLong(0) })
+    assert(rows.sorted == (0L until below))
   }
 
   private def newTick(lower: Long, upper: Long): TickContext =
