@@ -38,7 +38,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("search" if "EXAMPLES" in os.environ else "repeatable")
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", options())
+for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(variable, options())
 
 # A tenth of what an application takes to start would be to compile Python where nothing is kept of
 # it: its processes are new ones for each test.
