@@ -9,7 +9,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 from tests.support.applications.class_archive import options
-from tests.support.applications.fixtures import shared_application, workplace
+from tests.support.applications.fixtures import (
+    shared_application,
+    workplace,
+    workplace_of_file,
+)
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
 from tests.support.persist.persistence import env, new_database
@@ -29,6 +33,7 @@ __all__ = [
     "s3",
     "shared_application",
     "workplace",
+    "workplace_of_file",
 ]
 
 
