@@ -9,7 +9,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 from tests.support.applications.class_archive import options
-from tests.support.applications.fixtures import shared_application, workplace
+from tests.support.applications.fixtures import (
+    shared_application,
+    workplace,
+    workplace_of_file,
+)
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
 from tests.support.persist.persistence import env, new_database
@@ -29,6 +33,7 @@ __all__ = [
     "s3",
     "shared_application",
     "workplace",
+    "workplace_of_file",
 ]
 
 
@@ -38,7 +43,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None)
 settings.load_profile("search" if "EXAMPLES" in os.environ else "repeatable")
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", options())
+for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+    os.environ.setdefault(variable, options())
 
 # A tenth of what an application takes to start would be to compile Python where nothing is kept of
 # it: its processes are new ones for each test.

@@ -25,6 +25,7 @@ from tests.support.applications.application import (
     descendants,
     kill,
 )
+from tests.support.applications.class_archive import SHORT_LIVED
 from tests.support.server.ingress import held_port
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -213,7 +214,8 @@ def test_spark_sql(reference, tmp_path):
 
 def is_waiting(pid):
     """Whether a query waits for its time of reading, as the stacks of a driver's threads say."""
-    stacks = subprocess.run(["jstack", str(pid)], capture_output=True, text=True, check=False)
+    command = ["jstack", *(f"-J{option}" for option in SHORT_LIVED.split()), str(pid)]
+    stacks = subprocess.run(command, capture_output=True, text=True, check=False)
     return any(
         "slackwater.binding.normalization.Binding" in stack
         and "slackwater.process.Wait.until" in stack
@@ -325,6 +327,7 @@ def beeline(port, folder, *arguments, **options):
     return subprocess.Popen(
         [
             "java",
+            *SHORT_LIVED.split(),
             "-cp",
             f"{jars}/*",
             "org.apache.hive.beeline.BeeLine",

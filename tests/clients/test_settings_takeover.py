@@ -42,7 +42,8 @@ def location(tmp_path):
     wait_until(lambda: not coordinators(path), what="the end of all coordinators")
 
 
-def test_definitions_mean_under_another_leader_what_they_meant(location, tmp_path):
+def test_definitions_mean_under_another_leader_what_they_meant_to_their_session(location, tmp_path):
+    """Those of before, and those of a session whose application does not lead."""
     with Application(location, conf=NEW_YORK) as first:
         define(first, STRICT, "strict", tmp_path)
         first.sql("SET spark.sql.ansi.enabled = false", session=LENIENT)
@@ -59,6 +60,8 @@ def test_definitions_mean_under_another_leader_what_they_meant(location, tmp_pat
             with pytest.raises(SqlError) as refused:
                 second.sql(f"SELECT * FROM strict.{name}")
             assert refused.value.condition == "SLACKWATER_DATA_ERROR"
+        with Application(location, conf=NEW_YORK) as joiner:
+            check_declarations(second, joiner, tmp_path / "in")
 
 
 BEFORE = [(1, "2024-03-01 23:30:00"), (2, "2024-03-02 00:30:00")]
@@ -165,40 +168,36 @@ def shown_definitions(application):
     ]
 
 
-def test_declarations_are_read_with_the_settings_of_their_session(location, tmp_path):
+def check_declarations(leader, joiner, folder):
     """The leader reads TIMESTAMP as TIMESTAMP_NTZ, the session that declares does not."""
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.csv").write_text("1,2024-03-01 23:30:00,a\n")
-    with (
-        Application(location, conf=OTHERS) as leader,
-        Application(location, conf=NEW_YORK) as joiner,
-    ):
-        for number, application in enumerate((leader, joiner)):
-            application.sql("USE slackwater")
-            application.sql("SET spark.sql.parser.escapedStringLiterals = false")
-            application.sql(
-                f"CREATE TABLE t{number} (ts TIMESTAMP, at TIMESTAMP DEFAULT "
-                "TIMESTAMP'2024-03-01 23:30:00') WITH (RETAIN HISTORY FOR '1 hour')"
-            )
-            for switch in ("false", "true"):
-                application.sql(f"SET spark.sql.parser.escapedStringLiterals = {switch}")
-                application.sql(
-                    f"CREATE SOURCE s{number}_{switch} (id INT, ts TIMESTAMP, note STRING "
-                    f"COMMENT 'a note') FROM FILES (PATH '{tmp_path / 'in'}', FORMAT CSV)"
-                )
-        assert types(leader, "t0") == ["timestamp_ntz", "timestamp_ntz"]
-        assert types(leader, "t1") == ["timestamp", "timestamp"]
+    folder.mkdir()
+    (folder / "1.csv").write_text("1,2024-03-01 23:30:00,a\n")
+    for number, application in enumerate((leader, joiner)):
+        application.sql("USE slackwater")
+        application.sql("SET spark.sql.parser.escapedStringLiterals = false")
+        application.sql(
+            f"CREATE TABLE t{number} (ts TIMESTAMP, at TIMESTAMP DEFAULT "
+            "TIMESTAMP'2024-03-01 23:30:00') WITH (RETAIN HISTORY FOR '1 hour')"
+        )
         for switch in ("false", "true"):
-            assert types(leader, f"s0_{switch}") == ["int", "timestamp_ntz", "string"]
-            assert types(leader, f"s1_{switch}") == ["int", "timestamp", "string"]
-        # What a text in a file says depends on no session: without an offset it is UTC.
-        seconds = "SELECT CAST(ts AS BIGINT) FROM s1_false"
-        assert leader.rows(seconds) == joiner.rows(seconds) == [[1709335800]]
-        # A DEFAULT is an expression of the INSERT, as for Spark's own tables.
-        leader.sql("INSERT INTO t1 (ts) VALUES (timestamp_seconds(1))")
-        joiner.sql("INSERT INTO t1 (ts) VALUES (timestamp_seconds(2))")
-        defaults = leader.rows("SELECT CAST(at AS BIGINT) FROM t1 ORDER BY ts")
-        assert defaults == [[1709303400], [1709353800]]
+            application.sql(f"SET spark.sql.parser.escapedStringLiterals = {switch}")
+            application.sql(
+                f"CREATE SOURCE s{number}_{switch} (id INT, ts TIMESTAMP, note STRING "
+                f"COMMENT 'a note') FROM FILES (PATH '{folder}', FORMAT CSV)"
+            )
+    assert types(leader, "t0") == ["timestamp_ntz", "timestamp_ntz"]
+    assert types(leader, "t1") == ["timestamp", "timestamp"]
+    for switch in ("false", "true"):
+        assert types(leader, f"s0_{switch}") == ["int", "timestamp_ntz", "string"]
+        assert types(leader, f"s1_{switch}") == ["int", "timestamp", "string"]
+    # What a text in a file says depends on no session: without an offset it is UTC.
+    seconds = "SELECT CAST(ts AS BIGINT) FROM s1_false"
+    assert leader.rows(seconds) == joiner.rows(seconds) == [[1709335800]]
+    # A DEFAULT is an expression of the INSERT, as for Spark's own tables.
+    leader.sql("INSERT INTO t1 (ts) VALUES (timestamp_seconds(1))")
+    joiner.sql("INSERT INTO t1 (ts) VALUES (timestamp_seconds(2))")
+    defaults = leader.rows("SELECT CAST(at AS BIGINT) FROM t1 ORDER BY ts")
+    assert defaults == [[1709303400], [1709353800]]
 
 
 def types(application, relation):

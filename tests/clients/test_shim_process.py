@@ -193,7 +193,9 @@ sys.stdin.read()
     }
     command = [sys.executable, "-c", program, *(f"{k}={v}" for k, v in settings.items())]
     clean = {
-        k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "_PYSPARK_", "SPARK_"))
+        name: value
+        for name, value in os.environ.items()
+        if name == "SPARK_SUBMIT_OPTS" or not name.startswith(("PYSPARK_", "_PYSPARK_", "SPARK_"))
     }
     driver = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean

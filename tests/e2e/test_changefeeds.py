@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.applications.application import Application, kill
 from tests.support.applications.fixtures import Workplace
+from tests.support.applications.odd_columns import NAMES, declared, quoted, row
 from tests.support.applications.served import Served, conf, served
 from tests.support.applications.stopped import stopped
 from tests.support.persist.postgres import running_server
@@ -393,3 +394,20 @@ def fuzzed(application):
     log = Path(application.location) / "log" / "coordinator.jsonl"
     assert '"level": "error"' not in log.read_text()
     application.sql("DROP SOURCE slackwater.default.fuzzed")
+
+
+def test_changefeeds_have_the_columns(place):
+    names = list(NAMES)
+    place.sql(
+        "CREATE SOURCE bank FROM CHANGEFEED (FORMAT COCKROACH)"
+        f" FOR TABLES (a ({declared(names)}) KEY ({quoted(names[0])}, {quoted(names[1])})"
+        f" EXTRAS `__Time'`)"
+    )
+    at = url(place)
+    after = dict(zip(names, row(1), strict=True))
+    change = {"topic": "a", "key": row(1)[:2], "after": {**after, "more": 1}, "updated": "5.0"}
+    assert request(at, json.dumps({"payload": [change]}).encode()).status == 200
+    assert request(at, b'{"resolved": "6.0"}').status == 200
+    listed = ", ".join(map(quoted, [*names, "__Time'"]))
+    expected = [[*row(1), '{"more":1}']]
+    wait_until(lambda: place.rows(f"SELECT {listed} FROM a") == expected, what="the row is bound")

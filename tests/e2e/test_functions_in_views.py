@@ -21,6 +21,8 @@ PYTHON = {"PYSPARK_PYTHON": sys.executable}
 F = "spark_catalog.default"
 DEFINER = "definer"
 """A session whose current catalog is Spark's."""
+PYTHONS = "pythons"
+"""The schema of the views that call functions of Python."""
 
 SQL_FUNCTIONS = (
     "CREATE FUNCTION doubled(x INT) RETURNS INT RETURN x * 2",
@@ -86,9 +88,10 @@ def shown(place, view):
     return [str(cell) for cell in row]
 
 
-def define(place, views, session="main"):
+def define(place, views, schema, session="main"):
     for name, query in views.items():
-        place.sql(f"CREATE MATERIALIZED VIEW slackwater.default.{name} AS {query}", session=session)
+        view = f"slackwater.{schema}.{name}"
+        place.sql(f"CREATE MATERIALIZED VIEW {view} AS {query}", session=session)
         explained = place.rows(f"EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW {name}")
         assert all(row[3] != "recompute" for row in explained), explained
 
@@ -107,35 +110,34 @@ def check_sql_views(place, contents):
     assert rows(place, "over_a_view") == sorted(wanted, key=repr)
 
 
-def test_functions_of_sql_mean_what_they_meant_when_the_view_was_made(location):
-    with Application(location) as first:
-        first.sql("USE slackwater")
-        first.sql("CREATE TABLE t (k INT, v INT)")
-        first.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 3)")
-        for function in SQL_FUNCTIONS:
-            first.sql(function, session=DEFINER)
-        first.sql(f"CREATE VIEW named AS SELECT {F}.doubled(v) AS x FROM t")
-        define(first, SQL_VIEWS, session=DEFINER)
-        check_sql_views(first, [(1, 1), (1, 2), (2, 3)])
-        first.sql("INSERT INTO t VALUES (2, 2)")
-        check_sql_views(first, [(1, 1), (1, 2), (2, 3), (2, 2)])
-        # A new definition is the one of views that are made from now on.
-        first.sql(
-            "CREATE OR REPLACE FUNCTION doubled(x INT) RETURNS INT RETURN x * 20", session=DEFINER
-        )
-        first.sql("DROP FUNCTION up_to", session=DEFINER)
-        first.sql(f"CREATE MATERIALIZED VIEW later AS SELECT {F}.doubled(v) AS x FROM t")
-        assert rows(first, "later") == [[20], [40], [40], [60]]
-        leader = only_coordinator(location)
-        kill(leader)
-        first.sql("DELETE FROM t WHERE v = 1")
-        check_sql_views(first, [(1, 2), (2, 3), (2, 2)])
-        assert rows(first, "later") == [[40], [40], [60]]
-    with Application(location) as second:
-        second.sql("USE slackwater")
-        second.sql("INSERT INTO t VALUES (3, 1)")
-        check_sql_views(second, [(1, 2), (2, 3), (2, 2), (3, 1)])
-        assert rows(second, "later") == [[20], [40], [40], [60]]
+def sql_views_made(place):
+    """A new definition is the one of views that are made from then on."""
+    place.sql("CREATE TABLE t (k INT, v INT)")
+    place.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 3)")
+    for function in SQL_FUNCTIONS:
+        place.sql(function, session=DEFINER)
+    place.sql(f"CREATE VIEW named AS SELECT {F}.doubled(v) AS x FROM t")
+    define(place, SQL_VIEWS, "default", session=DEFINER)
+    check_sql_views(place, [(1, 1), (1, 2), (2, 3)])
+    place.sql("INSERT INTO t VALUES (2, 2)")
+    check_sql_views(place, [(1, 1), (1, 2), (2, 3), (2, 2)])
+    place.sql(
+        "CREATE OR REPLACE FUNCTION doubled(x INT) RETURNS INT RETURN x * 20", session=DEFINER
+    )
+    place.sql("DROP FUNCTION up_to", session=DEFINER)
+    place.sql(f"CREATE MATERIALIZED VIEW later AS SELECT {F}.doubled(v) AS x FROM t")
+    assert rows(place, "later") == [[20], [40], [40], [60]]
+    leader = only_coordinator(place.location)
+    kill(leader)
+    place.sql("DELETE FROM t WHERE v = 1")
+    check_sql_views(place, [(1, 2), (2, 3), (2, 2)])
+    assert rows(place, "later") == [[40], [40], [60]]
+
+
+def sql_views_go_on(place):
+    place.sql("INSERT INTO t VALUES (3, 1)")
+    check_sql_views(place, [(1, 2), (2, 3), (2, 2), (3, 1)])
+    assert rows(place, "later") == [[20], [40], [40], [60]]
 
 
 def check_python_views(place, contents):
@@ -151,42 +153,54 @@ def check_python_views(place, contents):
     assert rows(place, "ranked") == sorted(wanted, key=repr)
 
 
-def test_functions_of_python_are_kept_with_the_view(location):
+def python_views_made(place):
+    place.sql("CREATE TABLE t (k INT, v INT)")
+    place.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 3)")
+    place.python(PYTHON_FUNCTIONS)
+    define(place, PYTHON_VIEWS, PYTHONS)
+    check_python_views(place, [(1, 1), (1, 2), (2, 3)])
+    place.sql("INSERT INTO t VALUES (2, 2), (3, 9)")
+    check_python_views(place, [(1, 1), (1, 2), (2, 3), (2, 2), (3, 9)])
+    place.sql("CREATE MATERIALIZED VIEW inverted AS SELECT v, inverse(v) AS q FROM t")
+    place.sql(
+        "CREATE MATERIALIZED VIEW twice AS SELECT v, sum(inverse(plain_inverse(v))) AS q"
+        " FROM t WHERE v <> 0 GROUP BY v"
+    )
+    place.sql("INSERT INTO t VALUES (4, 0), (5, 61)")
+    place.sql(f"SET statement_timeout = '{int(PATIENCE)} seconds'")
+    for name, row in (("inverted", "(k = 4, v = 0)"), ("twice", "(k = 5, v = 61)")):
+        with pytest.raises(SqlError) as failed:
+            place.rows(f"SELECT * FROM {name}")
+        assert failed.value.condition == "SLACKWATER_DATA_ERROR"
+        assert f"the row {row} makes the query of slackwater.{PYTHONS}.{name}" in str(failed.value)
+        assert SAID in str(failed.value)
+        assert "Traceback" not in str(failed.value)
+    place.sql("DELETE FROM t WHERE v IN (0, 61)")
+    assert rows(place, "twice") == [[1, 1], [2, 4], [3, 3], [9, 10]]
+    assert rows(place, "inverted") == [[1, 60], [2, 30], [2, 30], [3, 20], [9, 6]]
+
+
+def python_views_go_on(place):
+    place.sql("DELETE FROM t WHERE v = 1")
+    check_python_views(place, [(1, 2), (2, 3), (2, 2), (3, 9)])
+    place.sql("INSERT INTO t VALUES (2, 2)")
+    check_python_views(place, [(1, 2), (2, 3), (2, 2), (3, 9), (2, 2)])
+    assert rows(place, "inverted") == [[2, 30], [2, 30], [2, 30], [3, 20], [9, 6]]
+
+
+def test_functions_mean_what_they_meant_when_the_view_was_made(location):
+    """Those of SQL and of Python, also under another coordinator, and in another application."""
     with Application(location, variables=PYTHON) as first:
         first.sql("USE slackwater")
-        first.sql("CREATE TABLE t (k INT, v INT)")
-        first.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 3)")
-        first.python(PYTHON_FUNCTIONS)
-        define(first, PYTHON_VIEWS)
-        check_python_views(first, [(1, 1), (1, 2), (2, 3)])
-        first.sql("INSERT INTO t VALUES (2, 2), (3, 9)")
-        check_python_views(first, [(1, 1), (1, 2), (2, 3), (2, 2), (3, 9)])
-        first.sql("CREATE MATERIALIZED VIEW inverted AS SELECT v, inverse(v) AS q FROM t")
-        first.sql(
-            "CREATE MATERIALIZED VIEW twice AS SELECT v, sum(inverse(plain_inverse(v))) AS q"
-            " FROM t WHERE v <> 0 GROUP BY v"
-        )
-        first.sql("INSERT INTO t VALUES (4, 0), (5, 61)")
-        first.sql(f"SET statement_timeout = '{int(PATIENCE)} seconds'")
-        for name, row in (("inverted", "(k = 4, v = 0)"), ("twice", "(k = 5, v = 61)")):
-            with pytest.raises(SqlError) as failed:
-                first.rows(f"SELECT * FROM {name}")
-            assert failed.value.condition == "SLACKWATER_DATA_ERROR"
-            assert f"the row {row} makes the query of slackwater.default.{name}" in str(
-                failed.value
-            )
-            assert SAID in str(failed.value)
-            assert "Traceback" not in str(failed.value)
-        first.sql("DELETE FROM t WHERE v IN (0, 61)")
-        assert rows(first, "twice") == [[1, 1], [2, 4], [3, 3], [9, 10]]
-        assert rows(first, "inverted") == [[1, 60], [2, 30], [2, 30], [3, 20], [9, 6]]
+        sql_views_made(first)
+        first.sql(f"CREATE SCHEMA {PYTHONS}")
+        first.sql(f"USE {PYTHONS}")
+        python_views_made(first)
     with Application(location, variables=PYTHON) as second:
         second.sql("USE slackwater")
-        second.sql("DELETE FROM t WHERE v = 1")
-        check_python_views(second, [(1, 2), (2, 3), (2, 2), (3, 9)])
-        second.sql("INSERT INTO t VALUES (2, 2)")
-        check_python_views(second, [(1, 2), (2, 3), (2, 2), (3, 9), (2, 2)])
-        assert rows(second, "inverted") == [[2, 30], [2, 30], [2, 30], [3, 20], [9, 6]]
+        sql_views_go_on(second)
+        second.sql(f"USE {PYTHONS}")
+        python_views_go_on(second)
 
 
 OF_A_MODULE = """
@@ -199,30 +213,40 @@ result = None
 """
 
 
-def test_a_module_that_executors_lack_is_no_error_of_the_rows(location, tmp_path):
-    """The view waits for it, says so, and goes on by itself."""
-    modules = tmp_path / "modules"
-    modules.mkdir()
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory):
+    """A folder for modules that the executors of `place` may load."""
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, modules):
     paths = {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT}:{modules}"}
-    with Application(location, variables={**PYTHON, **paths}) as place:
-        place.sql("USE slackwater")
-        place.sql("CREATE TABLE t (v INT)")
-        place.python(OF_A_MODULE)
-        place.sql("CREATE MATERIALIZED VIEW tide AS SELECT scaled(v) AS x FROM t")
-        place.sql("INSERT INTO t VALUES (1), (2)")
-        wait_until(
-            lambda: "SLACKWATER_PYTHON_UNAVAILABLE" in shown(place, "tide")[-2],
-            what="the view tells what it lacks",
-        )
-        place.sql("SET slackwater.statement_timeout = '5 seconds'")
-        with pytest.raises(SqlError) as failed:
-            place.rows("SELECT * FROM tide")
-        assert failed.value.condition != "SLACKWATER_DATA_ERROR"
-        assert "ModuleNotFoundError: No module named 'tides'" in str(failed.value)
-        assert "Traceback" not in str(failed.value)
-        place.sql("RESET slackwater.statement_timeout")
-        (modules / "tides.py").write_text("FACTOR = 10")
-        assert rows(place, "tide") == [[10], [20]]
+    location = tmp_path_factory.mktemp("functions") / "environment"
+    with Application(location, variables={**PYTHON, **paths}) as application:
+        application.sql("USE slackwater")
+        yield application
+
+
+def test_a_module_that_executors_lack_is_no_error_of_the_rows(place, modules):
+    """The view waits for it, says so, and goes on by itself."""
+    place.sql("CREATE TABLE levels (v INT)")
+    place.python(OF_A_MODULE)
+    place.sql("CREATE MATERIALIZED VIEW tide AS SELECT scaled(v) AS x FROM levels")
+    place.sql("INSERT INTO levels VALUES (1), (2)")
+    wait_until(
+        lambda: "SLACKWATER_PYTHON_UNAVAILABLE" in shown(place, "tide")[-2],
+        what="the view tells what it lacks",
+    )
+    place.sql("SET slackwater.statement_timeout = '5 seconds'")
+    with pytest.raises(SqlError) as failed:
+        place.rows("SELECT * FROM tide")
+    assert failed.value.condition != "SLACKWATER_DATA_ERROR"
+    assert "ModuleNotFoundError: No module named 'tides'" in str(failed.value)
+    assert "Traceback" not in str(failed.value)
+    place.sql("RESET slackwater.statement_timeout")
+    (modules / "tides.py").write_text("FACTOR = 10")
+    assert rows(place, "tide") == [[10], [20]]
 
 
 REFUSED = {
@@ -244,29 +268,27 @@ result = None
 """
 
 
-def test_a_function_that_a_view_cannot_keep_is_refused_by_its_name(location):
-    with Application(location, variables=PYTHON) as place:
-        place.sql("USE slackwater")
-        place.sql("CREATE TABLE t (k INT)")
-        place.sql("CREATE FUNCTION dice() RETURNS INT NOT DETERMINISTIC RETURN 4", session=DEFINER)
-        place.sql(
-            "CREATE FUNCTION dices(n INT) RETURNS TABLE (i INT) NOT DETERMINISTIC"
-            " RETURN SELECT explode(sequence(1, n))",
-            session=DEFINER,
-        )
-        place.sql("CREATE TEMPORARY FUNCTION of_session(x INT) RETURNS INT RETURN x + 1")
-        place.sql(
-            "CREATE TEMPORARY FUNCTION rows_of_session(n INT) RETURNS TABLE (i INT)"
-            " RETURN SELECT explode(sequence(1, n))"
-        )
-        place.python(PYTHON_FUNCTIONS)
-        place.python(BROADCASTING)
-        for query, (condition, name) in REFUSED.items():
-            with pytest.raises(SqlError) as refused:
-                place.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
-            assert refused.value.condition == condition, query
-            assert name in str(refused.value)
+def test_a_function_that_a_view_cannot_keep_is_refused_by_its_name(place):
+    place.sql("CREATE TABLE t (k INT)")
+    place.sql("CREATE FUNCTION dice() RETURNS INT NOT DETERMINISTIC RETURN 4", session=DEFINER)
+    place.sql(
+        "CREATE FUNCTION dices(n INT) RETURNS TABLE (i INT) NOT DETERMINISTIC"
+        " RETURN SELECT explode(sequence(1, n))",
+        session=DEFINER,
+    )
+    place.sql("CREATE TEMPORARY FUNCTION of_session(x INT) RETURNS INT RETURN x + 1")
+    place.sql(
+        "CREATE TEMPORARY FUNCTION rows_of_session(n INT) RETURNS TABLE (i INT)"
+        " RETURN SELECT explode(sequence(1, n))"
+    )
+    place.python(PYTHON_FUNCTIONS)
+    place.python(BROADCASTING)
+    for query, (condition, name) in REFUSED.items():
         with pytest.raises(SqlError) as refused:
-            place.sql("CREATE VIEW m AS SELECT of_session(k) AS x FROM t")
-        assert refused.value.condition == "INVALID_TEMP_OBJ_REFERENCE"
-        assert "of_session" in str(refused.value)
+            place.sql(f"CREATE MATERIALIZED VIEW m AS {query}")
+        assert refused.value.condition == condition, query
+        assert name in str(refused.value)
+    with pytest.raises(SqlError) as refused:
+        place.sql("CREATE VIEW m AS SELECT of_session(k) AS x FROM t")
+    assert refused.value.condition == "INVALID_TEMP_OBJ_REFERENCE"
+    assert "of_session" in str(refused.value)

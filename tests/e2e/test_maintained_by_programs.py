@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from tests.support.applications.application import Application, SqlError, kill, only_coordinator
+from tests.support.applications.application import SqlError, kill, only_coordinator
+from tests.support.applications.many_relations import interpret, read_at_once
 
 pytestmark = pytest.mark.spark
 
@@ -51,39 +50,23 @@ STEPS = (
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    location = tmp_path_factory.mktemp("programs") / "environment"
-    with Application(location, master="local[2]") as application:
-        application.sql("USE slackwater")
-        application.sql("CREATE TABLE t (k INT, v INT)")
-        application.sql("CREATE TABLE u (k INT, w STRING)")
-        application.sql(FIRST)
-        # Compiling many small queries would take longer than running them.
-        for setting in (
-            "spark.sql.codegen.wholeStage=false",
-            "spark.sql.codegen.factoryMode=NO_CODEGEN",
-            "spark.sql.adaptive.enabled=false",
-            "spark.sql.shuffle.partitions=1",
-        ):
-            application.sql(f"SET {setting}", session=READER)
-        application.sql("USE slackwater", session=READER)
-        for name, query in VIEWS.items():
-            application.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
-        yield application
+def place(workplace_of_file):
+    place = workplace_of_file
+    place.sql("CREATE TABLE t (k INT, v INT)")
+    place.sql("CREATE TABLE u (k INT, w STRING)")
+    place.sql(FIRST)
+    place.use(READER)
+    interpret(place, READER)
+    for name, query in VIEWS.items():
+        place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    return place
 
 
 def differing(place):
     """The views whose rows are not those of their queries, all read at one time."""
     asked = {f"{name} view": f"SELECT * FROM {name}" for name in VIEWS}
     asked |= {f"{name} query": query for name, query in VIEWS.items()}
-    texts = [
-        f"SELECT '{name}' AS relation, to_json(`struct`(*), `map`('ignoreNullFields', 'false')) r"
-        f" FROM ({query})"
-        for name, query in asked.items()
-    ]
-    found = {name: Counter() for name in asked}
-    for name, row in place.rows(" UNION ALL ".join(texts), session=READER):
-        found[name][row] += 1
+    found = read_at_once(place, asked, session=READER)
     return [name for name in VIEWS if found[f"{name} view"] != found[f"{name} query"]]
 
 
@@ -100,14 +83,14 @@ def test_views_follow_each_change_and_go_on_after_a_restart(place):
     for step in STEPS[:4]:
         place.sql(step)
         assert differing(place) == [], step
-    leader = only_coordinator(place.location)
+    leader = only_coordinator(place.application.location)
     kill(leader)
     for step in STEPS[4:]:
         place.sql(step)
         assert differing(place) == [], step
 
 
-ROW_OF_QUOTIENTS = "the row (k = 3, v = 0) makes the query of slackwater.default.quotients fail"
+ROW_OF_QUOTIENTS = "the row (k = 3, v = 0) makes the query of slackwater.{}.quotients fail"
 
 
 def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
@@ -126,9 +109,9 @@ def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
         said = str(failed.value)
         assert failed.value.condition == "SLACKWATER_DATA_ERROR"
         assert "[DIVIDE_BY_ZERO]" in said
-        assert f"slackwater.default.{name} cannot be read" in said
-        assert ROW_OF_QUOTIENTS in said
-        assert "row in slackwater.default.n," in said
+        assert f"slackwater.{place.schema}.{name} cannot be read" in said
+        assert ROW_OF_QUOTIENTS.format(place.schema) in said
+        assert f"row in slackwater.{place.schema}.n," in said
         assert failed.value.sqlstate == "22012"
     shown = {row[0]: row for row in place.rows("SHOW MATERIALIZED VIEWS")}
     assert shown["quotients"][2] == shown["largest"][2] == "stalled"
@@ -142,17 +125,17 @@ def test_a_row_that_fails_is_an_error_until_it_is_gone(place):
     with pytest.raises(SqlError) as failed:
         place.rows(f"SELECT * FROM quotients VERSION AS OF {within}")
     assert failed.value.sqlstate == "22012"
-    assert ROW_OF_QUOTIENTS in str(failed.value)
+    assert ROW_OF_QUOTIENTS.format(place.schema) in str(failed.value)
     with pytest.raises(SqlError) as failed:
         place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {within + 1}")
     assert failed.value.sqlstate == "22012"
-    assert ROW_OF_QUOTIENTS in str(failed.value)
+    assert ROW_OF_QUOTIENTS.format(place.schema) in str(failed.value)
     for query in ("SELECT * FROM quotients", "SELECT count(*) AS n FROM quotients"):
         for ends in (within + 1, place.value("SELECT mz_now() FROM n LIMIT 1")):
             with pytest.raises(SqlError) as failed:
                 place.rows(f"SUBSCRIBE ({query}) AS OF {before} UP TO {ends}")
             assert failed.value.sqlstate == "22012"
-            assert ROW_OF_QUOTIENTS in str(failed.value)
+            assert ROW_OF_QUOTIENTS.format(place.schema) in str(failed.value)
     seen = place.rows(f"SUBSCRIBE quotients AS OF {before} UP TO {before + 1}")
     assert sorted(row[1:] for row in seen) == [[1, 1, "4.0"], [1, 2, "2.0"]]
     place.sql("INSERT INTO n VALUES (4, 1)")
@@ -176,7 +159,8 @@ def test_a_null_in_an_asserted_column_is_an_error_until_it_is_gone(place):
     )
     place.sql("CREATE MATERIALIZED VIEW sizes AS SELECT count(*) AS n FROM named")
     assert place.rows("DESCRIBE named")[1][:2] == ["Name", "string"]
-    nullable = "result = [f.nullable for f in spark.table('slackwater.default.named').schema]"
+    named = f"spark.table('slackwater.{place.schema}.named')"
+    nullable = f"result = [f.nullable for f in {named}.schema]"
     assert place.python(nullable) == [False, False]
     place.sql("INSERT INTO people VALUES (2, NULL)")
     for name in ("named", "sizes"):
@@ -285,7 +269,7 @@ def test_what_is_read_is_not_replaced(place):
     with pytest.raises(SqlError) as failed:
         place.sql("CREATE OR REPLACE MATERIALIZED VIEW lower_one AS SELECT 2 AS x")
     assert failed.value.sqlstate == "2BP01"
-    assert "Cannot replace slackwater.default.lower_one" in str(failed.value)
+    assert f"Cannot replace slackwater.{place.schema}.lower_one" in str(failed.value)
 
 
 def test_an_element_that_is_not_there_is_an_error(place):
@@ -322,6 +306,7 @@ def test_a_tick_touches_what_its_change_concerns_at_any_size(place):
         whole = next(row for row in explained if row[2] == "tick")
         assert {"delta", "lookup", "reduce"} <= {row[2] for row in explained}
         touched.append(sum(whole[3:6]))
+        place.sql(f"DROP SCHEMA slackwater.{schema} CASCADE")
     assert touched[0] == touched[1] <= 12
 
 
@@ -340,7 +325,7 @@ def test_a_scalar_subquery_with_several_rows_is_an_error_until_it_has_one(place)
         place.rows("SELECT * FROM asked")
     assert "SLACKWATER_DATA_ERROR" in str(failed.value)
     assert "SCALAR_SUBQUERY_TOO_MANY_ROWS" in str(failed.value)
-    assert "a row makes the query of slackwater.default.asked fail" in str(failed.value)
+    assert f"a row makes the query of slackwater.{place.schema}.asked fail" in str(failed.value)
     place.sql("DELETE FROM several WHERE v = 5")
     assert sorted(place.rows("SELECT * FROM asked")) == [[1, 7], [2, 7]]
     place.sql("DELETE FROM several WHERE k = 1")
@@ -370,6 +355,7 @@ def test_the_greatest_row_that_goes_costs_buckets_and_not_the_input(place, query
     explained = place.rows(f"EXPLAIN ANALYZE FOR MATERIALIZED VIEW {schema}.c")
     whole = next(row for row in explained if row[2] == "tick")
     assert sum(whole[3:6]) < rows / 10
+    place.sql(f"DROP SCHEMA slackwater.{schema} CASCADE")
 
 
 def test_a_view_can_be_dropped_and_made_again(place):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.applications.application import Application, SqlError
 from tests.support.applications.fixtures import Workplace
+from tests.support.applications.odd_columns import NAMES, quoted
 from tests.support.server.ingress import Signer, certificate, held_port, request
 from tests.support.waiting import PATIENCE
 
@@ -337,3 +338,23 @@ def test_the_example_of_the_documentation(application, tmp_path):
             assert ran.returncode == 0, ran.stderr
     assert seen == [["book", 2]]
     application.sql("DROP SECRET slackwater.default.orders_key CASCADE")
+
+
+def test_webhooks_have_the_columns(place):
+    names = list(NAMES)
+    headers = ", ".join(f"INCLUDE HEADER 'x-{at}' AS {quoted(n)}" for at, n in enumerate(names))
+    place.sql("CREATE SECRET hidden AS 'z'")
+    place.sql(
+        f"CREATE SOURCE w FROM WEBHOOK (BODY FORMAT TEXT, {headers}, CHECK (WITH"
+        " (BODY AS `__time`, HEADERS AS `__diff`, SECRET hidden AS `__TIME'`)"
+        " `__time` = 'hello' AND `__diff`['x-0'] = 'v0' AND `__TIME'` = 'z'))"
+    )
+    at = place.value(
+        "SELECT url FROM mz_internal.mz_webhook_sources"
+        f" WHERE name = 'w' AND url LIKE '%/{place.schema}/%'"
+    )
+    sent = [(f"x-{number}", f"v{number}") for number in range(len(names))]
+    assert request(at, b"hello", sent).status == 200
+    assert request(at, b"other", sent).status == 400
+    listed = ", ".join(map(quoted, names))
+    assert place.rows(f"SELECT {listed} FROM w") == [[f"v{n}" for n in range(len(names))]]

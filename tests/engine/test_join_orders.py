@@ -74,15 +74,16 @@ def test_another_order_when_the_contents_have_changed(bench):
     commit(bench, 1, **FILLING)
     commit(bench, 2, a=[(0, 7)])
     assert looked_up(bench) == 0
+    # No row of `a` has these values yet.
     more = {
         "b": [(i + 2, i) for i in range(10 * MANY)],
-        "c": [(7, i) for i in range(10 * MANY)],
+        "c": [(MANY, i) for i in range(10 * MANY)],
     }
     commit(bench, 3, **more)
-    commit(bench, 4, a=[(-1, 7)])
+    commit(bench, 4, a=[(-1, MANY)])
     assert looked_up(bench) == 0
     tables = {name: [*FILLING[name], *more.get(name, ())] for name in TABLES}
-    tables["a"] += [(0, 7), (-1, 7)]
+    tables["a"] += [(0, 7), (-1, MANY)]
     assert bench.rows("v", 4) == expected(tables)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.support.applications.application import SqlError
+from tests.support.applications.many_relations import interpret, read_at_once
 from tests.support.planner.view_forms import (
     CHANGES,
     LOAD,
@@ -29,16 +29,9 @@ def place(shared_application):
     shared_application.sql("CREATE SCHEMA slackwater.forms")
     for session in ("main", *READERS):
         shared_application.sql("USE slackwater.forms", session=session)
-    # Planning and compiling many small queries would take longer than running them.
-    for setting in (
-        "spark.sql.codegen.wholeStage=false",
-        "spark.sql.codegen.factoryMode=NO_CODEGEN",
-        "spark.sql.adaptive.enabled=false",
-        "spark.sql.shuffle.partitions=1",
-        "slackwater.statement_timeout = '5 minutes'",
-    ):
-        for session in READERS:
-            shared_application.sql(f"SET {setting}", session=session)
+    interpret(shared_application, *READERS)
+    for session in READERS:
+        shared_application.sql("SET slackwater.statement_timeout = '5 minutes'", session=session)
     for name, columns in TABLES.items():
         shared_application.sql(f"CREATE TABLE {name} ({columns})")
     yield shared_application
@@ -61,20 +54,6 @@ def _create(place, number, view):
     place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}", session=session)
 
 
-def contents(place, sources, session):
-    """The rows of all relations of `sources` (name to SQL), read at one time."""
-    parts = [
-        f"SELECT '{name}' AS relation,"
-        f" to_json(`struct`(*), `map`('ignoreNullFields', 'false')) AS r"
-        f" FROM ({text})"
-        for name, text in sources.items()
-    ]
-    found = {name: Counter() for name in sources}
-    for name, row in place.rows(" UNION ALL ".join(parts), session=session, timeout_s=READ_S):
-        found[name][row] += 1
-    return found
-
-
 def differences(place, queries):
     """The views whose rows are not those of their queries."""
     # Spark's lexer counts the words ARRAY, MAP and STRUCT: behind one of them >> is twice >.
@@ -91,7 +70,7 @@ def _differences(place, queries, session, parts):
     for chosen in parts:
         sources = {name: f"SELECT * FROM {name}" for name in chosen}
         sources |= {f"{name}?": queries[name] for name in chosen}
-        rows = contents(place, sources, session)
+        rows = read_at_once(place, sources, session=session, timeout_s=READ_S)
         found += [
             (
                 queries[name],

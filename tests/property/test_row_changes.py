@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.histories import histories
 from tests.support.applications.application import SqlError
+from tests.support.applications.many_relations import interpret
 
 pytestmark = pytest.mark.spark
 
@@ -227,36 +229,48 @@ statements = st.one_of(inserts(), deletes(), updates(), merges(), merges())
 steps = st.lists(statements, min_size=1, max_size=6)
 
 _tries = count()
+SESSIONS = ("main", "interpreted")
+"""Every other history is not compiled, which would take longer than all the rest of it."""
+
+
+@pytest.fixture(scope="module")
+def interpreted(shared_application):
+    interpret(shared_application, SESSIONS[1])
 
 
 @histories()
 @given(some_rows, some_rows, steps)
-def test_changes_of_rows_are_those_of_the_model(shared_application, first, other, steps):
-    schema = f"changes_{next(_tries)}"
-    shared_application.sql(f"CREATE SCHEMA slackwater.{schema}")
-    shared_application.sql(f"USE slackwater.{schema}")
+def test_changes_of_rows_are_those_of_the_model(
+    shared_application, interpreted, first, other, steps
+):
+    number = next(_tries)
+    schema = f"changes_{number}"
+    session = SESSIONS[number % len(SESSIONS)]
+    sql = partial(shared_application.sql, session=session)
+    sql(f"CREATE SCHEMA slackwater.{schema}")
+    sql(f"USE slackwater.{schema}")
     try:
         for name, rows in (("a", first), ("b", other)):
-            shared_application.sql(f"CREATE TABLE {name} (k INT, v INT)")
-            shared_application.sql(f"INSERT INTO {name} {literals(rows)}")
+            sql(f"CREATE TABLE {name} (k INT, v INT)")
+            sql(f"INSERT INTO {name} {literals(rows)}")
         now = first
         for step in steps:
             expected = step.after(now, other)
             if expected is None:
                 with pytest.raises(SqlError, match=CARDINALITY):
-                    shared_application.sql(step.sql)
+                    sql(step.sql)
             else:
-                shared_application.sql(step.sql)
+                sql(step.sql)
                 now = expected
-            assert contents(shared_application) == Counter(now), step.sql
+            assert contents(shared_application, session=session) == Counter(now), step.sql
     finally:
-        shared_application.sql(f"DROP SCHEMA slackwater.{schema} CASCADE")
+        sql(f"DROP SCHEMA slackwater.{schema} CASCADE")
 
 
-def contents(place, name="a"):
+def contents(place, name="a", session="main"):
     """The rows, of which none is there a negative number of times; else this fails."""
-    rows = Counter(tuple(row) for row in place.rows(f"SELECT * FROM {name}"))
-    assert place.value(f"SELECT count(*) FROM {name}") == rows.total()
+    rows = Counter(tuple(row) for row in place.rows(f"SELECT * FROM {name}", session=session))
+    assert place.value(f"SELECT count(*) FROM {name}", session=session) == rows.total()
     return rows
 
 

@@ -9,8 +9,6 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from slackwater.persist.locations import PASSWORD, without_password
-
 SCALA_VERSION = "2.13"
 SCHEDULER_MODE = "spark.scheduler.mode"
 ALLOCATIONS = "spark.scheduler.allocation.file"
@@ -52,6 +50,9 @@ def settings(
     """
     entries = {"spark.slackwater.python": sys.executable}
     if metastore is not None:
+        # What reads URLs takes longer to load than the rest of a session without a metastore.
+        from slackwater.persist.locations import PASSWORD, without_password
+
         metastore, password = without_password(metastore)
         if password is not None:
             # Settings are arguments of processes, and Spark shows them; variables are neither.

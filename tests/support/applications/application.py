@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.applications.class_archive import options
 from tests.support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +26,7 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
+    "spark.executor.extraJavaOptions": options(),
 }
 
 

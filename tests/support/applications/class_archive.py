@@ -31,7 +31,10 @@ _STATEMENTS = (
 
 
 def options() -> str:
-    """What JVMs of tests are started with, for the variable ``SPARK_SUBMIT_OPTS``."""
+    """What JVMs of tests are started with: drivers, executors and Spark's daemons.
+
+    Drivers take it from ``SPARK_SUBMIT_OPTS``, daemons from ``SPARK_DAEMON_JAVA_OPTS``.
+    """
     if not ARCHIVE.exists() or " " in str(ARCHIVE):
         return SHORT_LIVED
     return f"{SHORT_LIVED} -XX:SharedArchiveFile={ARCHIVE} -Xshare:auto {_SILENT}"

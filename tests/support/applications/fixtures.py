@@ -30,6 +30,14 @@ class Workplace:
     def value(self, text, **options):
         return self.application.value(text, **options)
 
+    def python(self, code, **options):
+        return self.application.python(code, **options)
+
+    def drop(self):
+        # Of a test that has failed in a block, so that the next ones do not fail for it.
+        self.sql("ROLLBACK")
+        self.sql(f"DROP SCHEMA slackwater.{self.schema} CASCADE")
+
 
 @pytest.fixture(scope="session")
 def shared_application(tmp_path_factory):
@@ -47,6 +55,13 @@ def workplace(shared_application, tmp_path):
     """A fresh schema in the shared application; dropped at the end."""
     place = Workplace(shared_application, f"place_{next(_numbers)}", tmp_path)
     yield place
-    # Of a test that has failed in a block, so that the next ones do not fail for it.
-    place.sql("ROLLBACK")
-    shared_application.sql(f"DROP SCHEMA slackwater.{place.schema} CASCADE")
+    place.drop()
+
+
+@pytest.fixture(scope="module")
+def workplace_of_file(shared_application, tmp_path_factory):
+    """As `workplace`, one for all tests of a file, of which none uses `workplace`."""
+    folder = tmp_path_factory.mktemp("workplace")
+    place = Workplace(shared_application, f"place_{next(_numbers)}", folder)
+    yield place
+    place.drop()
