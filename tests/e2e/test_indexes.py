@@ -179,3 +179,44 @@ def test_too_many_rows_are_scanned(workplace):
     assert workplace.value("SELECT count(*) FROM a WHERE k = 1") == 20000
     assert uses(workplace, "SELECT v FROM a WHERE k = 2", "i")
     assert workplace.value("SELECT count(*) FROM a WHERE k = 2") == 10
+
+
+FRAME = """
+spark.sql("USE slackwater.{schema}")
+frame = spark.sql("SELECT v FROM t WHERE k = 1")
+result = [[row.v for row in frame.collect()]]
+spark.sql("UPDATE t SET v = 'b' WHERE k = 1")
+result.append([row.v for row in frame.collect()])
+result.append(frame.toPandas().v.tolist())
+result.append([row.v for row in frame.take(1)])
+result.append(frame.count())
+for key in (1, 2):
+    rows = spark.sql("SELECT v FROM t WHERE k = :key", args={{"key": key}}).collect()
+    result.append([row.v for row in rows])
+joined = spark.sql("SELECT t.v FROM t JOIN VALUES (1) AS s(k) ON t.k = s.k WHERE t.k = 1")
+result.append([row.v for row in joined.collect()])
+"""
+
+
+def test_each_action_of_a_frame_reads_anew(workplace):
+    workplace.sql("CREATE TABLE t (k INT, v STRING)")
+    workplace.sql("CREATE INDEX i ON t (k)")
+    workplace.sql("INSERT INTO t VALUES (1, 'a'), (2, 'c')")
+    wait_until(lambda: uses(workplace, "SELECT v FROM t WHERE k = 1", "i"), what="the index")
+    found = workplace.application.python(FRAME.format(schema=workplace.schema))
+    assert found == [["a"], ["b"], ["b"], ["b"], 1, ["b"], ["c"], ["b"]]
+
+
+def test_a_block_reads_at_its_own_time(workplace):
+    workplace.sql("CREATE TABLE t (k INT, v STRING)")
+    workplace.sql("CREATE INDEX i ON t (k) WITH (RETAIN HISTORY FOR '1 hour')")
+    workplace.sql("INSERT INTO t VALUES (1, 'a')")
+    query = "SELECT v FROM t WHERE k = 1"
+    wait_until(lambda: uses(workplace, query, "i"), what="the index")
+    workplace.use("other")
+    workplace.sql("BEGIN")
+    assert workplace.rows(query) == [["a"]]
+    workplace.sql("UPDATE t SET v = 'b'", session="other")
+    assert workplace.rows(query) == [["a"]]
+    workplace.sql("COMMIT")
+    assert workplace.rows(query) == [["b"]]

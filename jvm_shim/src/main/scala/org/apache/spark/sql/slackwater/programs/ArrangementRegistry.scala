@@ -160,12 +160,15 @@ private[slackwater] final class ArrangementRegistry[I] {
     * not yet.
     */
   def pin(reader: Long, asOf: Long): Option[Long] =
-    places.get(reader).map(entries(_)).filter(each => isLoaded(each) && isReadable(each, asOf)).map {
-      entry =>
+    places
+      .get(reader)
+      .map(entries(_))
+      .filter(each => isLoaded(each) && isReadable(each, asOf))
+      .map { entry =>
         val pinned = number()
         add(entry, pinned, asOf)
         pinned
-    }
+      }
 
   /** The reader reads no more. */
   def leave(reader: Long): Seq[Effect] = {

@@ -74,20 +74,24 @@ private[slackwater] object IndexScan extends PredicateHelper {
     val count = choices.map(_.fold(0L)(_.size.toLong)).product
     if (choices.isEmpty || !choices.forall(_.isDefined) || count > mostKeys) None
     else
-      Some(choices.flatten.foldLeft(Seq(Seq.empty[Any])) { (made, values) =>
-        for (row <- made; value <- values) yield row :+ value
-      }.map(values => new GenericInternalRow(values.toArray[Any])))
+      Some(
+        choices.flatten
+          .foldLeft(Seq(Seq.empty[Any])) { (made, values) =>
+            for (row <- made; value <- values) yield row :+ value
+          }
+          .map(values => new GenericInternalRow(values.toArray[Any]))
+      )
   }
 
   /** The values of `key` for which the condition can hold. */
   private def valuesFor(key: Expression, condition: Expression): Option[Seq[Any]] = {
     def isKey(e: Expression): Boolean = e.deterministic && e.canonicalized == key
     condition match {
-      case EqualTo(k, v) if isKey(k) && isValue(v)       => value(v).map(Seq(_).filter(_ != null))
-      case EqualTo(v, k) if isKey(k) && isValue(v)       => value(v).map(Seq(_).filter(_ != null))
-      case EqualNullSafe(k, v) if isKey(k) && isValue(v) => value(v).map(Seq(_))
-      case EqualNullSafe(v, k) if isKey(k) && isValue(v) => value(v).map(Seq(_))
-      case IsNull(k) if isKey(k)                         => Some(Seq(null))
+      case EqualTo(k, v) if isKey(k) && isValue(v)         => value(v).map(Seq(_).filter(_ != null))
+      case EqualTo(v, k) if isKey(k) && isValue(v)         => value(v).map(Seq(_).filter(_ != null))
+      case EqualNullSafe(k, v) if isKey(k) && isValue(v)   => value(v).map(Seq(_))
+      case EqualNullSafe(v, k) if isKey(k) && isValue(v)   => value(v).map(Seq(_))
+      case IsNull(k) if isKey(k)                           => Some(Seq(null))
       case In(k, list) if isKey(k) && list.forall(isValue) =>
         val values = list.map(value)
         Option.when(values.forall(_.isDefined))(values.flatten.filter(_ != null).distinct)
