@@ -1081,6 +1081,23 @@ def test_a_dataflow_that_cannot_start_leaves_the_others(room, core):
     assert [state.id for state in core.collections(CLUSTER)] == ["u52"]
 
 
+def test_an_as_of_that_cannot_be_is_reported_and_the_start_goes_on(room, core):
+    """The table can be read from 5 on, and the view has to go on at 3."""
+    table, target = room.table(10), room.target(upper=4)
+    flows = [
+        (CLUSTER, view("u60", target, [table], as_of=None)),
+        (CLUSTER, index("u50", [table], as_of=None)),
+    ]
+    found = core.restore(flows, {}, Timestamp(100))
+    (failed,) = found.failed
+    assert (failed.exports, failed.frontier) == (("u60",), at(3))
+    assert found.as_ofs == {"u60": at(5), "u50": at(9)}
+    assert found.refused == {}
+    late = view("u61", target, [table], as_of=3)
+    found = core.restore([(CLUSTER, late)], {}, Timestamp(100))
+    assert found.refused["u61"].variant is Variant.SINCE_VIOLATION
+
+
 def test_a_view_that_is_complete_is_not_computed(room, core):
     table, target = room.table(), room.target()
     room.storage.write(target, EMPTY_FRONTIER)

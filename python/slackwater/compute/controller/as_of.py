@@ -159,19 +159,17 @@ class Selection:
 
     def _inputs_can_be_read(self, each: Candidate) -> None:
         for source in each.dataflow.source_ids:
-            if (stored := self.stored.get(source)) is not None:
-                possible = each.bounds.raise_lower(stored.since)
-                self._note(
-                    possible, each, f"can be read only from the since of {source} on", stored
-                )
+            stored = self.stored.get(source)
+            if stored is not None and not each.bounds.raise_lower(stored.since):
+                self._fail(each, f"begins before {source} can be read", stored.since)
 
     def _outputs_skip_nothing(self, each: Candidate) -> None:
         for stored, target in self._targets(each.dataflow):
             # Of an output without a readable time nothing was seen; else its last time is kept.
             is_empty = stored.upper <= stored.since
             limit = stored.since if is_empty else Frontier(stored.upper.last_complete())
-            possible = each.bounds.lower_upper(limit)
-            self._note(possible, each, f"would leave out times of its output {target}", stored)
+            if not each.bounds.lower_upper(limit):
+                self._fail(each, f"leaves out times of its output {target}", limit)
 
     def _can_begin_at_once(self, each: Candidate) -> None:
         each.bounds.lower_upper(Frontier(self._stored_upper(each).last_complete()))
@@ -202,8 +200,7 @@ class Selection:
         def step(each: Candidate) -> None:
             for source in each.inputs:
                 lower = self.candidates[source].bounds.lower
-                possible = each.bounds.raise_lower(lower)
-                if not possible:
+                if not each.bounds.raise_lower(lower):
                     self._fail(each, "begins before its inputs", lower)
 
         self._until_still(step)
@@ -220,8 +217,7 @@ class Selection:
             for source in each.inputs:
                 below = self.candidates[source]
                 upper = each.bounds.upper
-                possible = below.bounds.lower_upper(upper)
-                if not possible:
+                if not below.bounds.lower_upper(upper):
                     self._fail(below, f"is read by {each.dataflow.name} from before", upper)
 
         self._until_still(step)
@@ -251,12 +247,6 @@ class Selection:
     def _stored_upper(self, each: Candidate) -> Frontier:
         uppers = [self.stored[i].upper for i in each.dataflow.source_ids if i in self.stored]
         return min(uppers, default=EMPTY_FRONTIER)
-
-    def _note(
-        self, possible: bool, each: Candidate, reason: str, stored: CollectionFrontiers
-    ) -> None:
-        if not possible:
-            self._fail(each, reason, stored.since)
 
     def _fail(self, each: Candidate, reason: str, frontier: Frontier) -> None:
         self.failed.append(FailedConstraint(each.dataflow.export_ids, reason, frontier))
