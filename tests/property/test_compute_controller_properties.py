@@ -382,13 +382,15 @@ class Controller(RuleBasedStateMachine):
                 assert last.lower == last.upper
 
     @precondition(lambda self: self.sims)
-    @rule(data=st.data(), dies=st.booleans(), maintained=st.booleans())
-    def lose(self, data, dies, maintained):
+    @rule(data=st.data(), dies=st.booleans(), maintained=st.booleans(), busy=st.booleans())
+    def lose(self, data, dies, maintained, busy):
         """A connection ends; the replica goes on alone, or dies."""
         name = data.draw(st.sampled_from(sorted(self.sims)))
         sim = self.sims[name]
         if sim.nonce is None:
             return
+        if busy:
+            self.whole_turn(sim, 3, hears=False)
         nonce = sim.nonce
         self.goes_late(name, nonce)
         if dies:
