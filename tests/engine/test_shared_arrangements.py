@@ -99,16 +99,15 @@ def blocked_core(session, gate, at):
             job.result(PATIENCE)
 
 
-def tick(bench, program, lower, upper):
+def tick(program, lower, upper):
     """The updates of a tick, as a multiset of rows with their times; they count as durable."""
     flow = program.shards.flow
     interval = Tick(flow.global_id, Timestamp(lower), Timestamp(upper), False)
     changes = program.shards.changes(interval.lower, interval.upper)
-    computed = program.tick(flow.plan.program, interval, changes, None, TickMeter())
+    followed = program.tick(flow.plan.program, interval, changes, None, TickMeter())
     program.committed(interval.upper)
-    _, _, desc = bench.relations[flow.name]
     found: Counter = Counter()
-    for update in bench.client.reads.read(computed.rows.parts, desc).to_pylist():
+    for update in followed.updates.to_pylist():
         *row, time, diff = update.values()
         found[tuple(row), time] += diff
     return dict(found)
@@ -125,8 +124,8 @@ def test_programs_that_begin_at_different_times_share_what_is_not_loaded_yet(ben
     assert sharing(bench) == [(["a"], ["early", "late"]), (["b"], ["early", "late"])]
     bench.commit(12, {"a": [(a(1, 2), 11, 1)]})
     last = {((1, 2, 10), 11): 1, ((1, 2, 11), 11): 1}
-    assert tick(bench, late, 10, 12) == last
-    assert tick(bench, early, 5, 12) == {((1, 1, 11), 7): 1, **last}
+    assert tick(late, 10, 12) == last
+    assert tick(early, 5, 12) == {((1, 1, 11), 7): 1, **last}
 
 
 def test_a_program_brings_forward_what_another_one_has_loaded(bench, programs):
@@ -137,8 +136,8 @@ def test_a_program_brings_forward_what_another_one_has_loaded(bench, programs):
     hydrate(second, 9)
     assert sharing(bench) == [(["a"], ["first", "second"]), (["b"], ["first", "second"])]
     bench.commit(12, {"b": [((1, 10), 11, -1)]})
-    assert tick(bench, second, 10, 12) == {((1, 2, 10), 11): -1}
-    assert tick(bench, first, 5, 12) == {
+    assert tick(second, 10, 12) == {((1, 2, 10), 11): -1}
+    assert tick(first, 5, 12) == {
         ((1, 1, 10), 6): -1,
         ((1, 2, 10), 6): 1,
         ((1, 2, 11), 7): 1,
@@ -146,7 +145,7 @@ def test_a_program_brings_forward_what_another_one_has_loaded(bench, programs):
     }
     first.close()
     bench.commit(20, {"b": [((1, 11), 15, -1)]})
-    assert tick(bench, second, 12, 20) == {((1, 2, 11), 15): -1}
+    assert tick(second, 12, 20) == {((1, 2, 11), 15): -1}
 
 
 def test_what_cannot_be_brought_forward_is_shared_as_soon_as_both_are_at_one_time(bench, programs):
@@ -160,17 +159,17 @@ def test_what_cannot_be_brought_forward_is_shared_as_soon_as_both_are_at_one_tim
     both, apart = ["first", "second"], [(["a", "b"], ["first"]), (["a", "b"], ["second"])]
     assert sharing(bench) == [(["a"], both), *apart, (["b"], both)]
     bench.commit(12, {"b": [((1, 14), 11, 1)]})
-    assert tick(bench, first, 5, 12) == {
+    assert tick(first, 5, 12) == {
         ((1, 10.0), 7): -1,
         ((1, 11.0), 7): 1,
         ((1, 11.0), 11): -1,
         ((1, 12.0), 11): 1,
     }
-    assert tick(bench, second, 10, 12) == {((1, 11.0), 11): -1, ((1, 12.0), 11): 1}
+    assert tick(second, 10, 12) == {((1, 11.0), 11): -1, ((1, 12.0), 11): 1}
     assert sharing(bench) == [(["a"], both), (["a", "b"], both), (["b"], both)]
     bench.commit(14, {"b": [((1, 10), 13, -1)]})
     for program in (second, first):
-        assert tick(bench, program, 12, 14) == {((1, 12.0), 13): -1, ((1, 13.0), 13): 1}
+        assert tick(program, 12, 14) == {((1, 12.0), 13): -1, ((1, 13.0), 13): 1}
 
 
 def test_a_program_that_begins_before_what_others_keep_goes_on_with_them_later(bench, programs):
@@ -178,11 +177,11 @@ def test_a_program_that_begins_before_what_others_keep_goes_on_with_them_later(b
     first, second = programs("first"), programs("second")
     hydrate(first, 4)
     bench.commit(10, {"b": [((1, 11), 7, 1)]})
-    assert tick(bench, first, 5, 10) == {((1, 1, 11), 7): 1}
+    assert tick(first, 5, 10) == {((1, 1, 11), 7): 1}
     hydrate(second, 4)
     both, apart = ["first", "second"], [["first"], ["second"]]
     assert sharing(bench) == [(name, each) for name in (["a"], ["b"]) for each in apart]
-    assert tick(bench, second, 5, 10) == {((1, 1, 11), 7): 1}
+    assert tick(second, 5, 10) == {((1, 1, 11), 7): 1}
     assert sharing(bench) == [(["a"], both), (["b"], both)]
 
 
@@ -246,7 +245,7 @@ def test_nobody_waits_for_a_tick_that_has_to_hydrate_its_program_anew(bench):
     assert view.is_quick(Tick(flow.global_id, Timestamp(5), Timestamp(10), False))
     bench.client.maintenance.set_since({bench.relations[t][1]: Timestamp(8) for t in ("a", "b")})
     assert not view.is_quick(Tick(flow.global_id, Timestamp(9), Timestamp(10), False))
-    assert tick(bench, view.program, 9, 10) == {}
+    assert tick(view.program, 9, 10) == {}
     view.end()
 
 

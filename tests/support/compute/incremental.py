@@ -38,7 +38,7 @@ def is_complete(worker: Worker, flow: Dataflow, at: int, timeout_s: float) -> bo
     Raises what ended the worker.
     """
     pause, deadline = threading.Event(), time.monotonic() + timeout_s
-    while worker._shards.reads.state(flow.output_shard).upper <= at:
+    while worker._shards.reads.state(flow.view.shard_id).upper <= at:
         if worker._replica.failed is not None:
             raise worker._replica.failed
         if time.monotonic() > deadline:
@@ -166,7 +166,7 @@ class Bench:
         by_id = {}
         for each, (global_id, shard, columns) in self.relations.items():
             below = self.flows.get(each)
-            errors = None if below is None else below.errors_shard
+            errors = None if below is None else below.view.errors_shard
             by_id[global_id] = Input(shard, columns, errors, each)
         shard = self._create(name, desc, as_of, is_read)
         flow = Dataflow(
