@@ -21,6 +21,10 @@ STATEMENTS = (
     "rollback",
     "create materialized view if not exists mi as select id, count(*) as n from i group by id",
     "create or replace view vi as select id from mi",
+    "create index if not exists ii in cluster quickstart on mi (id)",
+    "create default index on i",
+    "alter index ii set (retain history for '1 hour')",
+    "drop index if exists ii",
     "create source si from load generator counter (tick interval '1s')",
     "comment on materialized view mi is 'bir'",
     "comment on column i.id is 'the id'",
@@ -55,7 +59,6 @@ STATEMENTS = (
 )
 
 REFUSED = {
-    "create index ii in cluster quickstart on mi (id)": "SLACKWATER_UNSUPPORTED",
     "explain filter pushdown for materialized view mi": "SLACKWATER_UNSUPPORTED",
     "set client_min_messages = 'notice'": "SLACKWATER_UNSUPPORTED",
     "subscribe to (select id from i) with (snapshot) up to 1": "SLACKWATER_SUBSCRIBE_BOUNDS",

@@ -20,12 +20,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from tests.inputs.answers import nearly, rows_of
 from tests.support.compute.declared import Declared
-from tests.support.compute.incremental import Bench
+from tests.support.compute.incremental import Bench, is_complete
 from tests.support.waiting import PATIENCE
 
 from slackwater.compute.engine import Analysis, ViewPlan
 from slackwater.repr.errors import FatalError, SlackwaterError
-from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 STEPS = {"created": 1, "doubled": 2, "emptied": 0, "restored": 1}
@@ -383,7 +382,7 @@ class Twin:
     def _wait(self, name: str, at: int) -> None:
         worker, flow = self._bench.worker, self._bench.flows[name]
         for _ in range(int(PATIENCE)):
-            if worker.wait_for(flow.global_id, Timestamp(at), 1000):
+            if is_complete(worker, flow, at, 1):
                 return
             if (failure := worker.failure(flow.global_id)) is not None:
                 raise failure

@@ -107,6 +107,7 @@ SHARES = {
     "test_views_equal_a_recomputation_at_every_time": Share(12, 200),
     "test_rows_are_there_while_they_are_valid_at_every_time": Share(12, 200),
     "test_views_are_their_queries_at_every_time": Share(1, 5),
+    "test_an_index_finds_what_a_scan_finds": Share(4, 60),
     "test_changes_of_rows_are_those_of_the_model": Share(25, 100),
     "test_a_replica_goes_on_whatever_threads_and_others_do": Share(150, 3_000),
     "test_bounds_in_sqlite_are_what_the_rows_say": Share(600, 6_000),

@@ -1,0 +1,122 @@
+"""Reads by an index against reads of the same rows without one, through random changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.e2e.test_indexes import KINDS
+from tests.property.histories import histories
+from tests.support.applications.fixtures import Workplace
+
+pytestmark = pytest.mark.spark
+
+KEYS = {"k": 1, "k, v": 2, "v % 3, k": 2, "coalesce(k, k)": 1}
+"""Keys of the index, and how many there are."""
+
+NUMBERS = st.integers(0, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A statement over the table that stands for ``{t}``. `values` are literals by their places."""
+
+    text: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Changes of a table with keys of `kind`, and after each of them what is asked."""
+
+    kind: str
+    keys: str
+    changes: tuple[Change, ...]
+    asked: tuple[tuple[int, int], ...]
+
+
+CHANGES = (
+    "INSERT INTO {t} VALUES ({0}, {n}), ({1}, {m})",
+    "INSERT INTO {t} SELECT {0}, id % 7 FROM range(30)",
+    "DELETE FROM {t} WHERE v = {n}",
+    "DELETE FROM {t} WHERE k <=> {0}",
+    "UPDATE {t} SET k = {0} WHERE v = {n}",
+    "UPDATE {t} SET v = v + 1 WHERE k <=> {0}",
+    "MERGE INTO {t} USING (SELECT {0} AS k, {n} AS v) s ON {t}.k <=> s.k "
+    "WHEN MATCHED AND {t}.v = {m} THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
+    "WHEN NOT MATCHED THEN INSERT *",
+    "INSERT OVERWRITE {t} VALUES ({0}, {n}), ({1}, {m})",
+    "TRUNCATE TABLE {t}",
+)
+
+
+@st.composite
+def some_history(draw: st.DrawFn) -> History:
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    places = st.integers(0, len(KINDS[kind][1]) - 1)
+    changes = draw(
+        st.lists(
+            st.builds(
+                Change, st.sampled_from(CHANGES), st.tuples(places, places, NUMBERS, NUMBERS)
+            ),
+            min_size=2,
+            max_size=7,
+        )
+    )
+    asked = draw(st.lists(st.tuples(places, NUMBERS), min_size=1, max_size=3))
+    return History(kind, draw(st.sampled_from(sorted(KEYS))), tuple(changes), tuple(asked))
+
+
+_numbers = count(1)
+
+
+@histories()
+@given(history=some_history())
+def test_an_index_finds_what_a_scan_finds(shared_application, history):
+    place = Workplace(shared_application, f"index_reads_{next(_numbers)}", Path())
+    try:
+        run(place, history)
+    finally:
+        shared_application.sql(f"DROP SCHEMA slackwater.{place.schema} CASCADE")
+
+
+def run(place: Workplace, history: History) -> None:
+    declared, literals = KINDS[history.kind]
+    for name in ("a", "b"):
+        place.sql(f"CREATE TABLE {name} (k {declared}, v INT) WITH (RETAIN HISTORY FOR '1 day')")
+    place.sql(f"CREATE INDEX i ON a ({history.keys}) WITH (RETAIN HISTORY FOR '1 day')")
+    times: list[int] = []
+    for change in history.changes:
+        first, second, n, m = change.values
+        for name in ("a", "b"):
+            text = change.text.format(literals[first], literals[second], t=name, n=n, m=m)
+            place.sql(text)
+        for place_of_key, number in history.asked:
+            for condition in conditions(literals[place_of_key], number):
+                compare(place, condition, "")
+                if times:
+                    compare(place, condition, f" AS OF {times[number % len(times)]}")
+        times.append(place.value("SELECT mz_now()"))
+
+
+def conditions(literal: str, number: int) -> list[str]:
+    """Conditions that fix the keys of one of the indexes, or of none."""
+    return [
+        f"k <=> {literal}",
+        f"k = {literal} AND v IN ({number}, {number + 1})",
+        f"v % 3 = {number % 3} AND k <=> {literal} AND v < 5",
+        f"coalesce(k, k) = {literal}",
+    ]
+
+
+def compare(place: Workplace, condition: str, at: str) -> None:
+    found = [
+        # Zeros are the same to a collection, and so are the forms of NaN.
+        sorted(repr(row).replace("-0.0", "0.0") for row in place.rows(query))
+        for query in (f"SELECT * FROM {name} WHERE {condition}{at}" for name in ("a", "b"))
+    ]
+    assert found[0] == found[1], (condition, at)
