@@ -19,7 +19,7 @@ from slackwater.compute.engine import Analysis
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import unsupported
 from slackwater.repr.relation import quote_identifier
 
 INDEXED = frozenset({ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW})
@@ -44,8 +44,8 @@ class IndexDefinitions:
     ) -> None:
         """Creates an index. It returns when the index is durable; it is hydrated after that.
 
-        Raises Spark's errors of the keys, SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED and
-        SLACKWATER_UNMATERIALIZABLE_FUNCTION.
+        Raises Spark's errors of the keys, SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, and the
+        errors of names that are taken.
         """
         context = context_of(execution.context, statement.under)
         on = find_item(self._changes.state, statement.on, context)
@@ -64,7 +64,7 @@ class IndexDefinitions:
             with self._changes.defining(execution.cancellation):
                 self._changes.commit([CreateItem(item)], execution.user)
         finally:
-            self._indexes.forget(item.id)
+            self._indexes.forget(item)
 
     def _item(
         self,
@@ -104,9 +104,8 @@ class IndexDefinitions:
             full = statement.name
         schema, _ = execution.context.resolve(full)
         if schema.casefold() != on.schema_name.casefold():
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"The index {full} in another schema than {on.full_name}",
+            raise unsupported(
+                f"The index {full} in another schema than {on.full_name}",
                 advice="An index is in the schema of its relation: leave its schema out.",
             )
         named = self._changes.new_name(execution, full, if_not_exists=statement.if_not_exists)
@@ -136,18 +135,12 @@ def _free(state: CatalogState, schema: str, name: str) -> str:
 
 def _refuse_kind(on: CatalogItem) -> None:
     if on.kind is ItemKind.VIEW:
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"An index on the view {on.full_name}",
+        raise unsupported(
+            f"An index on the view {on.full_name}",
             advice="Create a materialized view with the same query, and an index on that.",
         )
     if on.kind not in INDEXED or on.shard_id is None:
-        raise user_error(
-            "SLACKWATER_WRONG_KIND",
-            objectName=on.full_name,
-            actualKind=on.kind.display_name,
-            expectedKind="table, source or materialized view",
-        )
+        raise on.wrong_kind("table, source or materialized view")
 
 
 def _refuse_unmaintainable(name: str, analysis: Analysis, keys: int) -> None:
@@ -165,8 +158,7 @@ def _refuse_unmaintainable(name: str, analysis: Analysis, keys: int) -> None:
         types = [column.sql_type for column in analysis.desc.columns[-keys:]]
         reason = next((f"a key of the type {t}" for t in types if _UNEQUAL.search(t)), None)
     if reason is not None:
-        raise user_error(
-            "SLACKWATER_UNSUPPORTED",
-            feature=f"The index {name} with {reason}",
+        raise unsupported(
+            f"The index {name} with {reason}",
             advice="Use columns, or expressions of Spark's own functions over columns, as keys.",
         )

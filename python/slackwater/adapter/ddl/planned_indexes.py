@@ -12,7 +12,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.compute.dataflow import Dataflow, IndexExport, Input
 from slackwater.compute.engine import Analysis, Engine, ViewPlan
 from slackwater.planner.delta.lowering import NotMaintained, index_of
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import unsupported
 from slackwater.repr.frontier import TIMESTAMP_MIN
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import quote_identifier
@@ -35,11 +35,12 @@ class Indexes:
         """Plans the index, so that `dataflow`, which may be called under the lock, need not."""
         self._planned[item.id] = self._plan(item)
 
-    def forget(self, global_id: GlobalId) -> None:
-        """Drops the plan of an index that is not created."""
-        unused = self._planned.pop(global_id, None)
+    def forget(self, item: CatalogItem) -> None:
+        """Drops the plan of an index that is not created; that of another stays."""
+        unused = self._planned.pop(item.id, None)
         if unused is not None:
-            self._engine.forget_plan(unused.kept.plan_id)
+            engine = self._engine.under(item.of(IndexDetails).settings)
+            engine.forget_plan(unused.kept.plan_id)
 
     def dataflow(self, item: CatalogItem) -> Dataflow:
         """The dataflow that maintains the index."""
@@ -65,9 +66,8 @@ class Indexes:
             return ViewPlan(kept, index_of(kept.plan, len(details.keys)))
         except NotMaintained as missing:
             engine.forget_plan(kept.plan_id)
-            raise user_error(
-                "SLACKWATER_UNSUPPORTED",
-                feature=f"The index {item.full_name} with {missing.reason}",
+            raise unsupported(
+                f"The index {item.full_name} with {missing.reason}",
                 advice="Use columns, or expressions of the rows alone, as keys.",
             ) from None
 
