@@ -309,6 +309,8 @@ def frontier(user, at=""):
 
 def check_at_every_time(user, upstream):
     """At each time at which something was bound, tables and view are those of the upstream."""
+    # FETCH gives what is ready, and the view may not have followed its inputs yet.
+    user.rows("SELECT total, n FROM total")
     both = "SELECT frontier, n FROM bank_progress, (SELECT count(*) AS n FROM total)"
     user.sql(f"DECLARE c CURSOR FOR SUBSCRIBE TO ({both}) AS OF AT LEAST 0")
     changes = user.rows("FETCH ALL c WITH (timeout = '5 minutes')")
