@@ -65,6 +65,11 @@ class ItemKind(Enum):
         """Whether it has columns and can be read."""
         return self not in (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
+    @property
+    def is_maintained(self) -> bool:
+        """Whether a dataflow maintains it."""
+        return self in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX)
+
 
 def fold(name: str) -> str:
     """The form of a name in which it is compared."""

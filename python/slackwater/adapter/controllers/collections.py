@@ -204,7 +204,7 @@ class Collections:
 
         A view needs the last time before its own upper. An index begins at any time.
         """
-        if item.kind not in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX):
+        if not item.kind.is_maintained:
             return
         # Through views that are not stored.
         inputs = [each.id for each in state.below(item.depends_on, _is_stored) if _is_stored(each)]

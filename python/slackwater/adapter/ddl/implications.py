@@ -23,9 +23,6 @@ from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import JsonType
 
-DATAFLOWS = frozenset({ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX})
-"""The kinds of objects that a dataflow maintains."""
-
 _log = structlog.get_logger("implications")
 
 
@@ -132,7 +129,7 @@ class Implications:
             self._worker.add(self._indexes.dataflow(item))
 
     def _stop(self, item: CatalogItem) -> None:
-        if item.kind in DATAFLOWS:
+        if item.kind.is_maintained:
             self._worker.remove(item.id)
 
 

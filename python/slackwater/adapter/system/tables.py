@@ -90,9 +90,7 @@ class SystemTables:
             now_ms=now_ms,
             frontiers={item.id: self._frontiers(item) for item in items if _has_frontiers(item)},
             hydrated={
-                item.id: self._is_hydrated(item)
-                for item in items
-                if item.kind in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX)
+                item.id: self._is_hydrated(item) for item in items if item.kind.is_maintained
             },
             statuses=self._statuses(),
             source_statistics={**self._health.ingestion.statistics(), **webhooks.statistics()},

@@ -69,7 +69,8 @@ private[slackwater] object Consolidate {
     sums.iterator.collect { case (row, diff) if diff != 0 => InlineUpdate(row, 0L, diff) }.toSeq
   }
 
-  private def repeated(updates: Seq[InlineUpdate]): Seq[UnsafeRow] =
+  /** Each row as often as its diff says. */
+  private[scan] def repeated(updates: Seq[InlineUpdate]): Seq[UnsafeRow] =
     updates.flatMap { u =>
       if (u.diff < 0) throw NegativeMultiplicity("a row of a collection")
       Iterator.fill(Math.toIntExact(u.diff))(u.row)

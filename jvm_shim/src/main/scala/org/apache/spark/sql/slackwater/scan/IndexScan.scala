@@ -42,7 +42,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
     wanted <- keysIn(condition, index, scan)
     rows <- read(index, wanted, scan, offer.get("upper").asLong)
   } yield {
-    val project = UnsafeProjection.create(output)
+    val project = projection(output)
     val label = s"${scan.label} by index ${index.name}"
     InlineRows(label, scan.output, rows.map(row => project(row).copy()))
   }
@@ -102,6 +102,10 @@ private[slackwater] object IndexScan extends PredicateHelper {
     }
   }
 
+  /** Code for few rows would take longer to make than these take. */
+  private def projection(expressions: Seq[Expression]): UnsafeProjection =
+    InterpretedUnsafeProjection.createProjection(expressions)
+
   private def isValue(e: Expression): Boolean = e.foldable && e.deterministic
 
   /** None: it fails, which the statement does when it runs. */
@@ -117,7 +121,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   ): Option[Seq[UnsafeRow]] = {
     val asOf = scan.identity.asOf
     val types = index.keys.map(_.dataType)
-    val keyOf = UnsafeProjection.create(index.projection(types.zipWithIndex.map { case (t, i) =>
+    val keyOf = projection(index.projection(types.zipWithIndex.map { case (t, i) =>
       BoundReference(i, t, nullable = true)
     }))
     val keys = wanted.map(row => keyOf(row).copy()).distinct
@@ -156,11 +160,11 @@ private[slackwater] object IndexScan extends PredicateHelper {
     val stored = StructType(schema.map(field => field.copy(name = Stored.column(field.name))))
     val isWhole = stored.forall(field => parts.schema.fieldNames.contains(field.name))
     Option.when(isKnown && isInline && isWhole) {
-      val canonical = UnsafeProjection.create(schema.indices.map { i =>
+      val canonical = projection(schema.indices.map { i =>
         Canonical(BoundReference(i, schema(i).dataType, nullable = true))
       })
-      val keyOf = UnsafeProjection.create(index.projection(index.keys.map(_.transform {
-        case a: Attribute => BoundReference(schema.fieldIndex(a.name), a.dataType, nullable = true)
+      val keyOf = projection(index.projection(index.keys.map(_.transform { case a: Attribute =>
+        BoundReference(schema.fieldIndex(a.name), a.dataType, nullable = true)
       })))
       InlineUpdates
         .of(parts, stored)
@@ -178,18 +182,18 @@ private[slackwater] object IndexScan extends PredicateHelper {
     private val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
 
     def add(row: UnsafeRow, diff: Long): Unit = {
-      val known = sums.getOrElse(row, 0L)
       if (sums.size >= mostRows) throw TooMany
-      val kept = if (sums.contains(row)) row else row.copy()
-      sums.update(kept, known + diff)
+      sums.get(row) match {
+        case Some(known) => sums.update(row, known + diff)
+        case None        => sums.update(row.copy(), diff)
+      }
     }
 
     def rows: Seq[UnsafeRow] = {
       if (sums.valuesIterator.map(math.max(0L, _)).sum > mostRows) throw TooMany
-      sums.iterator.flatMap { case (row, count) =>
-        if (count < 0) throw NegativeMultiplicity("a row of a collection")
-        Iterator.fill(count.toInt)(row)
-      }.toSeq
+      Consolidate.repeated(sums.iterator.map { case (row, sum) =>
+        InlineUpdate(row, 0L, sum)
+      }.toSeq)
     }
   }
 }
