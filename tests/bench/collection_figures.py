@@ -112,7 +112,7 @@ def _maintained_ticks(place):
     maintenance = Maintenance(
         parts.relations,
         parts.timeline.oracle,
-        parts.worker,
+        parts.compute,
         EngineRewriter(NoSpark()),
         epoch=parts.relations.persist.epoch,
         clock_ms=parts.maintenance._clock_ms,

@@ -568,7 +568,6 @@ def test_views_that_are_being_filled_keep_no_other_waiting(bench, gated):
         bench.view(name, "SELECT k + 4711 AS k FROM a", 2)
     for _ in range(BACKGROUND_HYDRATIONS):
         assert held.acquire(timeout=PATIENCE)
-    assert bench.worker.busy_ms() >= 0
     for time in (4, 6, 8):
         bench.commit(time + 1, {"a": [(a(1), time, 1)]})
         bench.wait("n", time)
@@ -609,11 +608,11 @@ def test_what_is_computed_for_a_view_ends_when_it_is_removed(bench):
     bench.commit(3, {"a": [(a(1), 1, Limits().few_rows), (a(1), 2, 1 - Limits().few_rows)]})
     for as_of in (1, 2):
         flow = bench.view(f"endless{as_of}", f"SELECT k, {sleep} AS s FROM a WHERE k = 1", as_of)
-        wait_until(lambda: bench.worker.busy_ms() is not None)
+        wait_until(lambda: bench.worker._replica.works())
         bench.worker.remove(flow.global_id)
-        wait_until(lambda: bench.worker.busy_ms() is None)
+        wait_until(lambda: not bench.worker._replica.works())
         assert bench.client.reads.state(flow.view.shard_id).upper == as_of
-        assert bench.worker.failure(flow.global_id) is None
+        assert bench.failure(flow) is None
 
 
 def test_a_view_that_is_dropped_while_it_is_filled_is_forgotten(bench, gated):

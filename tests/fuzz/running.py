@@ -255,7 +255,7 @@ class _Maintained:
                 worker.wake()
             for name, flow in bench.flows.items():
                 self._wait(name, upper - 1)
-                if flow.global_id in bench.worker.out_of_memory():
+                if bench.is_out_of_memory(flow):
                     self.short.add(name)
 
     def _updates(self, lower: int, upper: int) -> dict[str, pa.Table]:
@@ -342,7 +342,7 @@ class _Maintained:
                 continue
             except (SlackwaterError, FatalError) as error:
                 raise _Stopped(Failure("error", name, f"{error} at {at}")) from error
-            failure = bench.worker.failure(flow.global_id)
+            failure = bench.failure(flow)
             if flow.plan.is_temporal and _is_of_memory(failure):
                 self.short.add(name)
                 self._low_memory.close()

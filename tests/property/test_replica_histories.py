@@ -22,7 +22,7 @@ from slackwater.compute.replica import (
     Failed,
     Nothing,
     Replica,
-    ReportFailure,
+    ReportTrouble,
     Slow,
     WorkKind,
 )
@@ -140,8 +140,8 @@ class Decisions(RuleBasedStateMachine):
     @invariant()
     def what_fails_is_known(self):
         known = self.replica.flows.keys()
-        assert self.replica.stalled(self.now_ms).keys() <= known
-        assert self.replica.out_of_memory(self.now_ms).keys() <= known
+        assert self.replica.failures.keys() <= known
+        assert self.replica.out_of_memory.keys() <= known
 
     def teardown(self):
         """Without further faults every dataflow comes to where its inputs are."""
@@ -157,7 +157,7 @@ class Decisions(RuleBasedStateMachine):
             while self._round(lambda: WorkKind.TICK, lambda: "commit"):
                 pass
         assert pause_ms is None, "it goes on without an end"
-        assert self.replica.stalled(self.now_ms) == {}
+        assert self.replica.failures == {}
         for name, known in self.replica.flows.items():
             upper = self._upper_of_inputs(known)
             if upper > known.as_of:
@@ -221,9 +221,9 @@ class Decisions(RuleBasedStateMachine):
             assert work in self.cancelled
         elif isinstance(result, Committed):
             assert isinstance(told[-1], FrontierUppers)
-            assert self.replica.failure(work.flow.global_id) is None
+            assert work.flow.global_id not in self.replica.failures
         elif isinstance(result, Failed):
-            assert isinstance(told[0], ReportFailure)
+            assert isinstance(told[0], ReportTrouble)
         return result
 
     def _result(self, work, how):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sqlalchemy import Engine as SqlEngine
@@ -16,6 +16,8 @@ from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.collections import Collections, recovered
+from slackwater.adapter.controllers.dataflows import Dataflows
+from slackwater.adapter.controllers.outputs import StoredOutputs
 from slackwater.adapter.controllers.persist_shards import PersistShardStore
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
@@ -65,13 +67,16 @@ from slackwater.adapter.writing.group_commit import GroupCommit, GroupCommitter
 from slackwater.adapter.writing.writes import Writes
 from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
+from slackwater.compute.controller.protocol import DataflowStatus, Problem
+from slackwater.compute.controller.shell import Compute, Respond, Seams
 from slackwater.compute.engine import Engine
-from slackwater.compute.worker import Listeners, Worker
+from slackwater.compute.local_replica import LocalReplica, ReplicaOptions, ReplicaParts
+from slackwater.compute.planning import Planner
+from slackwater.controller.protocol import ReplicaKey
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.shell import Storage
@@ -103,14 +108,15 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The catalog with its collections, the timeline, the committer and the worker."""
+    """The catalog with its collections and dataflows, the timeline and the committer."""
 
     relations: Relations
     collections: Collections
     timeline: Timeline
     steady_ms: SteadyClock
     sessions: Sessions
-    worker: Worker
+    planner: Planner
+    dataflows: Dataflows
     committer: GroupCommitter
     replica_inbox: ReplicaInbox
 
@@ -145,7 +151,7 @@ def open_coordinator(given: Given) -> Coordinator:
     """
     base = _base(given)
     connectors = _connectors(given, base)
-    health = Health(connectors.ingestion, connectors.webhooks, base.worker)
+    health = Health(connectors.ingestion, connectors.webhooks, base.dataflows)
     system = _system(base, connectors, health)
     reads = Reads(
         base.relations,
@@ -154,12 +160,12 @@ def open_coordinator(given: Given) -> Coordinator:
         health,
         given.lease,
         system=system,
-        indexes=base.worker,
+        indexes=base.dataflows,
     )
     writes = Writes(base.relations, base.committer, reads)
-    views = Views(base.relations, base.timeline, given.spark, base.worker)
-    indexes = Indexes(base.relations, given.spark)
-    implications = _implications(base, connectors, _Planners(views, indexes))
+    views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
+    indexes = Indexes(base.relations, given.spark, base.planner)
+    implications = _implications(base, connectors)
     changes = _changes(base, connectors, implications)
     definitions = _definitions(given, base, connectors, changes, _Planners(views, indexes))
     rooms = Rooms(
@@ -173,6 +179,8 @@ def open_coordinator(given: Given) -> Coordinator:
     performers = _performers(base, rooms, changes)
     started = threading.Event()
     base.collections.open()
+    base.dataflows.open()
+    base.collections.allow_compaction()
     return Coordinator(
         Identity(given.location, given.log, given.epoch),
         Parts(
@@ -180,7 +188,7 @@ def open_coordinator(given: Given) -> Coordinator:
             timeline=base.timeline,
             sessions=base.sessions,
             committer=base.committer,
-            worker=base.worker,
+            compute=base.dataflows.compute,
             ingestion=connectors.ingestion,
             webhooks=connectors.webhooks,
             changefeeds=connectors.changefeeds,
@@ -253,10 +261,20 @@ def _base(given: Given) -> _Base:
     relations = Relations(catalog, storage, persist)
     collections = Collections(storage, persist, lambda: catalog.state)
     sessions = Sessions(given.clock)
-    worker = _worker(given, relations, collections, timeline.watch, sessions)
+    planner = Planner(given.spark)
+    compute = Compute(
+        Seams(
+            storage,
+            StoredOutputs(persist, lambda: catalog.state),
+            _connecting(given, persist, planner, steady_ms),
+            _Told(relations, timeline.watch, sessions),
+            steady_ms,
+        )
+    )
+    dataflows = Dataflows(compute, lambda: catalog.state, oracle.read_ts)
 
     def committed(_: GroupCommit) -> None:
-        worker.wake()
+        compute.committed()
         timeline.watch.signal()
 
     committer = GroupCommitter(
@@ -269,41 +287,60 @@ def _base(given: Given) -> _Base:
         on_fatal=lambda error: given.on_fatal(f"{type(error).__name__}: {error}"),
     )
     return _Base(
-        relations, collections, timeline, steady_ms, sessions, worker, committer, replica_inbox
+        relations,
+        collections,
+        timeline,
+        steady_ms,
+        sessions,
+        planner,
+        dataflows,
+        committer,
+        replica_inbox,
     )
 
 
-def _worker(
-    given: Given,
-    relations: Relations,
-    collections: Collections,
-    watch: FrontierWatch,
-    sessions: Sessions,
-) -> Worker:
-    def moved(uppers: Mapping[GlobalId, Timestamp]) -> None:
-        collections.report(uppers)
-        watch.signal()
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Whom the compute controller tells: those who wait, and the sessions."""
 
-    def telling(
-        text: Callable[[CatalogItem, SlackwaterError], str],
-    ) -> Callable[[GlobalId, SlackwaterError], None]:
-        def tell(global_id: GlobalId, error: SlackwaterError) -> None:
-            item = relations.state.items.get(global_id)
-            if item is not None:
-                sessions.notify(text(item, error), "WARNING", error.sqlstate)
+    relations: Relations
+    watch: FrontierWatch
+    sessions: Sessions
 
-        return tell
+    def moved(self) -> None:
+        self.watch.signal()
 
-    return Worker(
-        relations.persist,
-        given.spark,
-        Listeners(
-            progress=moved,
-            fatal=lambda error: given.on_fatal(str(error)),
-            stalled=telling(stalled),
-            out_of_memory=telling(unindexed),
-        ),
-    )
+    def told(self, before: DataflowStatus, now: DataflowStatus) -> None:
+        if now.is_stalled and not before.is_stalled:
+            self._notify(now.id, stalled, now.failure)
+        if before.out_of_memory is None:
+            self._notify(now.id, unindexed, now.out_of_memory)
+
+    def _notify(
+        self,
+        global_id: GlobalId,
+        text: Callable[[CatalogItem, Problem], str],
+        problem: Problem | None,
+    ) -> None:
+        item = self.relations.state.items.get(global_id)
+        if item is not None and problem is not None:
+            self.sessions.notify(text(item, problem), "WARNING", problem.sqlstate)
+
+
+def _connecting(
+    given: Given, persist: PersistClient, planner: Planner, clock_ms: SteadyClock
+) -> Callable[[ReplicaKey, str, Respond], LocalReplica]:
+    """What makes the replicas of this process, and starts them."""
+    parts = ReplicaParts(persist, given.spark, planner, lambda error: given.on_fatal(str(error)))
+
+    def connect(key: ReplicaKey, _: str, respond: Respond) -> LocalReplica:
+        name = f"{key.instance}-{key.replica}"
+        options = ReplicaOptions(name, clock_ms=clock_ms, monotonic=given.monotonic)
+        replica = LocalReplica(parts, respond, options)
+        replica.start()
+        return replica
+
+    return connect
 
 
 def _connectors(given: Given, base: _Base) -> _Connectors:
@@ -348,7 +385,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     )
 
 
-def _implications(base: _Base, connectors: _Connectors, planners: _Planners) -> Implications:
+def _implications(base: _Base, connectors: _Connectors) -> Implications:
     replica = StorageReplica(
         base.replica_inbox,
         connectors.sources,
@@ -358,9 +395,7 @@ def _implications(base: _Base, connectors: _Connectors, planners: _Planners) -> 
     return Implications(
         base.relations.catalog,
         base.collections,
-        planners.views,
-        planners.indexes,
-        base.worker,
+        base.dataflows,
         replica,
     )
 
@@ -397,7 +432,7 @@ def _maintenance(given: Given, base: _Base) -> Maintenance:
     return Maintenance(
         base.relations,
         base.timeline.oracle,
-        base.worker,
+        base.dataflows.compute,
         EngineRewriter(given.spark),
         epoch=given.epoch,
         clock_ms=base.steady_ms,

@@ -1,4 +1,4 @@
-"""The coordinator of a leader: it starts and stops its parts, and retries and watches meanwhile.
+"""The coordinator of a leader: it starts and stops its parts, and watches meanwhile.
 
 `slackwater.adapter.assembly` makes the parts; `calls` answers the calls of the shim.
 """
@@ -26,7 +26,7 @@ from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.writing.group_commit import GroupCommitter
-from slackwater.compute.worker import Worker
+from slackwater.compute.controller.shell import Compute
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.version import VERSION
@@ -57,7 +57,7 @@ class Parts:
     timeline: Timeline
     sessions: Sessions
     committer: GroupCommitter
-    worker: Worker
+    compute: Compute
     ingestion: IngestionRunner
     webhooks: Webhooks
     changefeeds: Changefeeds
@@ -96,7 +96,6 @@ class Coordinator:
         """Starts the committer, then everything that the catalog has. Returns when it runs."""
         self.parts.committer.start()
         self.parts.committer.flush()
-        self.parts.worker.start()
         self.parts.webhooks.start()
         self.parts.changefeeds.start()
         self._started.set()
@@ -114,7 +113,7 @@ class Coordinator:
         self.parts.maintenance.stop()
         self.parts.ingestion.close()
         self.parts.sinks.close()
-        self.parts.worker.stop()
+        self.parts.compute.close()
         self.parts.committer.stop()
 
     def metrics(self) -> bytes:
@@ -144,10 +143,8 @@ class Coordinator:
                 self._on_fatal(str(error))
                 return
             except (SlackwaterError, Fenced):
-                # The metastore is still away, or the committer ends the coordinator anyway. What
-                # waits would start as a catalog says that may be another one.
+                # The metastore is still away, or the committer ends the coordinator anyway.
                 continue
-            self.parts.implications.retry()
 
     def _watch_locks(self) -> None:
         while not self._closing.wait(self._lease.ms / LOOKS_PER_LEASE / 1000):

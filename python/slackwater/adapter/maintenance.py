@@ -19,7 +19,7 @@ from sqlalchemy import Connection, func, select
 from slackwater.adapter.catalog.model import CatalogItem, shards_of
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.oracle import TimestampOracle
-from slackwater.compute.worker import Worker
+from slackwater.compute.controller.shell import Compute
 from slackwater.persist import garbage, holds
 from slackwater.persist.blobs import Blob
 from slackwater.persist.client import UnknownShard
@@ -118,7 +118,7 @@ class Maintenance:
         self,
         relations: Relations,
         oracle: TimestampOracle,
-        worker: Worker,
+        compute: Compute,
         rewriter: Rewriter,
         *,
         epoch: int,
@@ -130,7 +130,7 @@ class Maintenance:
         self._storage = relations.storage
         self._persist = relations.persist
         self._oracle = oracle
-        self._worker = worker
+        self._compute = compute
         self._rewriter = rewriter
         self._reader_id = f"leader-{epoch}"
         self._clock_ms = clock_ms
@@ -160,7 +160,15 @@ class Maintenance:
 
     def turn(self) -> None:
         """Makes one turn. Raises `Fenced` and `FatalError`; other errors of a step are logged."""
-        for step in (self._lease, self._finalize, self._compact, self._collect, self._find):
+        steps = (
+            self._compute.maintain,
+            self._lease,
+            self._finalize,
+            self._compact,
+            self._collect,
+            self._find,
+        )
+        for step in steps:
             if self._stopping.is_set():
                 return
             try:
@@ -324,10 +332,9 @@ class Maintenance:
         self._delete()
 
     def _opened_ms(self, shard_id: int) -> int | None:
-        """The time since which a hold or a running tick may know names of the shard's files."""
-        busy_ms, held_ms = self._worker.busy_ms(), self._storage.opened_ms().get(shard_id)
-        tick_ms = None if busy_ms is None else self._clock_ms() - busy_ms
-        return min((each for each in (held_ms, tick_ms) if each is not None), default=None)
+        """The time since which a hold or a replica may know names of the shard's files."""
+        known = (self._storage.opened_ms().get(shard_id), self._compute.lease_ms())
+        return min((each for each in known if each is not None), default=None)
 
     def _mark_for_deletion(self, shard_id: int, until_ms: int, limit: int) -> int:
         return self._persist.transactions.transact(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from slackwater.compute.engine import ViewPlan
-from slackwater.persist.commits import Commits
+from slackwater.persist.appends import Append
 from slackwater.persist.shard_files import ShardFiles
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.repr.dataflow_error import ERRORS
@@ -70,12 +70,11 @@ class IndexExport:
 
         what it finds for keys k at t  =  the rows of the relation at t whose keys are k
 
-    where NULL is the same key as NULL. `since` stays `retain_ms` behind the last complete time. An
-    index has no shards: it begins anew with each process, and where memory ends it is not there.
+    where NULL is the same key as NULL. `since` is where compaction is allowed, or later. An index
+    has no shards: it begins anew with each process, and where memory ends it is not there.
     """
 
     keys: int
-    retain_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +113,26 @@ class Shards(Protocol):
     def reads(self) -> ShardReads: ...
 
     @property
-    def commits(self) -> Commits: ...
-
-    @property
     def files(self) -> ShardFiles: ...
+
+
+class Outputs(Protocol):
+    """The seam to whoever writes the outputs of dataflows. Thread-safe."""
+
+    def append(self, flow: Dataflow, appends: Sequence[Append]) -> None:
+        """Appends to the shards of the view; durable when it returns.
+
+        Raises UpperMismatch when somebody else was first, or when nobody wants the view any more;
+        what the metastore raises, after which it may have happened or not.
+        """
+        ...
+
+    def advance(self, moves: Sequence[tuple[Dataflow, Timestamp, Timestamp]]) -> None:
+        """Moves uppers of views on which nothing happens, from the first time to the second.
+
+        Raises what the metastore raises; of those that somebody else has moved it says nothing.
+        """
+        ...
 
 
 def upper_of(shards: Shards, shard_id: int) -> Timestamp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slackwater.compute.cost_model import CostModel
-from slackwater.compute.dataflow import Dataflow, IndexExport, Shards
+from slackwater.compute.dataflow import Dataflow, Shards
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.flow_shards import FlowShards
 from slackwater.compute.limits import Limits
@@ -18,20 +18,9 @@ from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class IndexOffer:
-    """An index that queries may read in the driver, where it is that of `program`.
-
-    Together with what the driver says itself: it has all updates of its relation before `upper`.
-    """
-
-    program: str
-    upper: Timestamp
-
-
 @dataclass(slots=True)
 class MaintainedIndex:
-    """Keeps an index up to date. Not thread-safe, but for `upper`.
+    """Keeps an index up to date. Not thread-safe, but for `upper` and `since`.
 
     The promise of a tick: for every t from the index's since to before the tick's upper, the driver
     finds for each key the rows of the relation at t. The first tick hydrates the index at the last
@@ -44,6 +33,8 @@ class MaintainedIndex:
     flow: Dataflow
     shards: FlowShards
     program: MaintainedProgram
+    since: Timestamp = field(default=TIMESTAMP_MIN, init=False)
+    """Times before it are not read any more. Any thread may move it forward."""
     _upper: Timestamp = field(default=TIMESTAMP_MIN, init=False)
     _is_slow: bool = field(default=False, init=False)
 
@@ -60,12 +51,9 @@ class MaintainedIndex:
         return self._upper
 
     @property
-    def offer(self) -> IndexOffer | None:
-        """The index for queries; None: the driver has none. Any thread may ask."""
-        # An earlier upper is right of a later program, not the other way round.
-        upper = self._upper
-        handle = self.program.handle if self.program.residency.is_resident else None
-        return None if handle is None else IndexOffer(handle, upper)
+    def program_in_driver(self) -> str | None:
+        """The name by which queries find the index; None: it is not there. Any thread may ask."""
+        return self.program.handle if self.program.residency.is_resident else None
 
     @property
     def is_open(self) -> bool:
@@ -137,10 +125,9 @@ class MaintainedIndex:
         return TickOutcome((), upper, steps, bool(steps), refused)
 
     def committed(self, upper: Timestamp) -> None:
-        """The index has all before `upper`; what is older than it retains is given back."""
+        """The index has all before `upper`; what nobody reads any more is given back."""
         self._upper = upper
-        kept = max(1, upper - self._export.retain_ms)
-        self.program.committed(Timestamp(kept))
+        self.program.committed(Timestamp(max(1, min(upper, self.since))))
 
     def advanced(self, lower: Timestamp, upper: Timestamp) -> None:
         """Nothing has changed in the interval, neither the inputs nor by itself."""
@@ -151,12 +138,6 @@ class MaintainedIndex:
         """Gives back everything: the index is not maintained any more."""
         self.program.close()
         self.program.engine.forget_plan(self.flow.plan.kept.plan_id)
-
-    @property
-    def _export(self) -> IndexExport:
-        if isinstance(self.flow.export, IndexExport):
-            return self.flow.export
-        raise FatalError(f"{self.flow.name} is no index")
 
     @property
     def _program(self) -> Program:

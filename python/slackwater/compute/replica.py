@@ -11,7 +11,7 @@ that the shell has just read, so that nothing has to be told what other replicas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -114,24 +114,23 @@ class CancelWork:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFailure:
-    """Work for the dataflow has failed.
+class OutOfMemory:
+    """A program keeps nothing of what it looks up, because of `error`, since `began_ms`."""
 
-    `is_new_stall`: it came to fail so often that people are told who did not ask; that is so once
-    until the dataflow goes on again.
-    """
-
-    id: GlobalId
     error: SlackwaterError
-    is_new_stall: bool
+    began_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReportOutOfMemory:
-    """The dataflow's program keeps nothing from now on: told once until it does again."""
+class ReportTrouble:
+    """The dataflow does not go on, or keeps nothing: why; or it does again, where both are None.
+
+    What was reported of it before is over. Times are of the clock that the replica is told.
+    """
 
     id: GlobalId
-    error: SlackwaterError
+    failure: Failure | None
+    out_of_memory: OutOfMemory | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ class ReportEnd:
     error: BaseException
 
 
-Effect = CancelWork | FrontierUppers | ReportFailure | ReportOutOfMemory | ReportEnd
+Effect = CancelWork | FrontierUppers | ReportTrouble | ReportEnd
 
 
 @dataclass(slots=True)
@@ -157,10 +156,9 @@ class Replica:
     """The error that ended the replica."""
     _flows: dict[GlobalId, Dataflow] = field(default_factory=dict, init=False)
     _failures: dict[GlobalId, Failure] = field(default_factory=dict, init=False)
-    _out_of_memory: dict[GlobalId, tuple[SlackwaterError, int]] = field(
-        default_factory=dict, init=False
-    )
-    """Of which, and since when in milliseconds."""
+    _out_of_memory: dict[GlobalId, OutOfMemory] = field(default_factory=dict, init=False)
+    _read_only: set[GlobalId] = field(default_factory=set, init=False)
+    """Dataflows whose output may not be written yet: they are made ready for it."""
     _works: dict[GlobalId, Work] = field(default_factory=dict, init=False)
     _queue: deque[Tick] = field(default_factory=deque, init=False)
     """The ticks of the round that are not begun."""
@@ -176,18 +174,31 @@ class Replica:
         """The dataflows of this moment."""
         return dict(self._flows)
 
-    def add(self, flow: Dataflow) -> None:
-        """Maintains the dataflow from now on, in place of an earlier one with its id."""
-        self._forget_queued(flow.global_id)
+    def add(self, flow: Dataflow, *, read_only: bool = False) -> None:
+        """Maintains the dataflow from now on. Its id is new, or that of one that was removed.
+
+        `read_only`: only after `allow_writes` ticks are made for it.
+        """
+        if flow.global_id in self._flows:
+            raise FatalError(f"there is a dataflow {flow.global_id} already")
         self._flows[flow.global_id] = flow
+        if read_only:
+            self._read_only.add(flow.global_id)
+        self.wake()
+
+    def allow_writes(self, global_id: GlobalId) -> None:
+        """From now on the output of the dataflow may be written. Idempotent."""
+        self._read_only.discard(global_id)
         self.wake()
 
     def remove(self, global_id: GlobalId) -> tuple[Effect, ...]:
         """Forgets the dataflow. Idempotent."""
         self._failures.pop(global_id, None)
         self._out_of_memory.pop(global_id, None)
+        self._read_only.discard(global_id)
         self._forget_queued(global_id)
         self._flows.pop(global_id, None)
+        self.wake()
         work = self._works.get(global_id)
         return () if work is None else (CancelWork(work),)
 
@@ -242,11 +253,12 @@ class Replica:
             g: flow
             for g, flow in self._flows.items()
             if g not in self._works
+            and g not in self._read_only
             and (readers_of is None or (readers_of in flow.inputs and g not in waiting))
         }
         return Agenda(chosen, {g: f for g, f in self._failures.items() if g in chosen})
 
-    def planned(self, agenda: Agenda, found: Round) -> None:
+    def planned(self, agenda: Agenda, found: Round) -> tuple[Effect, ...]:
         """Queues the ticks of a round that was planned for the agenda.
 
         They come before those that were queued: a chain of views shows a change soonest so. The
@@ -254,14 +266,20 @@ class Replica:
         a tick to make does not fail any more: another replica has made it, say.
         """
         tried = {tick.global_id for tick in found.ticks} | found.waiting
-        for global_id, failure in agenda.failures.items():
-            if global_id not in tried and self._failures.get(global_id) is failure:
-                del self._failures[global_id]
+        over = [
+            global_id
+            for global_id, failure in agenda.failures.items()
+            if global_id not in tried and self._failures.get(global_id) is failure
+        ]
+        for global_id in over:
+            del self._failures[global_id]
+        effects = tuple(self._trouble(global_id) for global_id in over)
         if self._is_stopping:
-            return
+            return effects
         flows = self._flows
         ticks = [t for t in found.ticks if flows.get(t.global_id) is agenda.flows[t.global_id]]
         self._queue.extendleft(reversed(ticks))
+        return effects
 
     def next_tick(self) -> tuple[Dataflow, Tick] | None:
         """The next tick of the round, with its dataflow; None: the round is over."""
@@ -274,11 +292,12 @@ class Replica:
         """These dataflows have no updates before their new uppers, which are durable."""
         return (_frontiers(uppers),) if uppers else ()
 
-    def interrupted(self, error: SlackwaterError, now_ms: int) -> None:
+    def interrupted(self, error: SlackwaterError, now_ms: int) -> tuple[Effect, ...]:
         """A round could not be planned or carried out: all dataflows are tried again later."""
         for global_id in self._flows:
             earlier = self._failures.get(global_id)
             self._failures[global_id] = schedule.after_failure(error, earlier, now_ms)
+        return tuple(self._trouble(global_id) for global_id in self._flows)
 
     # Work
 
@@ -319,14 +338,14 @@ class Replica:
             return ()
         match result:
             case Committed(upper, error):
-                self._failures.pop(global_id, None)
-                told = self._note_memory(global_id, error, now_ms)
+                failed = self._failures.pop(global_id, None) is not None
+                news = self._note_memory(global_id, error, now_ms) or failed
+                told = (self._trouble(global_id),) if news else ()
                 return (*told, _frontiers({global_id: upper}))
             case Failed(error):
                 earlier = self._failures.get(global_id)
-                failure = schedule.after_failure(error, earlier, now_ms)
-                self._failures[global_id] = failure
-                return (ReportFailure(global_id, error, failure.is_new_stall),)
+                self._failures[global_id] = schedule.after_failure(error, earlier, now_ms)
+                return (self._trouble(global_id),)
             case _:
                 return ()
 
@@ -338,18 +357,15 @@ class Replica:
 
     # What does not go on
 
-    def failure(self, global_id: GlobalId) -> SlackwaterError | None:
-        """Why the dataflow itself does not go on at the moment."""
-        failure = self._failures.get(global_id)
-        return None if failure is None else failure.error
+    @property
+    def failures(self) -> dict[GlobalId, Failure]:
+        """The dataflows that do not go on at the moment."""
+        return dict(self._failures)
 
-    def stalled(self, now_ms: int) -> dict[GlobalId, tuple[SlackwaterError, int]]:
-        """The dataflows that do not go on: why, and for how many milliseconds."""
-        return {g: (f.error, now_ms - f.began_ms) for g, f in self._failures.items()}
-
-    def out_of_memory(self, now_ms: int) -> dict[GlobalId, tuple[SlackwaterError, int]]:
-        """The dataflows whose programs keep nothing: why, and for how many milliseconds."""
-        return {g: (error, now_ms - began) for g, (error, began) in self._out_of_memory.items()}
+    @property
+    def out_of_memory(self) -> dict[GlobalId, OutOfMemory]:
+        """The dataflows whose programs keep nothing at the moment."""
+        return dict(self._out_of_memory)
 
     def works(self) -> tuple[Work, ...]:
         """The computations of the moment."""
@@ -361,8 +377,13 @@ class Replica:
             running = sum(work.kind is kind for work in self._works.values())
             if running > limit:
                 raise FatalError(f"{running} computations run as {kind.value}, not {limit}")
-        for name, ids in (("failure", self._failures), ("lack of memory", self._out_of_memory)):
-            unknown = sorted(ids.keys() - self._flows.keys())
+        known: tuple[tuple[str, Collection[GlobalId]], ...] = (
+            ("failure", self._failures),
+            ("lack of memory", self._out_of_memory),
+            ("ban on writes", self._read_only),
+        )
+        for name, ids in known:
+            unknown = sorted(set(ids) - self._flows.keys())
             if unknown:
                 raise FatalError(f"a {name} is known of {', '.join(unknown)}, without a dataflow")
         queued = [tick.global_id for tick in self._queue]
@@ -374,16 +395,19 @@ class Replica:
     def _forget_queued(self, global_id: GlobalId) -> None:
         self._queue = deque(tick for tick in self._queue if tick.global_id != global_id)
 
-    def _note_memory(
-        self, global_id: GlobalId, error: SlackwaterError | None, now_ms: int
-    ) -> tuple[Effect, ...]:
+    def _note_memory(self, global_id: GlobalId, error: SlackwaterError | None, now_ms: int) -> bool:
+        """Whether that is news."""
         if error is None:
-            self._out_of_memory.pop(global_id, None)
-            return ()
+            return self._out_of_memory.pop(global_id, None) is not None
         if global_id in self._out_of_memory:
-            return ()
-        self._out_of_memory[global_id] = (error, now_ms)
-        return (ReportOutOfMemory(global_id, error),)
+            return False
+        self._out_of_memory[global_id] = OutOfMemory(error, now_ms)
+        return True
+
+    def _trouble(self, global_id: GlobalId) -> ReportTrouble:
+        return ReportTrouble(
+            global_id, self._failures.get(global_id), self._out_of_memory.get(global_id)
+        )
 
 
 def _frontiers(uppers: Mapping[GlobalId, Timestamp]) -> FrontierUppers:

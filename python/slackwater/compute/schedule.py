@@ -67,9 +67,9 @@ class Failure:
     retry_at_ms: int
 
     @property
-    def is_new_stall(self) -> bool:
-        """Whether it just came to last longer than what passes by itself."""
-        return self.attempts == STALLED_AFTER
+    def is_stalled(self) -> bool:
+        """Whether it lasts longer than what passes by itself."""
+        return self.attempts >= STALLED_AFTER
 
 
 HasData = Callable[[GlobalId, Timestamp, Timestamp], bool]

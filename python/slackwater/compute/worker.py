@@ -13,10 +13,10 @@ from structlog.contextvars import bound_contextvars
 
 from slackwater.compute import schedule
 from slackwater.compute.cancellation import DataflowCancellation
-from slackwater.compute.dataflow import Dataflow, Shards, ViewExport, upper_of
+from slackwater.compute.dataflow import Dataflow, Outputs, Shards, ViewExport, upper_of
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.limits import Limits
-from slackwater.compute.maintained_index import IndexOffer, MaintainedIndex
+from slackwater.compute.maintained_index import MaintainedIndex
 from slackwater.compute.records import (
     ArrangementSize,
     HydrationProgress,
@@ -33,8 +33,7 @@ from slackwater.compute.replica import (
     Nothing,
     Replica,
     ReportEnd,
-    ReportFailure,
-    ReportOutOfMemory,
+    ReportTrouble,
     Result,
     Slow,
     Work,
@@ -53,7 +52,7 @@ from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
-Stalled = Callable[[GlobalId, SlackwaterError], None]
+Trouble = Callable[[ReportTrouble], None]
 
 Maintained: TypeAlias = RunningView | MaintainedIndex
 
@@ -74,15 +73,14 @@ class Listeners:
     """Callbacks of a worker. Its own threads call them, without its lock.
 
     `progress` is called with uppers after they were committed; `fatal` once, with what ended the
-    worker: another leader, a broken invariant; `stalled` when a dataflow has failed several times
-    running, once until it goes on again; `out_of_memory` when the program of one begins to keep
-    nothing, once until it does again.
+    worker: another leader, a broken invariant; `trouble` when a dataflow has failed, or goes on
+    again, or when its program begins or ceases to keep nothing; `alive` at the end of each round.
     """
 
     progress: Progress
     fatal: Fatal
-    stalled: Stalled = lambda global_id, error: None
-    out_of_memory: Stalled = lambda global_id, error: None
+    trouble: Trouble = lambda trouble: None
+    alive: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +112,7 @@ class Worker:
     def __init__(
         self,
         shards: Shards,
+        outputs: Outputs,
         engine: Engine,
         listeners: Listeners,
         options: WorkerOptions | None = None,
@@ -121,6 +120,7 @@ class Worker:
         """`options`: None: the usual ones."""
         options = options or WorkerOptions()
         self._shards = shards
+        self._outputs = outputs
         self._engine = engine
         self._listeners = listeners
         self._name = options.name
@@ -134,6 +134,7 @@ class Worker:
             target=self._run, name=f"slackwater-{self._name}", daemon=True
         )
         self._views: dict[GlobalId, Maintained] = {}
+        self._sinces: dict[GlobalId, Timestamp] = {}
         self._records = TickRecords()
 
     # Any thread
@@ -158,16 +159,34 @@ class Worker:
             self._replica.wake()
             self._changed.notify_all()
 
-    def add(self, flow: Dataflow) -> None:
-        """Maintains the dataflow from now on. Its shards exist."""
+    def add(self, flow: Dataflow, *, read_only: bool = False) -> None:
+        """Maintains the dataflow from now on. Its shards exist, and its id is not in use.
+
+        `read_only`: nothing is written for it before `allow_writes`.
+        """
         with self._changed:
-            self._replica.add(flow)
+            self._replica.add(flow, read_only=read_only)
             self._changed.notify_all()
+
+    def allow_writes(self, global_id: GlobalId) -> None:
+        """The output of the dataflow may be written from now on."""
+        with self._changed:
+            self._replica.allow_writes(global_id)
+            self._changed.notify_all()
+
+    def allow_compaction(self, global_id: GlobalId, since: Timestamp) -> None:
+        """Nobody reads the index at times before `since` any more."""
+        with self._changed:
+            self._sinces[global_id] = since
+            known = self._views.get(global_id)
+            if isinstance(known, MaintainedIndex):
+                known.since = since
 
     def remove(self, global_id: GlobalId) -> None:
         """Forgets the dataflow. A tick of it that is being computed ends, and is not committed."""
         with self._changed:
             effects = self._replica.remove(global_id)
+            self._sinces.pop(global_id, None)
             self._changed.notify_all()
         self._carry_out(effects)
         self._records.forget(global_id)
@@ -176,21 +195,6 @@ class Worker:
     def records(self) -> TickRecords:
         """The last ticks that were committed here."""
         return self._records
-
-    def failure(self, global_id: GlobalId) -> SlackwaterError | None:
-        """Why the dataflow itself does not go on at the moment."""
-        with self._changed:
-            return self._replica.failure(global_id)
-
-    def stalled(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
-        """The dataflows that do not go on: why, and for how many milliseconds."""
-        with self._changed:
-            return self._replica.stalled(self._now_ms())
-
-    def out_of_memory(self) -> Mapping[GlobalId, tuple[SlackwaterError, int]]:
-        """The dataflows whose programs keep nothing: why, and for how many milliseconds."""
-        with self._changed:
-            return self._replica.out_of_memory(self._now_ms())
 
     def hydration_progress(self) -> Sequence[HydrationProgress]:
         """The progress of the dataflows that read whole inputs at the moment."""
@@ -207,26 +211,21 @@ class Worker:
             for run in runs
         ]
 
-    def index(self, global_id: GlobalId) -> IndexOffer | None:
-        """The index of that id for queries; None: the driver does not have it at the moment."""
+    def program_in_driver(self, global_id: GlobalId) -> str | None:
+        """The name by which queries find that index; None: the driver does not have it."""
         known = self._views.get(global_id)
-        return known.offer if isinstance(known, MaintainedIndex) else None
-
-    def upper(self, global_id: GlobalId) -> Timestamp:
-        """The first time at which the output of the dataflow may change; 0: it has not begun."""
-        with self._changed:
-            flow = self._replica.flows.get(global_id)
-        return TIMESTAMP_MIN if flow is None else self._upper(flow)
+        return known.program_in_driver if isinstance(known, MaintainedIndex) else None
 
     def arrangements(self) -> Sequence[ArrangementSize]:
         """The arrangements in which ticks look rows up. Raises what Spark raises."""
         return self._engine.arrangements()
 
-    def busy_ms(self) -> int | None:
-        """For how long the oldest running tick has been reading files of parts; None: none runs."""
+    def busy_ms(self) -> int:
+        """For how long the oldest work has been reading files of parts; 0: there is none."""
         with self._changed:
-            ticks = [work.began_ms for work in self._replica.works() if work.tick is not None]
-        return self._now_ms() - min(ticks) if ticks else None
+            began = [work.began_ms for work in self._replica.works()]
+        now_ms = self._now_ms()
+        return now_ms - min(began, default=now_ms)
 
     def validate(self) -> None:
         """Raises `FatalError` when what the worker holds contradicts itself."""
@@ -246,6 +245,7 @@ class Worker:
                 while self._round():
                     pass
                 self._hydrate_ahead()
+                self._listeners.alive()
         except (FatalError, Fenced) as error:
             self._fail(error)
         except Exception as error:
@@ -290,11 +290,13 @@ class Worker:
         except SlackwaterError as error:
             # The metastore is away: it is asked again when a dataflow's pause ends.
             with self._changed:
-                self._replica.interrupted(error, self._now_ms())
+                effects = self._replica.interrupted(error, self._now_ms())
             _LOG.warning("round_failed", worker=self._name, condition=error.condition)
+            self._carry_out(effects)
             return False
         except UnknownShard:
-            return self._forget_dropped()
+            # A shard was dropped meanwhile; its dataflow is removed next, which wakes the worker.
+            return False
         return moved
 
     def _next_tick(self) -> tuple[Dataflow, Tick] | None:
@@ -307,7 +309,8 @@ class Worker:
             agenda = self._replica.agenda(readers_of)
         planned = self._planned(agenda)
         with self._changed:
-            self._replica.planned(agenda, planned)
+            effects = self._replica.planned(agenda, planned)
+        self._carry_out(effects)
         return self._advance(agenda.flows, planned)
 
     def _planned(self, agenda: Agenda) -> Round:
@@ -323,15 +326,17 @@ class Worker:
                 for shard_id, _ in source.shards
             )
 
-        ordered = schedule.in_order(
-            Flow(f.global_id, tuple(f.inputs), f.as_of) for f in flows.values()
-        )
-        uppers = {
-            g: upper_of(self._shards, i.shard_id)
-            for f in flows.values()
-            for g, i in f.inputs.items()
-        }
-        uppers.update({f.global_id: self._upper(f) for f in flows.values()})
+        uppers: dict[GlobalId, Timestamp] = {}
+        chosen: list[Flow] = []
+        for flow in flows.values():
+            try:
+                inputs = {g: upper_of(self._shards, i.shard_id) for g, i in flow.inputs.items()}
+                uppers |= inputs | {flow.global_id: self._upper(flow)}
+            except UnknownShard:
+                # It was dropped, and is removed next.
+                continue
+            chosen.append(Flow(flow.global_id, tuple(flow.inputs), flow.as_of))
+        ordered = schedule.in_order(chosen)
         return schedule.plan_round(ordered, uppers, agenda.failures, has_data, self._now_ms())
 
     def _upper(self, flow: Dataflow) -> Timestamp:
@@ -348,14 +353,14 @@ class Worker:
     def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
         if not planned.advances:
             return False
-        uppers: dict[int, Timestamp] = {}
-        for global_id, upper in planned.advances.items():
-            export = flows[global_id].export
-            if isinstance(export, ViewExport):
-                uppers |= {export.shard_id: upper, export.errors_shard: upper}
         lowers = {g: self._upper(flows[g]) for g in planned.advances}
-        if uppers:
-            self._shards.commits.advance(uppers)
+        views = [
+            (flows[g], lowers[g], upper)
+            for g, upper in planned.advances.items()
+            if isinstance(flows[g].export, ViewExport)
+        ]
+        if views:
+            self._outputs.advance(views)
         for global_id, upper in planned.advances.items():
             self._view(flows[global_id]).advanced(lowers[global_id], upper)
         with self._changed:
@@ -445,6 +450,8 @@ class Worker:
         return result
 
     def _tell(self, work: Work, result: Result) -> None:
+        if isinstance(result, Failed):
+            _LOG.warning("tick_failed", view=work.flow.global_id, error=str(result.error))
         with self._changed:
             effects = self._replica.finish(work, result, self._now_ms())
             self._changed.notify_all()
@@ -461,7 +468,8 @@ class Worker:
         except UpperMismatch:
             return Nothing()
         except UnknownShard:
-            return Nothing(look_again=self._forget_if_dropped(flow))
+            # It was dropped, and is removed next.
+            return Nothing(look_again=False)
         except (FatalError, Fenced):
             raise
         except TickEnded:
@@ -485,7 +493,7 @@ class Worker:
                 return Nothing()
         computed_s = self._monotonic()
         if outcome.appends:
-            self._shards.commits.commit(outcome.appends)
+            self._outputs.append(run.work.flow, outcome.appends)
         self._record(run, tick, outcome, (began_s, computed_s))
         view.committed(outcome.upper)
         return Committed(outcome.upper, outcome.out_of_memory)
@@ -513,12 +521,8 @@ class Worker:
                         run.cancellation.cancel()
                 case FrontierUppers(uppers):
                     self._listeners.progress({g: Timestamp(upper.value) for g, upper in uppers})
-                case ReportFailure(global_id, error, is_new_stall):
-                    _LOG.warning("tick_failed", view=global_id, error=str(error))
-                    if is_new_stall:
-                        self._listeners.stalled(global_id, error)
-                case ReportOutOfMemory(global_id, error):
-                    self._listeners.out_of_memory(global_id, error)
+                case ReportTrouble() as trouble:
+                    self._listeners.trouble(trouble)
                 case ReportEnd(cause):
                     self._listeners.fatal(cause)
 
@@ -554,9 +558,14 @@ class Worker:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            kind = RunningView if isinstance(flow.export, ViewExport) else MaintainedIndex
-            known = kind.of(flow, self._shards, engine, self._limits)
-            self._views[flow.global_id] = known
+            if isinstance(flow.export, ViewExport):
+                known = RunningView.of(flow, self._shards, engine, self._limits)
+            else:
+                known = MaintainedIndex.of(flow, self._shards, engine, self._limits)
+            with self._changed:
+                self._views[flow.global_id] = known
+                if isinstance(known, MaintainedIndex):
+                    known.since = self._sinces.get(flow.global_id, TIMESTAMP_MIN)
         return known
 
     def _close_removed(self) -> None:
@@ -565,25 +574,6 @@ class Worker:
             needed = {*self._replica.flows, *(w.flow.global_id for w in self._replica.works())}
         for global_id in [g for g in self._views if g not in needed]:
             self._views.pop(global_id).end()
-
-    def _forget_dropped(self) -> bool:
-        """Removes dataflows one of whose shards was dropped; whether there was one."""
-        with self._changed:
-            flows = self._replica.flows.values()
-        return bool([flow for flow in flows if self._forget_if_dropped(flow)])
-
-    def _forget_if_dropped(self, flow: Dataflow) -> bool:
-        try:
-            if isinstance(flow.export, ViewExport):
-                shard = flow.export.shard_id
-                self._shards.commits.advance({shard: self._shards.reads.state(shard).upper})
-            else:
-                for source in flow.inputs.values():
-                    self._shards.reads.state(source.shard_id)
-        except UnknownShard:
-            self.remove(flow.global_id)
-            return True
-        return False
 
 
 def _named(work: Work) -> dict[str, object]:

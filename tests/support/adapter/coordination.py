@@ -119,7 +119,7 @@ class Place:
     def close(self) -> None:
         self.coordinator.close()
         self.env.state.validate()
-        self.env.worker.validate()
+        self.env.compute.validate()
         self.env.storage.validate()
         self.env.persist.transactions.validate()
         assert self.fatal == []

@@ -7,14 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 from tests.support.compute.declared import Declared
+from tests.support.compute.direct_outputs import DirectOutputs
 from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE
 
-from slackwater.compute.dataflow import Dataflow, Input, Shards, ViewExport
+from slackwater.compute.dataflow import Dataflow, Input, ViewExport
 from slackwater.compute.engine import Engine, Function, ViewPlan
 from slackwater.compute.limits import Limits
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
@@ -61,11 +63,11 @@ class Bench:
         directory: Path,
         declared: Declared,
         limits: Limits | None = None,
-        shards_of: Callable[[PersistClient], Shards] = lambda client: client,
+        shards_of: Callable[[PersistClient], Any] = lambda client: client,
         engine: Engine | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`shards_of` gives each worker its shards; `engine`: None: one of its own.
+        """`shards_of` gives a worker its shards and their commits; `engine` None: one of its own.
 
         `monotonic` is the workers' clock.
         """
@@ -83,8 +85,10 @@ class Bench:
         self.worker = self.new_worker("w")
 
     def new_worker(self, name: str) -> Worker:
+        shards = self._shards_of(self.client)
         worker = Worker(
-            self._shards_of(self.client),
+            shards,
+            DirectOutputs(shards.commits),
             self.engine,
             Listeners(progress=lambda _: self.progress.set(), fatal=self.fatal.append),
             WorkerOptions(name, self._limits, self._monotonic),
@@ -184,7 +188,15 @@ class Bench:
 
     def wait(self, name: str, time: int) -> None:
         flow = self.flows[name]
-        assert is_complete(self.worker, flow, time, PATIENCE), self.worker.failure(flow.global_id)
+        assert is_complete(self.worker, flow, time, PATIENCE), self.failure(flow)
+
+    def failure(self, flow: Dataflow) -> SlackwaterError | None:
+        """Why the dataflow does not go on."""
+        failed = self.worker._replica.failures.get(flow.global_id)
+        return None if failed is None else failed.error
+
+    def is_out_of_memory(self, flow: Dataflow) -> bool:
+        return flow.global_id in self.worker._replica.out_of_memory
 
     def refusal(self, name: str, time: int) -> SlackwaterError | None:
         """Why a view cannot be read at a time; None: it can."""

@@ -20,7 +20,6 @@ from slackwater.controller.protocol import (
     AllowCompaction,
     Hello,
     InitializationComplete,
-    StatusUpdate,
     UpdateConfiguration,
 )
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
@@ -100,10 +99,11 @@ def commands(instances=any_instance):
     )
 
 
+problems = st.builds(pr.Problem, texts, texts, texts, numbers)
 answers = st.one_of(
     st.builds(pr.PeekRows, st.binary(max_size=5)),
     st.builds(pr.PeekStashed, texts),
-    st.builds(pr.PeekFailed, texts),
+    st.builds(pr.PeekFailed, texts, st.none() | problems),
     st.just(pr.PeekCanceled()),
 )
 copies = st.one_of(
@@ -134,5 +134,9 @@ responses = st.one_of(
     st.builds(
         pr.Computed, export_ids, frontiers, frontiers, st.binary(max_size=5), st.binary(max_size=5)
     ),
-    st.builds(StatusUpdate, export_ids, texts, st.none() | texts),
+    st.builds(
+        pr.DataflowStatus, export_ids, st.none() | problems, st.booleans(), st.none() | problems
+    ),
+    st.builds(pr.IndexOpened, export_ids, st.none() | texts),
+    st.builds(pr.Heartbeat, numbers),
 )

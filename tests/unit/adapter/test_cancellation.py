@@ -361,7 +361,7 @@ class Analyzer:
 @pytest.fixture
 def defining(place, pool):
     """A view that is being analysed."""
-    place.env.engine = place.env.worker._engine = Analyzer(place)
+    place.env.engine = Analyzer(place)
     text = f"CREATE MATERIALIZED VIEW v AS {VIEW}"
     future = pool.submit(place.sql, text, "app/2")
     assert place.env.engine.asked.acquire(timeout=PATIENCE)

@@ -6,8 +6,9 @@ import base64
 import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -15,15 +16,13 @@ from sqlalchemy import Engine, select
 from structlog.testing import capture_logs
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Insides, NoSpark, Replaceable
-from tests.support.compute.flows import flow
 from tests.support.persist.persistence import acquired
 from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.assembly import Given, open_coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.compute.compaction import EngineRewriter
-from slackwater.compute.replica import WorkKind
-from slackwater.compute.schedule import Tick
+from slackwater.compute.controller.protocol import Heartbeat
 from slackwater.persist import compaction, garbage, holds
 from slackwater.persist.blobs import LocalBlobs, file_part, uniform_file
 from slackwater.persist.compaction import CompactionSettings
@@ -35,7 +34,6 @@ from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
-from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
 DESC = RelationDesc.of(k="integer")
@@ -82,7 +80,7 @@ class Leader:
         return Maintenance(
             self.env.relations,
             self.env.oracle,
-            self.env.worker,
+            self.env.compute,
             EngineRewriter(NoSpark()),
             epoch=self.epoch,
             clock_ms=self.coordinator.parts.maintenance._clock_ms,
@@ -319,7 +317,7 @@ def test_files_are_deleted_when_lease_and_holds_have_passed(leader):
     leader.release(elsewhere)
 
 
-def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
+def test_a_replica_keeps_the_files_that_it_may_read(leader, monkeypatch):
     table = leader.create("t")
     maintenance = leader.maintenance()
 
@@ -332,15 +330,18 @@ def test_a_tick_of_a_view_keeps_the_files_that_it_may_read(leader, monkeypatch):
     filled(1, 2, 3)
     first = leader.files(table)
     filled(4, 5, 6)
-    worker, began_ms = leader.env.worker, leader.clock.now_ms - 60_000
-    monkeypatch.setattr(worker, "_monotonic", lambda: leader.clock() / 1000)
-    view, tick = flow("u9"), Tick(GlobalId("u9"), 4, 9, False)
-    worker._replica.add(view)
-    work = worker._replica.begin(view, tick, WorkKind.TICK, began_ms)
+    compute, says = leader.env.compute, []
+    link = SimpleNamespace(send=lambda command: None, wake=lambda: None, close=lambda: None)
+    seams = replace(compute._seams, connect=lambda key, location, say: says.append(say) or link)
+    monkeypatch.setattr(compute, "_seams", seams)
+    compute.create_instance("c")
+    compute.add_replica("c", "r", "elsewhere")
+    (say,) = says
     leader.pass_time(10 * garbage.LEASE_MS)
+    say([Heartbeat(busy_ms=11 * garbage.LEASE_MS)])
     maintenance.turn()
     assert first <= leader.files(table)
-    worker._replica.end(work)
+    say([Heartbeat(busy_ms=0)])
     maintenance.turn()
     assert not first & leader.files(table)
 

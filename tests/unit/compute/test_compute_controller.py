@@ -28,7 +28,6 @@ from slackwater.controller.protocol import (
     Hello,
     InitializationComplete,
     ReplicaKey,
-    StatusUpdate,
     UpdateConfiguration,
 )
 from slackwater.repr.errors import FatalError
@@ -625,9 +624,10 @@ def test_a_dataflow_is_hydrated_when_a_replica_is_beyond_its_as_of(room, core):
 def test_statuses_are_those_of_each_replica(room, core):
     _, name = indexed(room)
     room.replica("r1")
-    told = StatusUpdate(name, "stalled", "no memory")
+    told = pr.DataflowStatus(name, pr.Problem("NO_MEMORY", "53200", "no memory"), is_stalled=True)
     key = ReplicaKey(CLUSTER, "r1")
-    assert room.says("r1", told, StatusUpdate("u77", "running")) == [ef.ReportStatus(key, told)]
+    said = room.says("r1", told, pr.DataflowStatus("u77"))
+    assert said == [ef.ReportStatus(key, pr.DataflowStatus(name), told)]
     assert core.statuses(CLUSTER, name) == {"r1": told}
 
 

@@ -21,7 +21,7 @@ ERROR = SlackwaterError("SLACKWATER_STORAGE_UNREADABLE", "58030", "no answer", {
 @pytest.fixture
 def worker():
     engine = SimpleNamespace(ended_by=lambda interruption: nullcontext())
-    made = Worker(None, engine, Listeners(progress=lambda _: None, fatal=lambda _: None))
+    made = Worker(None, None, engine, Listeners(progress=lambda _: None, fatal=lambda _: None))
     made._replica.add(flow("u7", "u1"))
     made._replica.begin_round()
     yield made

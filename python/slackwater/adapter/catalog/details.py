@@ -13,6 +13,7 @@ from typing import Any, Literal
 from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn
 
+from slackwater.compute.definitions import PlanVersion
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -56,14 +57,6 @@ class ViewDetails:
     namespace: tuple[str, ...]
     named: tuple[GlobalId, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanVersion:
-    """The version of a view's plan: plans whose versions are equal compute the same rows."""
-
-    version: int
-    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,16 @@ Source: spec controllers 2.8, 2.9; coordinator 2.10 (how much history is kept).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
 
 from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
-from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.variables import CLUSTER
-from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.read_policy import STEP_BACK, LagWriteFrontier
+from slackwater.repr.read_policy import LagWriteFrontier
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
@@ -73,29 +71,29 @@ def _begin(sink: CatalogItem) -> Frontier:
 class Collections:
     """Makes and drops collections as the catalog changes.
 
-    The catalog's lock is held meanwhile. Any thread may call `report`.
+    The catalog's lock is held meanwhile.
     """
 
     storage: Storage
     persist: PersistClient
     state: Callable[[], CatalogState]
-    _lock: Lock = field(default_factory=Lock)
-    _maintained: dict[GlobalId, ReadHold] = field(default_factory=dict)
-    """The holds of views and indexes on their inputs."""
     _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
 
     def open(self) -> None:
         """Makes the collections and exports of the whole catalog, when a leader begins.
 
-        Views and sinks take their holds before any policy moves a since.
+        No since moves before `allow_compaction`: whoever reads takes its holds before.
         """
         items = self.state().topological()
-        stored = [item for item in items if _is_stored(item)]
+        stored = [item for item in items if is_stored(item)]
         self.storage.create([self._collection(item, self.state()) for item in stored], ())
         for item in items:
-            self._hold_inputs(item, self.state())
             if item.kind is ItemKind.SINK:
                 self.create_export(item)
+
+    def allow_compaction(self) -> None:
+        """Lets sinces follow the read policies from now on."""
+        stored = [item for item in self.state().items.values() if is_stored(item)]
         self.storage.do(
             lambda core: core.set_read_policy([(item.id, retention(item)) for item in stored])
         )
@@ -106,31 +104,23 @@ class Collections:
 
         `after` is the catalog with them.
         """
-        made = list(items)
-        stored = [item for item in made if _is_stored(item)]
+        stored = [item for item in items if is_stored(item)]
         self.storage.create(
             [self._collection(item, after) for item in stored],
             [(item.id, retention(item)) for item in stored],
         )
-        for item in made:
-            self._hold_inputs(item, after)
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
         """Follows a change of RETAIN HISTORY, or of a sink's input. History does not come back."""
         if after.kind is ItemKind.SINK and before.depends_on != after.depends_on:
             self.alter_export(after)
-        if _is_stored(after) and retention(before) != retention(after):
+        if is_stored(after) and retention(before) != retention(after):
             self.storage.set_policy(after.id, retention(after))
 
     def drop(self, items: Sequence[CatalogItem]) -> None:
-        """Drops the collections, exports and holds of items that were dropped durably."""
-        with self._lock:
-            holds = [self._maintained.pop(item.id, None) for item in items]
-        for hold in holds:
-            if hold is not None:
-                self.storage.release(hold)
+        """Drops the collections and exports of items that were dropped durably."""
         self.storage.drop(
-            [item.id for item in items if _is_stored(item)],
+            [item.id for item in items if is_stored(item)],
             [item.id for item in items if item.kind is ItemKind.SINK],
         )
 
@@ -170,20 +160,6 @@ class Collections:
             begun = max(begun, Frontier(self.persist.reads.upper(item.progress_shard)))
         self.storage.report([(item.id, begun)])
 
-    def report(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
-        """Reports dataflows that have come to `uppers`, and moves their holds on their inputs."""
-        state = self.state()
-        stored = [each for each in uppers if not _is_index(state, each)]
-        self.storage.report([(each, Frontier(uppers[each])) for each in stored])
-        with self._lock:
-            for global_id, upper in uppers.items():
-                hold = self._maintained.get(global_id)
-                behind = STEP_BACK.frontier(Frontier(upper))
-                if hold is not None and behind.value > hold.since:
-                    self._maintained[global_id] = self.storage.downgrade(
-                        hold, Timestamp(behind.value)
-                    )
-
     def _collection(
         self, item: CatalogItem, state: CatalogState
     ) -> tuple[GlobalId, CollectionDescription, CollectionMetadata]:
@@ -198,26 +174,6 @@ class Collections:
             error_shards=() if item.errors_shard is None else (item.errors_shard,),
         )
         return item.id, CollectionDescription(_data_source(item, state)), metadata
-
-    def _hold_inputs(self, item: CatalogItem, state: CatalogState) -> None:
-        """Holds the inputs of a dataflow from where it begins, or goes on.
-
-        A view needs the last time before its own upper. An index begins at any time.
-        """
-        if not item.kind.is_maintained:
-            return
-        # Through views that are not stored.
-        inputs = [each.id for each in state.below(item.depends_on, _is_stored) if _is_stored(each)]
-        if not inputs:
-            return
-        behind = max(self.storage.since(each) for each in inputs)
-        holder = Holder(HoldKind.INDEX, item.id)
-        if item.kind is ItemKind.MATERIALIZED_VIEW:
-            behind = max(STEP_BACK.frontier(self.storage.upper(item.id)), behind)
-            holder = Holder(HoldKind.VIEW, item.id)
-        hold = self.storage.acquire(inputs, holder, Timestamp(behind.value))
-        with self._lock:
-            self._maintained[item.id] = hold
 
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
@@ -238,10 +194,6 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
             return Table()
 
 
-def _is_index(state: CatalogState, global_id: GlobalId) -> bool:
-    found = state.items.get(global_id)
-    return found is not None and found.kind is ItemKind.INDEX
-
-
-def _is_stored(item: CatalogItem) -> bool:
+def is_stored(item: CatalogItem) -> bool:
+    """Whether the object has contents of its own that can be read."""
     return item.shard_id is not None and item.kind is not ItemKind.SINK

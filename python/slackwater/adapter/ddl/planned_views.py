@@ -8,25 +8,25 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import MaterializedViewDetails, PlanVersion
+from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
+from slackwater.adapter.controllers.dataflows import Dataflows, definition_of
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.timeline import Timeline
-from slackwater.compute.dataflow import Dataflow, Input, ViewExport
+from slackwater.compute.definitions import Definition, version_of
 from slackwater.compute.engine import Analysis, Engine, ViewPlan
+from slackwater.compute.planning import Planner
 from slackwater.compute.records import TickRecord
-from slackwater.compute.worker import Worker
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
-from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
-from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
+from slackwater.planner.delta.lowering import invalid_mz_now_use
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import quote_string, to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
-from slackwater.repr.errors import FatalError, unsupported, user_error
+from slackwater.repr.errors import unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, quote_identifier
@@ -58,13 +58,18 @@ class Views:
     """Plans maintained views."""
 
     def __init__(
-        self, relations: Relations, timeline: Timeline, engine: Engine, worker: Worker
+        self,
+        relations: Relations,
+        timeline: Timeline,
+        engine: Engine,
+        planner: Planner,
+        dataflows: Dataflows,
     ) -> None:
         self._relations = relations
         self._timeline = timeline
         self._engine = engine
-        self._worker = worker
-        self._planned: dict[GlobalId, ViewPlan] = {}
+        self._planner = planner
+        self._dataflows = dataflows
 
     def plan_new(
         self, blank: CatalogItem, context: Context, statement: st.CreateMaterializedView
@@ -79,7 +84,7 @@ class Views:
         item = self._defined(blank, context, statement, analysis)
         plan = self.plan(item)
         self._refuse_untimely(item.full_name, plan, analysis, context.settings)
-        self._planned[item.id] = plan
+        self._planner.leave(item.id, definition_of(item, state), plan)
         # Held before the time is chosen, so that the view can be hydrated at that time.
         hold = self._relations.hold(
             [self._relations.item(each) for each in _collections(plan)],
@@ -151,10 +156,8 @@ class Views:
 
     def release(self, planned: PlannedView) -> None:
         """Releases the inputs: the view holds them itself now, or is not created."""
-        unused = self._planned.pop(planned.item.id, None)
-        if unused is not None:
-            engine = self._engine.under(_details(planned.item).settings)
-            engine.forget_plan(unused.kept.plan_id)
+        if planned.item.id not in self._relations.state.items:
+            self._planner.forget(planned.item.id, _details(planned.item).settings)
         self._relations.storage.release(planned.hold)
 
     def with_shards(self, conn: Connection, planned: PlannedView) -> CatalogItem:
@@ -168,47 +171,10 @@ class Views:
         details = replace(_details(planned.item), as_of=as_of, errors=errors)
         return replace(planned.item, shard_id=rows, details=details)
 
-    def plan_ahead(self, item: CatalogItem) -> None:
-        """Plans the view, so that `dataflow`, which may be called under the lock, need not."""
-        self._planned[item.id] = self.plan(item)
-
-    def dataflow(self, item: CatalogItem) -> Dataflow:
-        """The dataflow that maintains the view."""
-        stored, details = item.stored, _details(item)
-        if stored.errors_shard is None:
-            raise FatalError(f"the view {item.full_name} ({item.id}) has no shard of errors")
-        plan = self._planned.pop(item.id, None) or self.plan(item)
-        return Dataflow(
-            global_id=item.id,
-            name=item.full_name,
-            plan=plan,
-            inputs=self._inputs(plan),
-            as_of=details.as_of,
-            export=ViewExport(
-                stored.desc,
-                stored.shard_id,
-                stored.errors_shard,
-                plan_changed=details.program != _made_by(plan),
-            ),
-            settings=details.settings,
-        )
-
     def plan(self, item: CatalogItem) -> ViewPlan:
         """The plan of a view's stored query. The driver keeps it until it is told to forget it."""
-        view = _details(item)
-        context = Context(
-            view.catalog, view.namespace, settings=view.settings, functions=view.functions
-        )
-        return self._plan(view.asserting or view.query, context)
-
-    def _plan(self, text: str, context: Context) -> ViewPlan:
-        kept = self._engine.under(context.settings).plan(
-            text, context.catalog, context.namespace, context.functions
-        )
-        try:
-            return ViewPlan(kept, program_of(kept.plan))
-        except NotMaintained as missing:
-            return ViewPlan(kept, None, missing.reason)
+        definition = definition_of(item, self._relations.state)
+        return self._planner.plan(item.full_name, definition, _details(item).settings)
 
     def analyze(self, context: Context, text: str) -> Analysis:
         """The analysis of a query with the settings and names of `context`."""
@@ -217,10 +183,11 @@ class Views:
 
     def last_tick(self, item: CatalogItem) -> TickRecord | None:
         """The record of the view's last tick; None: none is on record."""
-        return self._worker.records.last(item.id)
+        ticks = [tick for tick in self._dataflows.ticks() if tick.global_id == item.id]
+        return ticks[-1] if ticks else None
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        resident = item.id not in self._worker.out_of_memory()
+        resident = self._dataflows.out_of_memory(item.id) is None
         settings = _details(item).settings
         return self._explained(self.plan(item), settings, resident=resident)
 
@@ -229,7 +196,8 @@ class Views:
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
         self._refuse_unmaintainable("A maintained view", analysis)
-        plan = self._plan(text, replace(context, functions=analysis.functions))
+        definition = Definition(text, context.catalog, context.namespace, analysis.functions)
+        plan = self._planner.plan("A maintained view", definition, settings)
         self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)
 
@@ -303,15 +271,6 @@ class Views:
             reason=reason or f"the view would have to be recomputed at each time: {plan.reason}",
         )
 
-    def _inputs(self, plan: ViewPlan) -> dict[GlobalId, Input]:
-        """The collections that the plan reads, with their shards, by id."""
-        inputs = {}
-        for global_id in _collections(plan):
-            item = self._relations.item(global_id)
-            read = item.stored
-            inputs[global_id] = Input(read.shard_id, read.desc, read.errors_shard, item.full_name)
-        return inputs
-
     def _explained(
         self, plan: ViewPlan, settings: Mapping[str, str] | None, *, resident: bool = True
     ) -> list[tuple[object, ...]]:
@@ -368,7 +327,7 @@ def _maintained(item: CatalogItem, plan: ViewPlan) -> CatalogItem:
     details = replace(
         _details(item),
         maintenance="incremental" if plan.program else "recompute",
-        program=_made_by(plan),
+        program=version_of(plan),
     )
     return replace(item, details=details)
 
@@ -380,10 +339,6 @@ def _notices(item: CatalogItem, plan: ViewPlan) -> tuple[str, ...]:
         f"{item.full_name} is recomputed whenever its inputs change, because of "
         f"{plan.reason}. {RECOMPUTED}",
     )
-
-
-def _made_by(plan: ViewPlan) -> PlanVersion:
-    return PlanVersion(PROGRAM_VERSION, plan.kept.plan.fingerprint)
 
 
 def _details(view: CatalogItem) -> MaterializedViewDetails:

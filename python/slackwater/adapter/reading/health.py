@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.webhooks import Webhooks
-from slackwater.compute.worker import Worker
-from slackwater.repr.errors import SlackwaterError
+from slackwater.compute.controller.protocol import Problem
 from slackwater.storage.ingestion import IngestionRunner, StatusChange
 
 WARNING, CODE = "WARNING", "01000"
@@ -21,7 +21,7 @@ class Health:
 
     ingestion: IngestionRunner
     webhooks: Webhooks
-    worker: Worker
+    dataflows: Dataflows
 
     def source_status(self, source: CatalogItem) -> StatusChange | None:
         """The last change of a source's status; for a table of a source, that of the source."""
@@ -33,9 +33,9 @@ class Health:
         yield from self.ingestion.statuses()
         yield from self.webhooks.statuses()
 
-    def failure(self, view: CatalogItem) -> SlackwaterError | None:
+    def failure(self, view: CatalogItem) -> Problem | None:
         """The error of the last attempt to maintain a view; None: it did not fail."""
-        return self.worker.failure(view.id)
+        return self.dataflows.failure(view.id)
 
     def failing_below(self, state: CatalogState, item: CatalogItem) -> str:
         """A sentence on why the item, or a view below it, does not go on; "" if none is known."""

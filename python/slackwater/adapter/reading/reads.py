@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
+from slackwater.adapter.controllers.dataflows import IndexOffer
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.protocol import Bind, BindAnswer
 from slackwater.adapter.reading.health import Health
@@ -44,7 +45,6 @@ from slackwater.adapter.transactions import (
     record_read,
 )
 from slackwater.adapter.writing.group_commit import GroupCommitter
-from slackwater.compute.maintained_index import IndexOffer
 from slackwater.compute.relations import relation_json
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.leadership import LEASE_MS

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.system.snapshot import NoticeEntry
-from slackwater.compute.worker import Worker
-from slackwater.repr.errors import SlackwaterError
+from slackwater.compute.controller.protocol import DataflowStatus, Problem
 
 STALLED = "stalled view"
 STALLED_HINT = "It is tried again, with pauses that grow up to 30 seconds."
@@ -16,12 +15,12 @@ UNINDEXED = "unindexed view"
 UNINDEXED_HINT = "Memory is asked for again, after 2, 4, 8, .. and at most 64 changes."
 
 
-def stalled(item: CatalogItem, error: SlackwaterError) -> str:
+def stalled(item: CatalogItem, error: Problem) -> str:
     """The text for a view or an index that does not go on."""
     return f"{item.full_name} does not go on: [{error.condition}] {error.message}"
 
 
-def unindexed(item: CatalogItem, error: SlackwaterError) -> str:
+def unindexed(item: CatalogItem, error: Problem) -> str:
     """The text for a view or an index that has no room for its arrangements."""
     is_index = item.kind is ItemKind.INDEX
     does = "is not there, and reads scan" if is_index else "reads its inputs at each change"
@@ -29,7 +28,7 @@ def unindexed(item: CatalogItem, error: SlackwaterError) -> str:
 
 
 def notices(
-    sessions: Sessions, worker: Worker, state: CatalogState, now_ms: int
+    sessions: Sessions, statuses: Iterable[DataflowStatus], state: CatalogState
 ) -> Iterator[NoticeEntry]:
     """The notices of all sessions, and those of views.
 
@@ -37,7 +36,7 @@ def notices(
     its program keeps.
     """
     yield from _of_sessions(sessions)
-    yield from _of_views(worker, state, now_ms)
+    yield from _of_dataflows(statuses, state)
 
 
 def _of_sessions(sessions: Sessions) -> Iterator[NoticeEntry]:
@@ -55,21 +54,23 @@ def _of_sessions(sessions: Sessions) -> Iterator[NoticeEntry]:
             )
 
 
-def _of_views(worker: Worker, state: CatalogState, now_ms: int) -> Iterator[NoticeEntry]:
-    stopped = ((STALLED, STALLED_HINT, stalled, each) for each in worker.stalled().items())
-    without_room = (
-        (UNINDEXED, UNINDEXED_HINT, unindexed, each) for each in worker.out_of_memory().items()
-    )
-    for kind, hint, said, (global_id, (error, for_ms)) in (*stopped, *without_room):
-        item = state.items.get(global_id)
-        if item is not None:
+def _of_dataflows(statuses: Iterable[DataflowStatus], state: CatalogState) -> Iterator[NoticeEntry]:
+    for status in statuses:
+        item = state.items.get(status.id)
+        found = (
+            (STALLED, STALLED_HINT, stalled, status.failure),
+            (UNINDEXED, UNINDEXED_HINT, unindexed, status.out_of_memory),
+        )
+        for kind, hint, said, problem in found:
+            if item is None or problem is None:
+                continue
             yield NoticeEntry(
-                id=f"{kind}/{global_id}",
+                id=f"{kind}/{item.id}",
                 notice_type=kind,
-                message=said(item, error),
+                message=said(item, problem),
                 hint=hint,
                 action=None,
                 action_type=None,
-                object_id=global_id,
-                created_ms=now_ms - for_ms,
+                object_id=item.id,
+                created_ms=problem.began_ms,
             )

@@ -16,6 +16,7 @@ from slackwater.adapter.sessions.results import Result, rows, strings
 from slackwater.adapter.sessions.sessions import Execution, Session
 from slackwater.adapter.system import tables as system_tables
 from slackwater.adapter.system.objects import ON_CLUSTERS, source_type
+from slackwater.compute.controller.protocol import Problem
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import resolve_schema
@@ -168,7 +169,7 @@ class Shows:
             case _:
                 return (item.name, comment)
 
-    def _fault(self, item: CatalogItem) -> SlackwaterError | None:
+    def _fault(self, item: CatalogItem) -> SlackwaterError | Problem | None:
         """The error for which the view does not go on, or has no rows at its last complete time."""
         last = self._relations.upper(item).last_complete()
         try:

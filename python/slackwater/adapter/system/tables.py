@@ -27,7 +27,7 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
-from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
@@ -35,6 +35,7 @@ from slackwater.storage.ingestion import StatusChange
 CLUSTER = ClusterEntry(
     "u1", CLUSTER_NAME, replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
 )
+_WITH_TICKS = frozenset({"mz_recent_ticks", "mz_recent_tick_steps"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
@@ -82,7 +83,7 @@ class SystemTables:
         What has to be read from the metastore or the driver is there for those in `names` alone.
         """
         catalog = self._relations.state
-        worker, webhooks = self._health.worker, self._health.webhooks
+        dataflows, webhooks = self._health.dataflows, self._health.webhooks
         now_ms = self._timeline.now()
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
         return SystemSnapshot(
@@ -100,18 +101,18 @@ class SystemTables:
                 for s in self._sessions.all()
             ),
             subscriptions=self._subscriptions(),
-            notices=tuple(notices(self._sessions, worker, catalog, now_ms)),
+            notices=tuple(notices(self._sessions, dataflows.statuses(), catalog)),
             read_holds=self._relations.storage.holds(),
             audit_events=self._relations.catalog.audit_events()
             if "mz_audit_events" in names
             else (),
             source_history=self._states.history() if "mz_source_status_history" in names else (),
             usage=self._relations.persist.transactions.query(usage) if names & _WITH_USAGE else (),
-            ticks=tuple(worker.records.all()),
-            hydration_progress=tuple(worker.hydration_progress())
+            ticks=tuple(dataflows.ticks()) if names & _WITH_TICKS else (),
+            hydration_progress=tuple(dataflows.hydration_progress())
             if "mz_hydration_progress" in names
             else (),
-            arrangements=tuple(worker.arrangements()) if "mz_arrangement_sizes" in names else (),
+            arrangements=tuple(dataflows.arrangements()) if "mz_arrangement_sizes" in names else (),
             webhooks=webhooks.urls(),
             partitions=tuple(self._changefeeds.partitions())
             if "mz_changefeed_partitions" in names
@@ -122,12 +123,12 @@ class SystemTables:
         if item.kind is ItemKind.SINK:
             return ObjectFrontiers(None, self._sinks.frontier(item.id))
         if item.kind is ItemKind.INDEX:
-            return ObjectFrontiers(None, Frontier(self._health.worker.upper(item.id)))
+            return ObjectFrontiers(None, self._health.dataflows.upper(item.id))
         return ObjectFrontiers(self._relations.since(item), self._relations.upper(item))
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
         if item.kind is ItemKind.INDEX:
-            return self._health.worker.index(item.id) is not None
+            return self._health.dataflows.index(item.id) is not None
         return self._relations.upper(item).value > item.of(MaterializedViewDetails).as_of
 
     def _statuses(self) -> dict[GlobalId, StatusChange]:

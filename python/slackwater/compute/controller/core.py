@@ -37,6 +37,7 @@ from slackwater.compute.controller.effects import (
     AnswerCopyTo,
     AnswerPeek,
     Effect,
+    RenewLease,
     ReportStatus,
     ReportViolation,
     SendToReplica,
@@ -53,8 +54,11 @@ from slackwater.compute.controller.protocol import (
     CopyToAnswered,
     CopyToDropped,
     CopyToFailed,
+    DataflowStatus,
     FromReplica,
     FrontierReport,
+    Heartbeat,
+    IndexOpened,
     OutputAdvanced,
     OutputCommitted,
     OutputFailed,
@@ -73,7 +77,7 @@ from slackwater.compute.controller.storage_collections import StorageCollections
 from slackwater.compute.controller.subscribes import Subscribes
 from slackwater.controller.frontiers import CollectionFrontiers
 from slackwater.controller.holds import Holder, HoldKind, ReadHold, ReleasedHold
-from slackwater.controller.protocol import Parameters, StatusUpdate
+from slackwater.controller.protocol import Parameters
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId, is_transient
@@ -391,7 +395,7 @@ class ComputeController:
             if global_id in replica.collections
         }
 
-    def statuses(self, instance_id: str, global_id: GlobalId) -> Mapping[str, StatusUpdate]:
+    def statuses(self, instance_id: str, global_id: GlobalId) -> Mapping[str, DataflowStatus]:
         """The last status of the collection on each replica that told one."""
         self.collection(instance_id, global_id)
         replicas = self._placement.instance(instance_id).replicas
@@ -451,6 +455,11 @@ class ComputeController:
         """Takes what a replica or the shell has to say; `process` deals with it."""
         self._responses.append(response)
 
+    @property
+    def is_waiting(self) -> bool:
+        """True if a dataflow waits for its inputs to have its as-of: `process` looks for that."""
+        return self._placement.is_waiting
+
     def ready(self) -> bool:
         """True if `process` has something to do."""
         return bool(self._responses or self._effects) or self._placement.ready()
@@ -462,6 +471,7 @@ class ComputeController:
         """
         while self._responses:
             self._take(self._responses.popleft())
+        self._placement.schedule_ready()
         self._placement.compact()
         self._placement.forget_finished()
         effects = tuple(self._effects)
@@ -473,12 +483,16 @@ class ComputeController:
 
         Called about once a second, after the responses so far.
         """
+        self.look_around()
+        return self.process()
+
+    def look_around(self) -> None:
+        """As `maintain`; what follows is left for `process`."""
         for name, replica in list(self._placement.failed()):
             instance = self._placement.instance(replica.key.instance)
             self._remove(instance, name)
             self._placement.connect(instance, name, replica.location)
         self._placement.keep_up()
-        return self.process()
 
     def validate(self) -> None:
         """Raises FatalError unless the parts agree with themselves and with each other.
@@ -590,10 +604,24 @@ class ComputeController:
                 self._copied(replica, answered)
             case Computed() as computed:
                 self._computed(replica, computed)
-            case StatusUpdate(global_id) as update:
-                if global_id in replica.collections:
-                    replica.statuses[global_id] = update
-                    self._effects.append(ReportStatus(replica.key, update))
+            case DataflowStatus() as status:
+                self._told(replica, status)
+            case IndexOpened(global_id, program):
+                if program is None or global_id not in replica.collections:
+                    replica.programs.pop(global_id, None)
+                else:
+                    replica.programs[global_id] = program
+            case Heartbeat(busy_ms):
+                self._effects.append(RenewLease(replica.key, busy_ms))
+
+    def _told(self, replica: Replica, status: DataflowStatus) -> None:
+        if status.id not in replica.collections:
+            return
+        before = replica.statuses.get(status.id, DataflowStatus(status.id))
+        replica.statuses[status.id] = status
+        self._effects.append(ReportStatus(replica.key, before, status))
+        if status.is_stalled:
+            self._effects += replica.forward(replica.hydration.stalled(status.id))
 
     def _reported(self, replica: Replica, report: FrontierReport) -> None:
         hosted = replica.collections.get(report.id)

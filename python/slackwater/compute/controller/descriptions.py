@@ -45,11 +45,15 @@ class IndexExport:
 
 @dataclass(frozen=True, slots=True)
 class MaterializedViewExport:
-    """The relation `on`, written to the stored collection `target`."""
+    """The relation `on`, written to the stored collection `target`.
+
+    `relation` has its columns, and says how its parts are read.
+    """
 
     id: GlobalId
     on: GlobalId
     target: GlobalId
+    relation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,8 @@ class DataflowDescription:
     `as_of` None: it is not chosen yet. An empty `as_of`: nothing is left to compute. Updates at
     or after `until` are not made; frontiers may pass it. `initial_storage_as_of` is where the
     output of a view began when it was created, and stays the same over restarts. `settings` are
-    those under which the plans run. A description without exports, or with one twice, cannot be
-    made (ValueError).
+    those under which the plans run; None: an early release kept none. A description without
+    exports, or with one twice, cannot be made (ValueError).
     """
 
     name: str
@@ -115,7 +119,7 @@ class DataflowDescription:
     until: Frontier = EMPTY_FRONTIER
     initial_storage_as_of: Frontier | None = None
     refresh_schedule: RefreshSchedule | None = None
-    settings: Parameters = ()
+    settings: Parameters | None = ()
 
     def __post_init__(self) -> None:
         ids = self.export_ids

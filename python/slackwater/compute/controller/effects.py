@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from slackwater.compute.controller.protocol import (
     Command,
     CopyToAnswer,
+    DataflowStatus,
     PeekAnswer,
     SubscribeUpdate,
 )
-from slackwater.controller.protocol import ReplicaKey, StatusUpdate
+from slackwater.controller.protocol import ReplicaKey
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 
@@ -102,10 +103,19 @@ class ReportUpper:
 
 @dataclass(frozen=True, slots=True)
 class ReportStatus:
-    """The replica has told the status of an export."""
+    """The replica has told another status of an export; `before` is what it was."""
 
     replica: ReplicaKey
-    update: StatusUpdate
+    before: DataflowStatus
+    now: DataflowStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLease:
+    """The replica lives, and uses no name of a file that it got more than `busy_ms` ago."""
+
+    replica: ReplicaKey
+    busy_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,5 +136,6 @@ Effect = (
     | AnswerCopyTo
     | ReportUpper
     | ReportStatus
+    | RenewLease
     | ReportViolation
 )

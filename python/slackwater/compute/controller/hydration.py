@@ -40,15 +40,17 @@ class Phase(Enum):
 class _Tracked:
     as_of: Frontier
     phase: Phase
+    is_stalled: bool = False
 
 
 class SequentialHydration:
     """Holds back `Schedule` commands on their way to one replica. Not thread-safe.
 
     At most `limit` of the exports that are not transient hydrate at once, and each `Schedule` is
-    forwarded at most once (I48); if hydrated exports are reported, each is forwarded in the end. A
-    dataflow is expected to have one export; each of several counts. A limit that is lowered ends no
-    hydration that has begun.
+    forwarded at most once (I48); if hydrated exports are reported, each is forwarded in the end.
+    One that is stalled does not count: it may not go on before another does. A dataflow is expected
+    to have one export; each of several counts. A limit that is lowered ends no hydration that has
+    begun.
     """
 
     def __init__(self, limit: int) -> None:
@@ -92,6 +94,13 @@ class SequentialHydration:
             yield Schedule(global_id)
         yield from self._fill()
 
+    def stalled(self, global_id: GlobalId) -> Iterator[Command]:
+        """The export does not go on: another takes its place; what is sent now."""
+        if global_id in self._hydrating:
+            self._hydrating.discard(global_id)
+            self._tracked[global_id].is_stalled = True
+            yield from self._fill()
+
     def set_limit(self, limit: int) -> Iterator[Command]:
         """From now on so many may hydrate at once; what is sent now."""
         self._limit = limit
@@ -114,7 +123,11 @@ class SequentialHydration:
 
     def validate(self) -> None:
         """Raises FatalError unless I48 holds."""
-        hydrating = {i for i, each in self._tracked.items() if each.phase is Phase.HYDRATING}
+        hydrating = {
+            i
+            for i, each in self._tracked.items()
+            if each.phase is Phase.HYDRATING and not each.is_stalled
+        }
         if hydrating != self._hydrating or len(hydrating) > self._begun_under:
             raise FatalError(f"{sorted(hydrating)} hydrate at once, and {self._limit} may")
         waiting = {i for i, each in self._tracked.items() if each.phase is Phase.QUEUED}

@@ -23,6 +23,7 @@ from slackwater.compute.controller.protocol import (
     CancelPeek,
     Command,
     CreateDataflow,
+    DataflowStatus,
     FrontierReport,
     OutputAdvanced,
     Peek,
@@ -30,7 +31,7 @@ from slackwater.compute.controller.protocol import (
 )
 from slackwater.controller.history import CommandHistory
 from slackwater.controller.holds import ReadHold
-from slackwater.controller.protocol import AllowCompaction, Hello, ReplicaKey, StatusUpdate
+from slackwater.controller.protocol import AllowCompaction, Hello, ReplicaKey
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 
@@ -75,14 +76,18 @@ class ReplicaCollection:
 
 @dataclass(slots=True)
 class Replica:
-    """A replica and its present connection. `statuses` are the last that it has sent."""
+    """A replica and its present connection.
+
+    `statuses` are the last that it has told, `programs` the names of the indexes in its driver.
+    """
 
     key: ReplicaKey
     location: str
     nonce: int
     hydration: SequentialHydration
     collections: dict[GlobalId, ReplicaCollection] = field(default_factory=dict)
-    statuses: dict[GlobalId, StatusUpdate] = field(default_factory=dict)
+    statuses: dict[GlobalId, DataflowStatus] = field(default_factory=dict)
+    programs: dict[GlobalId, str] = field(default_factory=dict)
     has_failed: bool = False
 
     def send(self, command: Command) -> list[Effect]:

@@ -274,6 +274,16 @@ class Placement:
             self._effects += instance.send(Schedule(current.id))
             waiting += [self._collections.states[each] for each in sorted(current.dependents)]
 
+    @property
+    def is_waiting(self) -> bool:
+        """True if something waits for its inputs."""
+        return bool(self._unscheduled)
+
+    def schedule_ready(self) -> None:
+        """Schedules what waits, as far as it need not wait any more."""
+        for state in list(self._unscheduled.values()):
+            self.schedule(state)
+
     def _is_ready(self, state: CollectionState) -> bool:
         if is_transient(state.id):
             return True
@@ -348,6 +358,7 @@ class Placement:
             for replica in hosting:
                 self._release_inputs(replica.collections.pop(state.id))
                 replica.statuses.pop(state.id, None)
+                replica.programs.pop(state.id, None)
             instance.targets.pop(state.id, None)
             self._unscheduled.pop(state.id, None)
             self._collections.forget(state)
@@ -377,8 +388,7 @@ class Placement:
             self._collections.warm_up(state, chain(stored, (i.write_frontier for i in inputs)))
             if state.policy is not None and not self._instances[state.instance].replicas:
                 self._collections.evaluate(state, self._transitive_upper(state, uppers))
-        for state in list(self._unscheduled.values()):
-            self.schedule(state)
+        self.schedule_ready()
 
     def _transitive_upper(self, state: CollectionState, uppers: _Uppers) -> Frontier:
         """The earliest upper of all stored collections that it reads, directly or not."""

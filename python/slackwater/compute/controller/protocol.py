@@ -8,6 +8,7 @@ sides into bytes. Source: spec controllers 4.1, 4.7 to 4.10.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from slackwater.compute.controller.descriptions import DataflowDescription
 from slackwater.controller.protocol import (
@@ -16,18 +17,29 @@ from slackwater.controller.protocol import (
     InitializationComplete,
     Parameters,
     ReplicaKey,
-    StatusUpdate,
     UpdateConfiguration,
 )
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+
+
+class Log(Enum):
+    """An index over what a replica says of itself; each row is one such record."""
+
+    TICKS = "ticks"
+    HYDRATION_PROGRESS = "hydration progress"
+    ARRANGEMENTS = "arrangements"
+
 
 # Commands
 
 
 @dataclass(frozen=True, slots=True)
 class CreateInstance:
-    """Begins an instance: `parameters` never change, `logs` are indexes that it has from 0 on."""
+    """Begins an instance: `parameters` never change, `logs` are indexes that it has from 0 on.
+
+    The first logs are those of `Log`, in its order.
+    """
 
     parameters: Parameters = ()
     logs: tuple[GlobalId, ...] = ()
@@ -69,7 +81,8 @@ class OutputAdvanced:
 class Peek:
     """Reads the index `id` at `time`, once it is complete there; answered once.
 
-    `keys`: only rows with these keys, each in the encoding of the index; None: all rows.
+    A log is complete at all times, and has what it has when the command comes. `keys`: only rows
+    with these keys, each in the encoding of the index; None: all rows.
     `finishing` says which conditions, columns, order and limit apply; opaque here.
     """
 
@@ -105,6 +118,51 @@ Command = (
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """An error that users are told. `began_ms`: since when, in milliseconds since the epoch."""
+
+    condition: str
+    sqlstate: str
+    message: str
+    began_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"[{self.condition}] {self.message} SQLSTATE: {self.sqlstate}"
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowStatus:
+    """The state of an export on a replica, as a whole: what was told before is over.
+
+    `failure`: why it does not go on; it is tried again. `is_stalled`: it has failed so often that
+    people are told who did not ask. `out_of_memory`: why it keeps nothing of what it looks up.
+    """
+
+    id: GlobalId
+    failure: Problem | None = None
+    is_stalled: bool = False
+    out_of_memory: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOpened:
+    """Queries in the replica's driver find the index as `program`; None: it is not there.
+
+    Told before the first frontier report about that program.
+    """
+
+    id: GlobalId
+    program: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The replica lives, and uses no name of a file that it got more than `busy_ms` ago."""
+
+    busy_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FrontierReport:
     """The progress of the export on the replica; None: as before.
 
@@ -134,9 +192,10 @@ class PeekStashed:
 
 @dataclass(frozen=True, slots=True)
 class PeekFailed:
-    """The peek has no rows, because of `error`."""
+    """The peek has no rows, because of `error`. `problem` has more about one of a user's errors."""
 
     error: str
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +296,9 @@ ReplicaResponse = (
     | SubscribeDropped
     | CopyToAnswered
     | Computed
-    | StatusUpdate
+    | DataflowStatus
+    | IndexOpened
+    | Heartbeat
 )
 
 # Responses to the controller

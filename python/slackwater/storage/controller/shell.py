@@ -325,6 +325,11 @@ class Storage:
         self._carry_out(effects)
         return result
 
+    def look(self, action: Callable[[StorageController], T]) -> T:
+        """Runs the action, which changes nothing, on the core under the lock."""
+        with self._lock:
+            return action(self._core)
+
     def _carry_out(self, effects: Iterable[ef.Effect]) -> None:
         sinces: dict[int, Timestamp] = {}
         for effect in effects:

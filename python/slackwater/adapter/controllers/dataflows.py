@@ -1,0 +1,278 @@
+"""The dataflows of the catalog: what the compute controller is told of them, and what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import structlog
+
+from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, is_stored, retention
+from slackwater.compute.controller.core import ComputeController
+from slackwater.compute.controller.descriptions import (
+    DataflowDescription,
+    IndexExport,
+    MaterializedViewExport,
+    ObjectToBuild,
+    SourceImport,
+)
+from slackwater.compute.controller.errors import ComputeError
+from slackwater.compute.controller.protocol import (
+    DataflowStatus,
+    Log,
+    PeekFailed,
+    PeekRows,
+    Problem,
+)
+from slackwater.compute.controller.shell import Compute
+from slackwater.compute.definitions import Definition, StoredShards
+from slackwater.compute.logs import records_of
+from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
+from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc, quote_identifier
+
+Record = TypeVar("Record")
+
+LOCATION = "this process"
+
+_log = structlog.get_logger("dataflows")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOffer:
+    """An index that queries may read in the driver, where it is that of `program`.
+
+    Together with what the driver says itself: it has all updates of its relation before `upper`.
+    """
+
+    program: str
+    upper: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflows:
+    """The dataflows of views and indexes. Thread-safe.
+
+    `state` is the catalog now, and `now` the time up to which everything can be read.
+    """
+
+    compute: Compute
+    state: Callable[[], CatalogState]
+    now: Callable[[], Timestamp]
+
+    # As the catalog changes, whose lock is held
+
+    def open(self) -> None:
+        """Creates the dataflows of the whole catalog, at as-ofs chosen together.
+
+        They hold their inputs from then on, and begin when a replica is there.
+        """
+        self.compute.create_instance(INSTANCE)
+        items = [item for item in self.state().topological() if item.kind.is_maintained]
+        self._create([_described(item, self.state()) for item in items], items)
+
+    def connect(self) -> None:
+        """Lets the replica of this process maintain what there is."""
+        self.compute.add_replica(INSTANCE, REPLICA, LOCATION)
+        self.compute.initialization_complete()
+
+    def create(self, items: Iterable[CatalogItem]) -> None:
+        """Creates the dataflows of objects that were created durably."""
+        made = [item for item in items if item.kind.is_maintained]
+        refused = self._create([_begun(item, self.state()) for item in made], made)
+        if refused:
+            raise FatalError(f"a dataflow was refused: {refused[0]}")
+
+    def drop(self, items: Iterable[CatalogItem]) -> None:
+        """Gives up the dataflows of objects that were dropped durably."""
+        dropped = [item.id for item in items if item.kind.is_maintained]
+        if dropped:
+            self.compute.drop(INSTANCE, dropped)
+
+    def retain(self, index: CatalogItem) -> None:
+        """Follows a change of what the index retains. History does not come back."""
+        self.compute.set_policy(INSTANCE, index.id, retention(index))
+
+    def _create(
+        self, dataflows: Sequence[DataflowDescription], items: Iterable[CatalogItem]
+    ) -> list[ComputeError]:
+        if not dataflows:
+            return []
+        policies = {each.id: retention(each) for each in items if each.kind is ItemKind.INDEX}
+        placed = [(INSTANCE, each) for each in dataflows]
+        refused = self.compute.create(placed, policies, self.now()).refused
+        for global_id, error in refused.items():
+            _log.error("a dataflow was refused", dataflow=global_id, error=str(error))
+        return list(refused.values())
+
+    # As queries and listings ask
+
+    def failure(self, global_id: GlobalId) -> Problem | None:
+        """Why the dataflow does not go on, on any replica."""
+        return self._shared(global_id, lambda status: status.failure)
+
+    def out_of_memory(self, global_id: GlobalId) -> Problem | None:
+        """Why the dataflow's program keeps nothing of what it looks up, on any replica."""
+        return self._shared(global_id, lambda status: status.out_of_memory)
+
+    def statuses(self) -> list[DataflowStatus]:
+        """The statuses that replicas have told of dataflows, without those that go on well."""
+
+        def told(core: ComputeController) -> list[DataflowStatus]:
+            replicas = core.replicas(INSTANCE).values()
+            return [each for replica in replicas for each in replica.statuses.values()]
+
+        return [each for each in self.compute.look(told) if each != DataflowStatus(each.id)]
+
+    def upper(self, global_id: GlobalId) -> Frontier:
+        """The time before which the index is complete; 0: nobody has begun it."""
+
+        def upper(core: ComputeController) -> Frontier:
+            try:
+                hosted = core.replica_frontiers(INSTANCE, global_id).values()
+            except ComputeError:
+                return MINIMUM_FRONTIER
+            reached = (each.write for each in hosted if each.is_hydrated)
+            return max(reached, default=MINIMUM_FRONTIER)
+
+        return self.compute.look(upper)
+
+    def index(self, global_id: GlobalId) -> IndexOffer | None:
+        """The index of that id for queries; None: the driver does not have it at the moment."""
+
+        def offer(core: ComputeController) -> IndexOffer | None:
+            for replica in core.replicas(INSTANCE).values():
+                program = replica.programs.get(global_id)
+                if program is not None:
+                    write = replica.collections[global_id].write
+                    return IndexOffer(program, Timestamp(write.value))
+            return None
+
+        return self.compute.look(offer)
+
+    def ticks(self) -> list[TickRecord]:
+        """The last ticks of each dataflow, the earliest first."""
+        return list(self._records(Log.TICKS, TickRecord))
+
+    def hydration_progress(self) -> list[HydrationProgress]:
+        """The progress of the dataflows that read whole inputs."""
+        return list(self._records(Log.HYDRATION_PROGRESS, HydrationProgress))
+
+    def arrangements(self) -> list[ArrangementSize]:
+        """The arrangements in which ticks and queries look rows up. Raises what Spark raises."""
+        return list(self._records(Log.ARRANGEMENTS, ArrangementSize))
+
+    def _records(self, log: Log, kind: type[Record]) -> Iterator[Record]:
+        for answer in self.compute.log(log):
+            match answer:
+                case PeekRows(rows):
+                    yield from records_of(rows, kind)
+                case PeekFailed(_, Problem() as problem):
+                    raise SlackwaterError(problem.condition, problem.sqlstate, problem.message, {})
+                case PeekFailed(error):
+                    raise user_error("SLACKWATER_INTERNAL", reason=error, log=LOG_FILE)
+                case _:
+                    pass
+
+    def _shared(
+        self, global_id: GlobalId, of: Callable[[DataflowStatus], Problem | None]
+    ) -> Problem | None:
+        """The problem of all replicas that maintain the dataflow; None: one of them has none."""
+
+        def shared(core: ComputeController) -> Problem | None:
+            replicas = core.replicas(INSTANCE).values()
+            found = [
+                of(replica.statuses.get(global_id, DataflowStatus(global_id)))
+                for replica in replicas
+                if global_id in replica.collections
+            ]
+            return None if not all(found) else next(iter(found), None)
+
+        return self.compute.look(shared)
+
+
+def index_query(on: CatalogItem, keys: Iterable[str]) -> str:
+    """The query whose rows an index has: those of the relation, each with its keys."""
+    relation = ".".join(map(quote_identifier, (CATALOG_NAME, on.schema_name, on.name)))
+    named = [f"({key}) AS key{position}" for position, key in enumerate(keys)]
+    return f"SELECT *, {', '.join(named)} FROM {relation}"
+
+
+def settings_of(item: CatalogItem) -> Mapping[str, str] | None:
+    """Spark's settings under which the view or index was defined."""
+    match item.details:
+        case MaterializedViewDetails(settings=settings) | IndexDetails(settings=settings):
+            return settings
+        case _:
+            raise FatalError(f"{item.full_name} is not maintained")
+
+
+def definition_of(item: CatalogItem, state: CatalogState) -> Definition:
+    """The query that the view or index maintains."""
+    match item.details:
+        case MaterializedViewDetails() as view:
+            return Definition(
+                query=view.asserting or view.query,
+                catalog=view.catalog,
+                namespace=view.namespace,
+                functions=view.functions,
+                made_by=view.program,
+            )
+        case IndexDetails(keys):
+            on = state.item(item.depends_on[0])
+            return Definition(
+                index_query(on, keys), CATALOG_NAME, (on.schema_name,), keys=len(keys)
+            )
+        case _:
+            raise FatalError(f"{item.full_name} is not maintained")
+
+
+def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
+    """The dataflow of the view or index, as a replica is told of it, at no as-of yet."""
+    definition = definition_of(item, state)
+    # Through views that are not stored.
+    inputs = [each for each in state.below(item.depends_on, is_stored) if is_stored(each)]
+    described = DataflowDescription(
+        name=item.full_name,
+        objects_to_build=(ObjectToBuild(item.id, definition.text),),
+        source_imports=tuple(SourceImport(each.id, _shards(each).text) for each in inputs),
+        index_exports=(
+            (IndexExport(item.id, item.depends_on[0], item.of(IndexDetails).keys),)
+            if item.kind is ItemKind.INDEX
+            else ()
+        ),
+        sink_exports=(
+            (MaterializedViewExport(item.id, item.id, item.id, _shards(item).text),)
+            if item.kind is ItemKind.MATERIALIZED_VIEW
+            else ()
+        ),
+    )
+    settings = settings_of(item)
+    return replace(
+        described,
+        settings=None if settings is None else tuple(sorted(settings.items())),
+        initial_storage_as_of=_as_of(item),
+    )
+
+
+def _begun(item: CatalogItem, state: CatalogState) -> DataflowDescription:
+    """The same, of an object that has just been created: a view begins at the time it was given."""
+    described = _described(item, state)
+    as_of = _as_of(item)
+    return described if as_of is None else described.at(as_of)
+
+
+def _as_of(item: CatalogItem) -> Frontier | None:
+    details = item.details
+    return Frontier(details.as_of) if isinstance(details, MaterializedViewDetails) else None
+
+
+def _shards(item: CatalogItem) -> StoredShards:
+    stored = item.stored
+    columns = RelationDesc.to_json(stored.desc)
+    return StoredShards(item.full_name, stored.shard_id, columns, stored.errors_shard)

@@ -1,0 +1,259 @@
+"""The replica in the leader's process: commands go in, responses come out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from slackwater.compute.controller.descriptions import DataflowDescription
+from slackwater.compute.controller.history import ReplicaState
+from slackwater.compute.controller.protocol import (
+    AllowWrites,
+    Command,
+    CreateDataflow,
+    DataflowStatus,
+    FrontierReport,
+    Heartbeat,
+    IndexOpened,
+    Log,
+    OutputAdvanced,
+    Peek,
+    PeekAnswer,
+    PeekAnswered,
+    PeekFailed,
+    PeekRows,
+    Problem,
+    ReplicaResponse,
+    Schedule,
+)
+from slackwater.compute.dataflow import Dataflow, Shards, ViewExport
+from slackwater.compute.engine import Engine
+from slackwater.compute.limits import Limits
+from slackwater.compute.logs import rows_of
+from slackwater.compute.offers import Offers, Respond
+from slackwater.compute.planned_dataflows import PlanListeners, PlannedDataflows
+from slackwater.compute.planning import Planner
+from slackwater.compute.replica import ReportTrouble
+from slackwater.compute.schedule import Failure
+from slackwater.compute.worker import Listeners, Worker, WorkerOptions
+from slackwater.controller.protocol import AllowCompaction
+from slackwater.persist.appends import UnknownShard
+from slackwater.repr.clock import wall_clock_ms
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.ids import GlobalId
+
+HEARTBEAT_MS = 1000
+"""The least time between two heartbeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaParts:
+    """The things that a replica in this process works with; `on_end` is told why it has ended."""
+
+    shards: Shards
+    engine: Engine
+    planner: Planner
+    on_end: Callable[[BaseException], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """A replica's name, the limits of its views, and its clocks.
+
+    `clock_ms` gives milliseconds since the epoch, and `monotonic` seconds.
+    """
+
+    name: str = "replica"
+    limits: Limits = field(default_factory=Limits)
+    clock_ms: Callable[[], int] = wall_clock_ms
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class LocalReplica:
+    """A replica that lives in this process. Thread-safe.
+
+    `send` takes the next command and does not block; commands come one at a time, in order. What
+    the replica has to say it gives to `respond`, in threads of its own or while it takes a command;
+    what `respond` raises of an offer is why the offer was not taken.
+
+    A dataflow is planned when it is scheduled, and maintained from then on. When it is dropped it
+    is over at once: a computation that still runs for it is ended, and may fail, which nobody
+    hears.
+    """
+
+    def __init__(self, parts: ReplicaParts, respond: Respond, options: ReplicaOptions) -> None:
+        self._respond = respond
+        self._options = options
+        self._shards = parts.shards
+        self._offers = Offers(respond)
+        self._lock = threading.Lock()
+        self._state = ReplicaState()
+        self._described: dict[GlobalId, DataflowDescription] = {}
+        self._reached: dict[GlobalId, Frontier] = {}
+        self._programs: dict[GlobalId, str | None] = {}
+        self._beat_s = options.monotonic()
+        self._plans = PlannedDataflows(
+            parts.planner,
+            PlanListeners(self._planned, self._not_planned),
+            options.name,
+            options.monotonic,
+        )
+        self._worker = Worker(
+            parts.shards,
+            self._offers,
+            parts.engine,
+            Listeners(self._moved, parts.on_end, self._told, self._alive),
+            WorkerOptions(options.name, options.limits, options.monotonic),
+        )
+
+    def start(self) -> None:
+        """Begins to work."""
+        self._plans.start()
+        self._worker.start()
+
+    def wake(self) -> None:
+        """Something that dataflows read was committed."""
+        self._worker.wake()
+
+    def close(self) -> None:
+        """Begins to end: no offer has an answer any more."""
+        self._plans.stop()
+        self._offers.close()
+
+    def join(self) -> None:
+        """Ends after the computations that have begun."""
+        self._worker.stop()
+
+    def validate(self) -> None:
+        """Raises `FatalError` when what it holds contradicts itself."""
+        self._worker.validate()
+
+    # Commands
+
+    def send(self, command: Command) -> None:
+        """Takes the command."""
+        with self._lock:
+            self._state.apply(command)
+        match command:
+            case CreateDataflow(dataflow):
+                self._create(dataflow)
+            case Schedule(global_id):
+                self._plans.add(self._described[global_id])
+            case AllowWrites(global_id):
+                self._worker.allow_writes(global_id)
+            case OutputAdvanced(global_id, upper):
+                self._offers.output_is_at(global_id, upper)
+                self._worker.wake()
+            case AllowCompaction(global_id, since) if since.is_empty:
+                self._drop(global_id)
+            case AllowCompaction(global_id, since):
+                self._worker.allow_compaction(global_id, Timestamp(since.value))
+            case Peek():
+                self._respond([PeekAnswered(command.peek_id, self._answer(command))])
+            case _:
+                pass
+
+    def _create(self, dataflow: DataflowDescription) -> None:
+        for global_id in dataflow.export_ids:
+            self._described[global_id] = dataflow
+            self._offers.create(global_id)
+
+    def _drop(self, global_id: GlobalId) -> None:
+        if self._described.pop(global_id, None) is None:
+            return
+        self._plans.remove(global_id)
+        with self._lock:
+            self._worker.remove(global_id)
+        self._offers.drop(global_id)
+        self._reached.pop(global_id, None)
+        self._programs.pop(global_id, None)
+        over = FrontierReport(global_id, EMPTY_FRONTIER, EMPTY_FRONTIER, EMPTY_FRONTIER)
+        self._respond([over])
+
+    def _answer(self, peek: Peek) -> PeekAnswer:
+        instance = self._state.instance
+        logs = () if instance is None else instance.logs
+        if peek.id not in logs:
+            return PeekFailed(f"{peek.id} is no log: only these are read by peeks")
+        try:
+            match list(Log)[logs.index(peek.id)]:
+                case Log.TICKS:
+                    return PeekRows(rows_of(self._worker.records.all()))
+                case Log.HYDRATION_PROGRESS:
+                    return PeekRows(rows_of(self._worker.hydration_progress()))
+                case Log.ARRANGEMENTS:
+                    return PeekRows(rows_of(self._worker.arrangements()))
+        except SlackwaterError as error:
+            return PeekFailed(error.message, _problem(error, self._options.clock_ms()))
+
+    # Threads that plan
+
+    def _planned(self, described: DataflowDescription, flow: Dataflow) -> None:
+        global_id = flow.global_id
+        self._respond([DataflowStatus(global_id)])
+        with self._lock:
+            if self._described.get(global_id) is not described:
+                return
+            is_view = isinstance(flow.export, ViewExport)
+            may_write = not is_view or global_id in self._state.writing
+            self._worker.add(flow, read_only=not may_write)
+            since = self._state.sinces.get(global_id)
+        if since is not None and not since.is_empty:
+            self._worker.allow_compaction(global_id, Timestamp(since.value))
+        if isinstance(flow.export, ViewExport):
+            try:
+                upper = self._shards.reads.state(flow.export.shard_id).upper
+            except UnknownShard:
+                return
+            if upper > flow.as_of:
+                self._moved({global_id: upper})
+
+    def _not_planned(self, global_id: GlobalId, failure: Failure) -> None:
+        self._told(ReportTrouble(global_id, failure, None))
+
+    # The worker's threads
+
+    def _moved(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
+        responses: list[ReplicaResponse] = []
+        for global_id, upper in uppers.items():
+            if global_id not in self._described:
+                continue
+            program = self._worker.program_in_driver(global_id)
+            if program != self._programs.get(global_id):
+                self._programs[global_id] = program
+                responses.append(IndexOpened(global_id, program))
+            reached = Frontier(upper)
+            if reached > self._reached.get(global_id, Frontier(0)):
+                self._reached[global_id] = reached
+                responses.append(FrontierReport(global_id, reached, reached, reached))
+        if responses:
+            self._respond(responses)
+
+    def _told(self, trouble: ReportTrouble) -> None:
+        failure, memory, wall_ms = trouble.failure, trouble.out_of_memory, self._options.clock_ms()
+        offset_ms = wall_ms - int(self._options.monotonic() * 1000)
+        self._respond(
+            [
+                DataflowStatus(
+                    trouble.id,
+                    None
+                    if failure is None
+                    else _problem(failure.error, failure.began_ms + offset_ms),
+                    failure is not None and failure.is_stalled,
+                    None if memory is None else _problem(memory.error, memory.began_ms + offset_ms),
+                )
+            ]
+        )
+
+    def _alive(self) -> None:
+        now_s = self._options.monotonic()
+        if (now_s - self._beat_s) * 1000 >= HEARTBEAT_MS:
+            self._beat_s = now_s
+            self._respond([Heartbeat(self._worker.busy_ms())])
+
+
+def _problem(error: SlackwaterError, began_ms: int) -> Problem:
+    return Problem(error.condition, error.sqlstate, error.message, began_ms)
