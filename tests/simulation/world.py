@@ -20,6 +20,7 @@ from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.maintenance import MaintenanceSettings
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.compaction import CompactionSettings
+from slackwater.persist.garbage import STAMP_MARGIN_MS
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier
@@ -266,7 +267,8 @@ class World:
 
     def settle(self) -> None:
         """Without trouble all that was dropped is finalized, and all files are named."""
-        self.scheduler.sleep((LEASE_MS + ORPHAN_AGE_MS) / 1000 + 15)
+        # What a replica may have read is kept for a while after it has said that it does not.
+        self.scheduler.sleep((LEASE_MS + ORPHAN_AGE_MS + STAMP_MARGIN_MS) / 1000 + 15)
         store = sqlite3.connect(self.durable.path)
         try:
             waiting = store.execute(

@@ -330,7 +330,7 @@ class _Told:
 def _connecting(
     given: Given, persist: PersistClient, planner: Planner, clock_ms: SteadyClock
 ) -> Callable[[ReplicaKey, str, Respond], LocalReplica]:
-    """What makes the replicas of this process, and starts them."""
+    """The function that makes the replicas of this process, and starts them."""
     parts = ReplicaParts(persist, given.spark, planner, lambda error: given.on_fatal(str(error)))
 
     def connect(key: ReplicaKey, _: str, respond: Respond) -> LocalReplica:

@@ -94,7 +94,7 @@ class LocalReplica:
         self._described: dict[GlobalId, DataflowDescription] = {}
         self._reached: dict[GlobalId, Frontier] = {}
         self._programs: dict[GlobalId, str | None] = {}
-        self._beat_s = options.monotonic()
+        self._beat_ms = options.clock_ms()
         self._plans = PlannedDataflows(
             parts.planner,
             PlanListeners(self._planned, self._not_planned),
@@ -249,9 +249,9 @@ class LocalReplica:
         )
 
     def _alive(self) -> None:
-        now_s = self._options.monotonic()
-        if (now_s - self._beat_s) * 1000 >= HEARTBEAT_MS:
-            self._beat_s = now_s
+        now_ms = self._options.clock_ms()
+        if now_ms - self._beat_ms >= HEARTBEAT_MS:
+            self._beat_ms = now_ms
             self._respond([Heartbeat(self._worker.busy_ms())])
 
 

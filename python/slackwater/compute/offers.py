@@ -28,7 +28,7 @@ class Offers:
         self._said = threading.Condition()
         self._uppers: dict[GlobalId, Frontier] = {}
         self._answers: dict[GlobalId, int] = {}
-        """How often the leader has said where each output is."""
+        """Counts how often the leader has said where each output is."""
         self._is_closed = False
 
     # What the replica is told

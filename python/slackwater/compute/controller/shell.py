@@ -144,7 +144,7 @@ class Compute:
         self._carrier: int | None = None
         """The thread that carries out effects."""
         self._said: list[Response] = []
-        """What replicas said while they took a command."""
+        """The responses of replicas while they took a command."""
         self._links: dict[ReplicaKey, tuple[int, ReplicaLink]] = {}
         self._leases_ms: dict[ReplicaKey, int] = {}
         self._peeks: dict[str, Future[PeekAnswer]] = {}
