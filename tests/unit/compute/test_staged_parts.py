@@ -1,0 +1,56 @@
+"""Texts and bytes that go between the leader and a replica."""
+
+from __future__ import annotations
+
+import pytest
+from cattrs.errors import BaseValidationError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slackwater.compute.definitions import Definition, PlanVersion, StoredShards
+from slackwater.compute.logs import records_of, rows_of
+from slackwater.compute.records import StepRecord, TickRecord, TickTimes
+from slackwater.compute.staged_parts import bytes_of, parts_of
+from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
+
+numbers = st.integers(0, 2**62)
+bodies = st.builds(InlineBody, st.binary(max_size=20)) | st.builds(
+    FileBody,
+    st.text(max_size=9),
+    numbers,
+    numbers,
+    st.none() | st.builds(Uniform, numbers, st.integers(-3, 3)),
+)
+parts = st.builds(NewPart, bodies, numbers, numbers, numbers, st.booleans())
+
+
+@given(st.lists(parts, max_size=4).map(tuple))
+def test_parts_are_the_same_behind_their_bytes(parts):
+    assert parts_of(bytes_of(parts)) == parts
+
+
+def test_nothing_takes_no_bytes():
+    assert bytes_of(()) == b""
+    assert parts_of(b"") == ()
+
+
+def test_a_definition_is_the_same_behind_its_text():
+    functions = ({"name": "f", "body": ["x", 1, None]},)
+    made = Definition("SELECT 'ö'", "c", ("a", "b"), functions, 2, PlanVersion(3, "x"))
+    assert Definition.read(made.text) == made
+    assert Definition.read(Definition("q", "c", ()).text) == Definition("q", "c", ())
+    shards = StoredShards("n", 3, '{"type":"struct","fields":[]}', None)
+    assert StoredShards.read(shards.text) == shards
+
+
+def test_a_field_that_is_not_known_is_refused():
+    with pytest.raises(BaseValidationError):
+        Definition.read('{"query": "q", "catalog": "c", "namespace": [], "new": 1}')
+
+
+def test_records_are_the_same_behind_their_rows():
+    steps = (StepRecord("join", "delta", 1, 2, 3, None), StepRecord("sum", "scanned", 1, 2, 3, "t"))
+    times = TickTimes(1, 2, 3, 4, 5)
+    ticks = [TickRecord("u1", 3, 4, 5, True, 6, 7, times, chosen) for chosen in (steps, ())]
+    for records in ([], ticks, ticks[1:]):
+        assert records_of(rows_of(records), TickRecord) == records
