@@ -38,7 +38,6 @@ class Analysis:
     foreign: tuple[str, ...]
     nondeterministic: tuple[str, ...]
     uses_mz_now: bool
-    streaming: bool
     functions: tuple[Function, ...] = ()
     timed: tuple[str, ...] = ()
 

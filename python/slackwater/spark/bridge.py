@@ -228,7 +228,6 @@ class SparkBridge:
             foreign=tuple(answer["foreign"]),
             nondeterministic=tuple(answer["nondeterministic"]),
             uses_mz_now=bool(answer["uses_mz_now"]),
-            streaming=bool(answer["streaming"]),
             functions=tuple(answer["functions"]),
             timed=tuple(answer["timed"]),
         )
