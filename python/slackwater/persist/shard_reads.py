@@ -137,8 +137,8 @@ class ShardReads:
         return negation_of(
             self.parts_at(shard_id, Timestamp(upper - 1)),
             lambda parts: self.read(parts, desc, upper=upper),
-            self._files.blobs,
-            self._files.shard_directory(shard_id),
+            self._files,
+            shard_id,
         )
 
     def unmatched_retractions(self, shard_id: int, changes: Sequence[NewPart]) -> int:
