@@ -9,14 +9,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import structlog
 from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.collections import Collections, recovered
-from slackwater.adapter.controllers.persist_shards import PersistShardStore
+from slackwater.adapter.controllers.parameters import ParameterFile, SystemParameters
+from slackwater.adapter.controllers.persist_shards import PersistShardStore, persist_configured
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.coordinator import Coordinator, Identity, Parts
@@ -26,6 +29,7 @@ from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
+from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
@@ -77,6 +81,8 @@ from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 
+Configure = Callable[[Mapping[str, str]], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -85,7 +91,8 @@ class Given:
     `engine` reaches the metastore, `blobs` the files of the environment, `spark` the driver.
     `location` is the environment's name for users. `clock` gives wall clock milliseconds, and
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
-    write lock. `on_fatal` is told of a broken invariant.
+    write lock. `on_fatal` is told of a broken invariant. `parameters_file` may have parameters of
+    the system, and may change.
     """
 
     engine: SqlEngine
@@ -99,6 +106,7 @@ class Given:
     monotonic: Callable[[], float] = time.monotonic
     maintenance: MaintenanceSettings | None = None
     lease: LockLease = field(default_factory=LockLease)
+    parameters_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,9 @@ class _Base:
     worker: Worker
     committer: GroupCommitter
     replica_inbox: ReplicaInbox
+    parameters: SystemParameters
+    configured: list[Configure]
+    """The parts of this process that go by parameters; the storage controller tells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +170,27 @@ def open_coordinator(given: Given) -> Coordinator:
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.worker)
     indexes = Indexes(base.relations, given.spark)
-    implications = _implications(base, connectors, _Planners(views, indexes))
+    replica = _replica(base, connectors)
+    implications = _implications(base, replica, _Planners(views, indexes))
     changes = _changes(base, connectors, implications)
-    definitions = _definitions(given, base, connectors, changes, _Planners(views, indexes))
+    parameters = _parameters(given, base, changes, replica)
+    maintenance = _maintenance(given, base)
+    definitions = _definitions(
+        given, base, connectors, _Defining(changes, parameters, _Planners(views, indexes))
+    )
     rooms = Rooms(
         reads,
         writes,
         definitions,
         views,
-        Shows(base.relations, health),
+        Shows(base.relations, health, base.parameters),
         Subscriptions(base.relations, base.timeline, given.spark, reads),
     )
     performers = _performers(base, rooms, changes)
     started = threading.Event()
+    base.configured.append(maintenance.configure)
+    parameters.read_file()
+    base.parameters.alter(base.relations.state.parameters)
     base.collections.open()
     return Coordinator(
         Identity(given.location, given.log, given.epoch),
@@ -190,7 +209,8 @@ def open_coordinator(given: Given) -> Coordinator:
             system=system,
             changes=changes,
             implications=implications,
-            maintenance=_maintenance(given, base),
+            maintenance=maintenance,
+            parameters=parameters,
             calls=Calls(base.relations, base.timeline, given.spark, performers, started),
         ),
         started,
@@ -218,6 +238,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
         connectors.states,
         connectors.sinks,
         connectors.changefeed_sources,
+        base.parameters,
     )
     return SystemTables(base.relations, base.timeline, running)
 
@@ -244,12 +265,23 @@ def _base(given: Given) -> _Base:
     oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)
     timeline = Timeline(oracle, FrontierWatch(given.monotonic), given.clock, given.monotonic)
     replica_inbox = ReplicaInbox()
+    configured: list[Configure] = []
+
+    def configure(parameters: Mapping[str, str]) -> None:
+        for part in configured:
+            part(parameters)
+
     storage = Storage(
         recovered(persist, catalog.state),
         PersistShardStore(persist),
         steady_ms,
         replica_inbox.push,
+        configure,
     )
+
+    def update_configuration(parameters: Mapping[str, str]) -> None:
+        storage.do(lambda core: core.placement.update_configuration(parameters))
+
     relations = Relations(catalog, storage, persist)
     collections = Collections(storage, persist, lambda: catalog.state)
     sessions = Sessions(given.clock)
@@ -268,8 +300,23 @@ def _base(given: Given) -> _Base:
         on_committed=committed,
         on_fatal=lambda error: given.on_fatal(f"{type(error).__name__}: {error}"),
     )
+    configured += [
+        persist_configured(persist),
+        sessions.configure,
+        committer.configure,
+        collections.configure,
+    ]
     return _Base(
-        relations, collections, timeline, steady_ms, sessions, worker, committer, replica_inbox
+        relations,
+        collections,
+        timeline,
+        steady_ms,
+        sessions,
+        worker,
+        committer,
+        replica_inbox,
+        SystemParameters([update_configuration]),
+        configured,
     )
 
 
@@ -348,13 +395,29 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     )
 
 
-def _implications(base: _Base, connectors: _Connectors, planners: _Planners) -> Implications:
-    replica = StorageReplica(
+def _replica(base: _Base, connectors: _Connectors) -> StorageReplica:
+    return StorageReplica(
         base.replica_inbox,
         connectors.sources,
         connectors.sinks,
         base.relations.storage.respond,
+        connectors.states.configure,
     )
+
+
+def _parameters(
+    given: Given, base: _Base, changes: Changes, replica: StorageReplica
+) -> ParameterDefinitions:
+    def refused(error: SlackwaterError) -> None:
+        structlog.get_logger("parameters").warning("file ignored", error=error.message)
+        base.sessions.notify(error.message, "WARNING", error.sqlstate)
+
+    path = given.parameters_file
+    file = None if path is None else ParameterFile(path, refused)
+    return ParameterDefinitions(changes, base.parameters, replica.apply_commands, file)
+
+
+def _implications(base: _Base, replica: StorageReplica, planners: _Planners) -> Implications:
     return Implications(
         base.relations.catalog,
         base.collections,
@@ -365,9 +428,19 @@ def _implications(base: _Base, connectors: _Connectors, planners: _Planners) -> 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Defining:
+    """The parts by which definitions are made, whatever their kind."""
+
+    changes: Changes
+    parameters: ParameterDefinitions
+    planners: _Planners
+
+
 def _definitions(
-    given: Given, base: _Base, connectors: _Connectors, changes: Changes, planners: _Planners
+    given: Given, base: _Base, connectors: _Connectors, defining: _Defining
 ) -> Definitions:
+    changes, planners = defining.changes, defining.planners
     planner = ConnectorPlanner(changes, base.relations, base.timeline, given.spark)
     return Definitions(
         changes=changes,
@@ -390,6 +463,7 @@ def _definitions(
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),
+        parameters=defining.parameters,
     )
 
 

@@ -76,6 +76,7 @@ class ProcessSettings:
     application: str
     lease_ms: int
     ingress: Mapping[str, str]
+    parameters_file: Path | None = None
 
     @staticmethod
     def from_environment() -> ProcessSettings:
@@ -91,7 +92,9 @@ class ProcessSettings:
         lease_ms = _lease_ms(os.environ.get("SLACKWATER_LEASE"))
         ingress = json.loads(os.environ.get("SLACKWATER_INGRESS") or "{}")
         ingress_settings.read(ingress)
-        return ProcessSettings(location, metastore, application, lease_ms, ingress)
+        file = os.environ.get("SLACKWATER_PARAMETERS_FILE")
+        parameters_file = Path(file) if file else None
+        return ProcessSettings(location, metastore, application, lease_ms, ingress, parameters_file)
 
     @property
     def shown(self) -> str:
@@ -414,6 +417,7 @@ def _open(
                 log=str(leadership.log),
                 on_fatal=stop,
                 lease=LockLease(settings.lease_ms),
+                parameters_file=settings.parameters_file,
             )
         )
         undo.pop_all()

@@ -34,6 +34,7 @@ from slackwater.storage.controller.descriptions import (
     Table,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.placement import FINALIZATION_PARAMETER
 from slackwater.storage.controller.protocol import (
     AppendDone,
     AppendFailed,
@@ -248,12 +249,12 @@ def test_i24_a_hold_keeps_a_dropped_collection_readable(room):
 
 
 def test_i28_finalizing_again_changes_nothing_and_can_be_switched_off(room):
-    room.core.placement.update_configuration({"finalize_shards": "off"})
+    room.core.placement.update_configuration({FINALIZATION_PARAMETER: "off"})
     view = room.view(shards=2)
     shards = sorted(room.durable.mappings)
     room.drop(view)
     assert room.core.maintain(10) == ()
-    room.core.placement.update_configuration({"finalize_shards": "on"})
+    room.core.placement.update_configuration({FINALIZATION_PARAMETER: "on"})
     effects = [e for e in room.core.maintain(10) if isinstance(e, ef.FinalizeShard)]
     assert effects == [ef.FinalizeShard(shard) for shard in shards]
     # The shell failed: it is asked again. Then both are done, twice.

@@ -32,6 +32,7 @@ from slackwater.persist.tables import (
     catalog_audit,
     catalog_counters,
     catalog_items,
+    catalog_parameters,
     catalog_schemas,
 )
 from slackwater.persist.transactions import Step, Transactor
@@ -120,6 +121,7 @@ class DurableCatalog:
                 [*system_schemas, *stored.schemas.values()],
                 [*system_items, *stored.items.values()],
                 stored.revision,
+                stored.parameters,
             )
 
         return DurableCatalog(transactor, transactor.transact(read), clock_ms)
@@ -285,6 +287,7 @@ def _read_state(conn: Connection) -> CatalogState:
         sorted(schemas, key=lambda s: int(s.id[1:])),
         sorted(items, key=lambda i: int(i.id[1:])),
         revision,
+        {row.name: row.value for row in conn.execute(sa.select(catalog_parameters))},
     )
 
 
@@ -319,6 +322,10 @@ def _write_diff(
                 id=schema.id, name=schema.name, comment=schema.comment
             )
         )
+    for name, value in diff.parameters:
+        conn.execute(sa.delete(catalog_parameters).where(catalog_parameters.c.name == name))
+        if value is not None:
+            conn.execute(sa.insert(catalog_parameters).values(name=name, value=value))
 
 
 def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
@@ -334,6 +341,9 @@ def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
             details["old_name"] = _name_details(change.before)
             details["new_name"] = _name_details(change.after)
         events.append(("alter", change.after.kind.value, details))
+    events += [
+        ("alter", "system", {"name": name, "value": value}) for name, value in diff.parameters
+    ]
     return events
 
 

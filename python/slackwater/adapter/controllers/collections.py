@@ -13,6 +13,7 @@ from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.client import PersistClient
+from slackwater.planner.parser.parameters import milliseconds
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -53,10 +54,10 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
     return controller
 
 
-def retention(item: CatalogItem) -> LagWriteFrontier:
+def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWriteFrontier:
     """RETAIN HISTORY as a read policy: so much can be read before the last complete time."""
     kept = item.retain_history_ms
-    return LagWriteFrontier((DEFAULT_RETAIN_MS if kept is None else kept) + 1)
+    return LagWriteFrontier((default_ms if kept is None else kept) + 1)
 
 
 def export_description(item: CatalogItem) -> ExportDescription:
@@ -83,6 +84,32 @@ class Collections:
     _maintained: dict[GlobalId, ReadHold] = field(default_factory=dict)
     """The holds of views and indexes on their inputs."""
     _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
+    _retain_ms: int = DEFAULT_RETAIN_MS
+
+    def configure(self, parameters: Mapping[str, str]) -> None:
+        """Goes on with the history that is kept by default; what is gone does not come back."""
+        retain_ms = milliseconds(parameters, "default_retain_history")
+        if retain_ms is None:
+            return
+        self._retain_ms = retain_ms
+        concerned = [
+            (item.id, self._retention(item))
+            for item in self.state().items.values()
+            if _is_stored(item) and item.retain_history_ms is None
+        ]
+
+        def change(core: StorageController) -> None:
+            # When a leader begins, there are no collections yet.
+            known = core.capabilities.collections
+            live = [
+                (i, policy) for i, policy in concerned if i in known and not known[i].is_dropped
+            ]
+            core.set_read_policy(live)
+
+        self.storage.do(change)
+
+    def _retention(self, item: CatalogItem) -> LagWriteFrontier:
+        return retention(item, self._retain_ms)
 
     def open(self) -> None:
         """Makes the collections and exports of the whole catalog, when a leader begins.
@@ -97,7 +124,7 @@ class Collections:
             if item.kind is ItemKind.SINK:
                 self.create_export(item)
         self.storage.do(
-            lambda core: core.set_read_policy([(item.id, retention(item)) for item in stored])
+            lambda core: core.set_read_policy([(i.id, self._retention(i)) for i in stored])
         )
         self.storage.do(lambda core: core.reconcile_state())
 
@@ -110,7 +137,7 @@ class Collections:
         stored = [item for item in made if _is_stored(item)]
         self.storage.create(
             [self._collection(item, after) for item in stored],
-            [(item.id, retention(item)) for item in stored],
+            [(item.id, self._retention(item)) for item in stored],
         )
         for item in made:
             self._hold_inputs(item, after)
@@ -119,8 +146,8 @@ class Collections:
         """Follows a change of RETAIN HISTORY, or of a sink's input. History does not come back."""
         if after.kind is ItemKind.SINK and before.depends_on != after.depends_on:
             self.alter_export(after)
-        if _is_stored(after) and retention(before) != retention(after):
-            self.storage.set_policy(after.id, retention(after))
+        if _is_stored(after) and self._retention(before) != self._retention(after):
+            self.storage.set_policy(after.id, self._retention(after))
 
     def drop(self, items: Sequence[CatalogItem]) -> None:
         """Drops the collections, exports and holds of items that were dropped durably."""

@@ -65,6 +65,11 @@ class Changes:
         """The catalog as of now: an immutable snapshot."""
         return self._catalog.state
 
+    @property
+    def lock(self) -> AbstractContextManager[None]:
+        """The lock of the catalog."""
+        return self._catalog.lock
+
     def defining(self, cancellation: Cancellation) -> AbstractContextManager[None]:
         """The lock of the catalog for a statement.
 

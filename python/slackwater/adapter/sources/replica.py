@@ -5,19 +5,27 @@ Its commands wait in `ReplicaInbox` until whoever changes the catalog has them c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.sources import Sources
-from slackwater.controller.protocol import AllowCompaction, DroppedIds, ReplicaKey
+from slackwater.controller.protocol import (
+    AllowCompaction,
+    DroppedIds,
+    ReplicaKey,
+    UpdateConfiguration,
+)
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.protocol import Response, RunIngestion, RunSink
 
 
 class StorageReplica:
-    """Carries out the commands of the controller. `respond` takes its responses to it."""
+    """Carries out the commands of the controller. `respond` takes its responses to it.
+
+    `configure` is told the parameters that have other values.
+    """
 
     def __init__(
         self,
@@ -25,11 +33,13 @@ class StorageReplica:
         sources: Sources,
         sinks: SinkRunner,
         respond: Callable[[Response], None],
+        configure: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._inbox = inbox
         self._sources = sources
         self._sinks = sinks
         self._respond = respond
+        self._configure = configure
 
     def apply_commands(self) -> None:
         """Carries out the commands. The caller holds the catalog's lock, so no two threads do."""
@@ -39,6 +49,8 @@ class StorageReplica:
                     self._sources.run(global_id)
                 case RunSink(global_id):
                     self._sinks.run(global_id)
+                case UpdateConfiguration(parameters):
+                    self._configure(dict(parameters))
                 case AllowCompaction(global_id):
                     self._give_up(global_id)
 

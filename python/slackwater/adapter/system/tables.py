@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.controllers.parameters import SystemParameters
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.sessions import Sessions
@@ -47,6 +48,7 @@ class RunningParts:
     states: SourceStates
     sinks: SinkRunner
     changefeeds: ChangefeedSources
+    parameters: SystemParameters
 
 
 class SystemTables:
@@ -60,6 +62,7 @@ class SystemTables:
         self._states = running.states
         self._sinks = running.sinks
         self._changefeeds = running.changefeeds
+        self._parameters = running.parameters
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -116,6 +119,7 @@ class SystemTables:
             partitions=tuple(self._changefeeds.partitions())
             if "mz_changefeed_partitions" in names
             else (),
+            parameters=self._parameters.entries(),
         )
 
     def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:

@@ -30,7 +30,7 @@ from slackwater.storage.controller.descriptions import (
 from slackwater.storage.controller.effects import AnswerAppend, Effect
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports
-from slackwater.storage.controller.placement import Placement
+from slackwater.storage.controller.placement import FINALIZATION_PARAMETER, Placement
 from slackwater.storage.controller.protocol import (
     AppendDone,
     AppendFailed,
@@ -286,7 +286,7 @@ class StorageController:
         Whatever the limits, each gets its turn.
         """
         self._sinces.turn(limit)
-        if self.placement.parameters.get("finalize_shards") != "off":
+        if self.placement.parameters.get(FINALIZATION_PARAMETER) != "off":
             self._effects += self.shards.finalize(finalized_at_once)
         return self.process()
 

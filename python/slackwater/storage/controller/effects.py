@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slackwater.controller.holds import ReadHold
-from slackwater.controller.protocol import ReplicaKey
+from slackwater.controller.protocol import Parameters, ReplicaKey
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError
@@ -122,6 +122,13 @@ class AnswerSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Configure:
+    """The controller's own process goes on with these parameters; others keep their values."""
+
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True)
 class WriteStatus:
     """A row of the status history; the shell adds the time."""
 
@@ -141,5 +148,6 @@ Effect = (
     | AnswerAppend
     | ReadSnapshot
     | AnswerSnapshot
+    | Configure
     | WriteStatus
 )

@@ -18,11 +18,14 @@ from slackwater.repr.frontier import EMPTY_FRONTIER
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.capabilities import Capabilities, CollectionState
 from slackwater.storage.controller.descriptions import IngestionDescription, IngestionExport
-from slackwater.storage.controller.effects import Effect
+from slackwater.storage.controller.effects import Configure, Effect
 from slackwater.storage.controller.exports import Exports
 from slackwater.storage.controller.instance import Instance
 from slackwater.storage.controller.protocol import RunIngestion, RunSink
 from slackwater.storage.controller.statuses import Statuses
+
+FINALIZATION_PARAMETER = "enable_storage_shard_finalization"
+"""The parameter that says whether dropped shards are finalized: ``on``, or ``off``."""
 
 
 class Placement:
@@ -60,10 +63,13 @@ class Placement:
     def update_configuration(self, parameters: Mapping[str, str]) -> None:
         """Merges the parameters into the configuration, for present and future instances (M2).
 
-        ``finalize_shards`` = ``off`` keeps dropped shards from being finalized.
+        The process of the controller goes on with them, too. `FINALIZATION_PARAMETER` = ``off``
+        keeps dropped shards from being finalized.
         """
         self._parameters.update(parameters)
-        command = UpdateConfiguration(tuple(sorted(parameters.items())))
+        changed = tuple(sorted(parameters.items()))
+        self._effects.append(Configure(changed))
+        command = UpdateConfiguration(changed)
         for instance in self._instances.values():
             self._effects += instance.send(command)
 

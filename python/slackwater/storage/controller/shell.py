@@ -77,8 +77,9 @@ class ShardStore(Protocol):
 class Storage:
     """Collections, exports and read holds. Thread-safe.
 
-    `replica` is told what to run and what to stop, in whatever thread that follows; it must not
-    block. `clock_ms` never goes back; it dates the holds.
+    `replica` is told what to run and what to stop, and `configure` the parameters that have other
+    values, in whatever thread that follows; neither may block. `clock_ms` never goes back; it dates
+    the holds.
     """
 
     def __init__(
@@ -87,11 +88,13 @@ class Storage:
         store: ShardStore,
         clock_ms: Callable[[], int],
         replica: Callable[[Command], None],
+        configure: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         self._core = core
         self._store = store
         self._clock_ms = clock_ms
         self._replica = replica
+        self._configure = configure
         self._lock = Lock()
         self._opened_ms: dict[int, int] = {}
         self._answers: dict[int, StorageError | None] = {}
@@ -345,6 +348,8 @@ class Storage:
                     self._wake(ticket, effect)
                 case ef.AnswerSnapshot(ticket, never):
                     self._snapshots[ticket].set_exception(never)
+                case ef.Configure(parameters):
+                    self._configure(dict(parameters))
                 case ef.WriteStatus(_, "paused"):
                     # The only replica is in this process, which has not begun yet; what it runs
                     # says then how it is.

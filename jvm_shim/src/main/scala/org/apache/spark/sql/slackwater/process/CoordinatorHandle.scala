@@ -39,7 +39,7 @@ import org.apache.spark.sql.slackwater.protocol.{
 final class CoordinatorHandle private (
     override val location: String,
     metastore: Option[String],
-    secrets: Map[String, String],
+    variables: Map[String, String],
     python: Option[String],
     lease: Option[String],
     ingress: Map[String, String],
@@ -346,7 +346,7 @@ final class CoordinatorHandle private (
   private def launch(): Launch = Launch(
     location,
     metastore,
-    ObjectStore.prepare(context, location) ++ secrets,
+    ObjectStore.prepare(context, location) ++ variables,
     python,
     lease,
     ingress,
@@ -493,7 +493,7 @@ object CoordinatorHandle extends Logging {
         new CoordinatorHandle(
           location,
           metastore,
-          metastorePassword(setting),
+          variables(setting),
           setting("spark.slackwater.python"),
           setting("spark.slackwater.lease"),
           context.getConf.getAllWithPrefix("spark.slackwater.ingress.").toMap,
@@ -507,9 +507,10 @@ object CoordinatorHandle extends Logging {
   private[process] def isKnown(session: String): Boolean =
     handles.values.asScala.exists(_.knows(session))
 
-  /** Spark hides the values of keys with this word, in its UI and in the event log. */
-  private def metastorePassword(setting: String => Option[String]): Map[String, String] =
+  /** Variables for the coordinator's process. Spark hides passwords in its UI and event log. */
+  private def variables(setting: String => Option[String]): Map[String, String] =
     Seq(
+      "spark.slackwater.parameters.file" -> "SLACKWATER_PARAMETERS_FILE",
       "spark.slackwater.metastore.password" -> "SLACKWATER_METASTORE_PASSWORD",
       "spark.slackwater.metastore.passwordFile" -> "SLACKWATER_METASTORE_PASSWORD_FILE"
     ).flatMap { case (key, variable) => setting(key).map(variable -> _) }.toMap
