@@ -30,6 +30,10 @@ WITHOUT_CASE = {
         "needs a statement that is cancelled while it runs",
         "clients/test_cancel.py::test_waiting_for_a_frontier_that_is_far_away",
     ),
+    "SLACKWATER_CONTENTS_LOST": (
+        "needs a metastore that has lost rows",
+        "unit/adapter/test_repair.py::test_what_has_lost_its_contents_is_refused_and_the_rest_goes_on",
+    ),
     "SLACKWATER_CONCURRENT_CHANGE": (
         "needs two statements at the same moment",
         "unit/adapter/test_staged_tables.py::test_a_table_that_changes_meanwhile_is_not_replaced",

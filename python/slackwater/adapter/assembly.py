@@ -33,6 +33,7 @@ from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
+from slackwater.adapter.ddl.repair import repair
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -262,6 +263,7 @@ def _base(given: Given) -> _Base:
         system_items=system_items(),
     )
     upgrade(persist, catalog)
+    repair(persist, catalog)
     oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)
     timeline = Timeline(oracle, FrontierWatch(given.monotonic), given.clock, given.monotonic)
     replica_inbox = ReplicaInbox()

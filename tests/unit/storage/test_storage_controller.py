@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.storage.storage_model import INSTANCE, Room
 
@@ -41,6 +43,7 @@ from slackwater.storage.controller.protocol import (
     AppendRefused,
     RunIngestion,
     RunSink,
+    ShardFinalized,
     SnapshotRead,
 )
 
@@ -583,10 +586,30 @@ def test_reconciliation_registers_what_nobody_claims(room):
     assert core.maintain(5) == (ef.FinalizeShard(lost), ef.FinalizeShard(registered))
 
 
-def test_a_shard_of_an_object_that_was_dropped_without_it_is_a_fault(room):
+def test_a_shard_that_an_object_has_is_not_finalized(room):
     room.view()
     (shard,) = room.durable.mappings
     room.durable.unfinalized.add(shard)
     core = StorageController(room.durable.state(), at(0))
-    with pytest.raises(FatalError, match=f"{shard} of u1"):
-        core.reconcile_state()
+    assert core.migrate_collections() == frozenset()
+    assert core.process() == (ef.ReclaimShards((shard,)),)
+    core.reconcile_state()
+    assert (core.process(), core.maintain(5)) == ((), ())
+    core.validate()
+
+
+def test_an_object_that_has_lost_a_shard_keeps_the_others(room):
+    view = room.view(shards=2)
+    gone, kept = sorted(room.durable.mappings)
+    room.durable.unfinalized.update([gone, kept])
+    core = StorageController(replace(room.durable.state(), lost=frozenset({gone})), at(0))
+    assert core.migrate_collections() == {view}
+    assert core.process() == (ef.ReclaimShards((kept,)),)
+    assert core.shards.owners_of([gone, kept]) == {kept: view}
+    core.reconcile_state()
+    assert core.maintain(5) == (ef.FinalizeShard(gone),)
+    core.respond(ShardFinalized(gone))
+    assert core.process() == ()
+    core.shards.give_up([view])
+    assert core.maintain(5) == (ef.FinalizeShard(kept),)
+    core.validate()

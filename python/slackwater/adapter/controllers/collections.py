@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+import structlog
+
 from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.parameters import milliseconds
 from slackwater.planner.parser.variables import CLUSTER
+from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK, LagWriteFrontier
@@ -37,6 +40,8 @@ DEFAULT_RETAIN_MS = 1000
 INSTANCE = CLUSTER
 REPLICA = "r1"
 
+_log = structlog.get_logger("collections")
+
 
 def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
     """The controller of an environment whose catalog is `state`, as yet without collections."""
@@ -47,11 +52,20 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
             mappings=mappings,
             unfinalized=frozenset(persist.reads.unfinalized()),
             unclaimed=frozenset(persist.reads.shard_ids()) - mappings.keys(),
+            lost=frozenset(shard for item in items for shard in lost_shards(persist, item)),
         ),
         Frontier(persist.reads.tables_upper()),
     )
     controller.placement.create_instance(INSTANCE)
     return controller
+
+
+def lost_shards(persist: PersistClient, item: CatalogItem) -> list[int]:
+    """The shards of the item whose contents are gone, or have columns that are not the item's."""
+    found = [shard for shard in shards_of(item) if not persist.reads.has_contents(shard)]
+    if found or item.shard_id is None or item.kind is ItemKind.SINK:
+        return found
+    return [] if persist.reads.state(item.shard_id).desc == item.desc else [item.shard_id]
 
 
 def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWriteFrontier:
@@ -85,6 +99,8 @@ class Collections:
     """The holds of views and indexes on their inputs."""
     _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
     _retain_ms: int = DEFAULT_RETAIN_MS
+    _lost: frozenset[GlobalId] = frozenset()
+    """Objects whose contents were gone when the leader began."""
 
     def configure(self, parameters: Mapping[str, str]) -> None:
         """Goes on with the history that is kept by default; what is gone does not come back."""
@@ -114,19 +130,40 @@ class Collections:
     def open(self) -> None:
         """Makes the collections and exports of the whole catalog, when a leader begins.
 
-        Views and sinks take their holds before any policy moves a since.
+        Views and sinks take their holds before any policy moves a since. Objects that have lost
+        their contents are left out, and so are sinks, and holds of dataflows, that read them.
         """
+        lost = self.storage.do(lambda core: core.migrate_collections())
+        self._lost = frozenset(
+            item.id
+            for item in self.state().items.values()
+            if item.id in lost or _ingestion_of(item, self.state()) in lost
+        )
+        for global_id in sorted(self._lost):
+            _log.error("contents lost", object=self.state().item(global_id).full_name)
         items = self.state().topological()
-        stored = [item for item in items if _is_stored(item)]
+        stored = [item for item in items if _is_stored(item) and item.id not in self._lost]
         self.storage.create([self._collection(item, self.state()) for item in stored], ())
         for item in items:
             self._hold_inputs(item, self.state())
-            if item.kind is ItemKind.SINK:
+            if item.kind is ItemKind.SINK and not self._lost_inputs(item):
                 self.create_export(item)
         self.storage.do(
             lambda core: core.set_read_policy([(i.id, self._retention(i)) for i in stored])
         )
         self.storage.do(lambda core: core.reconcile_state())
+
+    def _lost_inputs(self, item: CatalogItem) -> list[CatalogItem]:
+        """The stored objects that the item reads, and that have lost their contents."""
+        if not self._lost:
+            return []
+        read = self.state().below(item.depends_on, _is_stored)
+        return [each for each in read if each.id in self._lost]
+
+    def refuse_lost(self, item: CatalogItem) -> None:
+        """Raises SLACKWATER_CONTENTS_LOST if the item reads an object whose contents are lost."""
+        for each in self._lost_inputs(item):
+            raise user_error("SLACKWATER_CONTENTS_LOST", objectName=each.full_name)
 
     def create(self, items: Iterable[CatalogItem], after: CatalogState) -> None:
         """Makes the collections of items that were created durably.
@@ -231,7 +268,7 @@ class Collections:
 
         A view needs the last time before its own upper. An index begins at any time.
         """
-        if not item.kind.is_maintained:
+        if not item.kind.is_maintained or self._lost_inputs(item):
             return
         # Through views that are not stored.
         inputs = [each.id for each in state.below(item.depends_on, _is_stored) if _is_stored(each)]
@@ -263,6 +300,12 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
             return IngestionExport(source.progress, name)
         case _:
             return Table()
+
+
+def _ingestion_of(item: CatalogItem, state: CatalogState) -> GlobalId | None:
+    """The ingestion that writes the item."""
+    source = _data_source(item, state) if _is_stored(item) else None
+    return source.ingestion if isinstance(source, IngestionExport) else None
 
 
 def _is_index(state: CatalogState, global_id: GlobalId) -> bool:

@@ -50,6 +50,15 @@ class PersistShardStore:
 
         self.persist.transactions.transact(drop)
 
+    def reclaim_shards(self, shard_ids: Sequence[int]) -> None:
+        """Keeps the shards in one transaction."""
+
+        def keep(conn: Connection) -> None:
+            for shard_id in shard_ids:
+                self.persist.definitions.keep_shard(conn, shard_id)
+
+        self.persist.transactions.transact(keep)
+
     def append(self, effect: AppendRows) -> AppendDone | AppendRefused:
         """Commits rows, uppers, and the steps and results beside them in one transaction."""
         extras = CommitExtras() if effect.extras is None else effect.extras

@@ -163,7 +163,8 @@ class Changes:
             _, diff = apply(before, made)
             for item in diff.dropped:
                 for shard_id in shards_of(item):
-                    self._persist.definitions.drop_shard(conn, shard_id)
+                    if self._persist.reads.has_contents(shard_id):
+                        self._persist.definitions.drop_shard(conn, shard_id)
                 if item.kind in self._on_drop:
                     self._on_drop[item.kind](conn, item.id)
             return made

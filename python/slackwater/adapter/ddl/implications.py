@@ -123,6 +123,7 @@ class Implications:
             _log.warning("cannot start", object=item.id, error=str(error))
 
     def _start(self, item: CatalogItem) -> None:
+        self._collections.refuse_lost(item)
         if item.kind is ItemKind.MATERIALIZED_VIEW:
             self._worker.add(self._views.dataflow(item))
         elif item.kind is ItemKind.INDEX:

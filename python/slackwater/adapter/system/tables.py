@@ -28,7 +28,8 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
-from slackwater.repr.frontier import Frontier, Timestamp
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
@@ -127,7 +128,11 @@ class SystemTables:
             return ObjectFrontiers(None, self._sinks.frontier(item.id))
         if item.kind is ItemKind.INDEX:
             return ObjectFrontiers(None, Frontier(self._health.worker.upper(item.id)))
-        return ObjectFrontiers(self._relations.since(item), self._relations.upper(item))
+        try:
+            return ObjectFrontiers(*self._relations.frontiers(item))
+        except SlackwaterError:
+            # Its contents are lost, or it was dropped just now.
+            return ObjectFrontiers(EMPTY_FRONTIER, EMPTY_FRONTIER)
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
         if item.kind is ItemKind.INDEX:

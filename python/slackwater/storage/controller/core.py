@@ -78,7 +78,19 @@ class StorageController:
         self._sinces = DurableSinces(self.capabilities, self.placement, self.shards, self._effects)
         self._responses: deque[Response] = deque()
 
-    # Collections: M10, M16, M19
+    # Collections: M9, M10, M16, M19
+
+    def migrate_collections(self) -> frozenset[GlobalId]:
+        """Makes the durable mappings of shards such that collections can be created (M9).
+
+        To be called once, before the first of them. A shard that is to be finalized, and that an
+        object of the catalog has, is kept. Returns the objects of which a shard is lost; they
+        cannot be created. Deviates from spec M9: an upgrade changes mappings in the transaction of
+        the object's entry (decision 0006).
+        """
+        effects, losers = self.shards.migrate()
+        self._effects += effects
+        return losers
 
     def create_collections(
         self,
@@ -298,7 +310,7 @@ class StorageController:
         """Cleans up after a crash, once all that the catalog has was created (M27).
 
         Shards that nobody claims are registered for finalization. Idempotent; finalization itself
-        comes later. A FatalError for a shard that an object has although it was dropped.
+        comes later.
         """
         self._effects += self.shards.reconcile()
 

@@ -24,6 +24,13 @@ class RegisterFinalization:
 
 
 @dataclass(frozen=True, slots=True)
+class ReclaimShards:
+    """These shards need not go, durably: objects have them."""
+
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FinalizeShard:
     """Empties the shard for ever; answered by `ShardFinalized`. A tombstone stays as it is."""
 
@@ -139,6 +146,7 @@ class WriteStatus:
 
 Effect = (
     RegisterFinalization
+    | ReclaimShards
     | FinalizeShard
     | DowngradeSince
     | SendToReplica

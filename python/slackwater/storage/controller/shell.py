@@ -65,6 +65,10 @@ class ShardStore(Protocol):
         """Registers the shards for finalization, durably."""
         ...
 
+    def reclaim_shards(self, shard_ids: Sequence[int]) -> None:
+        """Takes the registration of the shards back, durably."""
+        ...
+
     def append(self, effect: ef.AppendRows) -> AppendDone | AppendRefused:
         """One commit, all or nothing. What it raises leaves open whether it happened."""
         ...
@@ -340,6 +344,9 @@ class Storage:
                         sinces[shard] = Timestamp(since.value)
                 case ef.RegisterFinalization(shards):
                     self._store.drop_shards(shards)
+                case ef.ReclaimShards(shards):
+                    _log.warning("dropped shards are kept: objects have them", shards=shards)
+                    self._store.reclaim_shards(shards)
                 case ef.AppendRows():
                     self.respond(self._appended(effect))
                 case ef.AnswerAppend(ticket, refused):
