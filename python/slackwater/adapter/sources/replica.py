@@ -45,10 +45,10 @@ class StorageReplica:
         """Carries out the commands. The caller holds the catalog's lock, so no two threads do."""
         for command in self._inbox.drain():
             match command:
-                case RunIngestion(global_id):
-                    self._sources.run(global_id)
-                case RunSink(global_id):
-                    self._sinks.run(global_id)
+                case RunIngestion():
+                    self._sources.run(command)
+                case RunSink():
+                    self._sinks.run(command)
                 case UpdateConfiguration(parameters):
                     self._configure(dict(parameters))
                 case AllowCompaction(global_id):
