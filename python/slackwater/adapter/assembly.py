@@ -17,7 +17,7 @@ from sqlalchemy import Engine as SqlEngine
 from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.controllers.collections import Collections, recovered
+from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections, recovered
 from slackwater.adapter.controllers.parameters import ParameterFile, SystemParameters
 from slackwater.adapter.controllers.persist_shards import PersistShardStore, persist_configured
 from slackwater.adapter.controllers.relations import Relations
@@ -72,6 +72,7 @@ from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.engine import Engine
 from slackwater.compute.worker import Listeners, Worker
+from slackwater.controller.protocol import ReplicaKey
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
@@ -266,7 +267,7 @@ def _base(given: Given) -> _Base:
     repair(persist, catalog)
     oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)
     timeline = Timeline(oracle, FrontierWatch(given.monotonic), given.clock, given.monotonic)
-    replica_inbox = ReplicaInbox()
+    replica_inbox = ReplicaInbox(ReplicaKey(INSTANCE, REPLICA))
     configured: list[Configure] = []
 
     def configure(parameters: Mapping[str, str]) -> None:

@@ -166,10 +166,8 @@ def test_an_ingestion_runs_with_its_exports_and_goes_on_without_a_dropped_one(ro
     assert room.sent[-1].exports == (exports[1],)
     room.drop(ingestion)
     assert room.sent[-1] == AllowCompaction(ingestion, EMPTY_FRONTIER)
-    assert room.core.placement.working_on_dropped() == {ingestion: {R1}}
     room.core.respond(DroppedIds(R1, (ingestion,)))
-    room.run()
-    assert room.core.placement.working_on_dropped() == {}
+    assert room.core.process() == ()
 
 
 def test_i52_exports_keep_the_remap_of_an_ingestion_that_is_its_own(room):
@@ -524,14 +522,6 @@ def test_sinks_run_on_the_lowest_replica_and_move_only_when_it_goes(room):
     assert statuses(room.core.process()) == [(sink, "paused")]
     with pytest.raises(FatalError):
         room.core.placement.drop_replica(INSTANCE, "r0")
-
-
-def test_a_replica_that_goes_need_not_give_up_what_was_dropped(room):
-    sink = room.sink(written(room))
-    room.drop_sink(sink)
-    assert room.core.placement.working_on_dropped() == {sink: {R1}}
-    room.core.placement.drop_replica(INSTANCE, "r1")
-    assert room.core.placement.working_on_dropped() == {}
 
 
 def test_instances(room):

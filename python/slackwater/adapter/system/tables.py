@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.details import MaterializedViewDetails
@@ -28,7 +28,6 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
-from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import updates_at
@@ -92,7 +91,7 @@ class SystemTables:
         return SystemSnapshot(
             catalog=catalog,
             now_ms=now_ms,
-            frontiers={item.id: self._frontiers(item) for item in items if _has_frontiers(item)},
+            frontiers=self._frontiers(items),
             hydrated={
                 item.id: self._is_hydrated(item) for item in items if item.kind.is_maintained
             },
@@ -123,16 +122,20 @@ class SystemTables:
             parameters=self._parameters.entries(),
         )
 
-    def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
-        if item.kind is ItemKind.SINK:
-            return ObjectFrontiers(None, self._sinks.frontier(item.id))
-        if item.kind is ItemKind.INDEX:
-            return ObjectFrontiers(None, Frontier(self._health.worker.upper(item.id)))
-        try:
-            return ObjectFrontiers(*self._relations.frontiers(item))
-        except SlackwaterError:
-            # Its contents are lost, or it was dropped just now.
-            return ObjectFrontiers(EMPTY_FRONTIER, EMPTY_FRONTIER)
+    def _frontiers(self, items: Iterable[CatalogItem]) -> dict[GlobalId, ObjectFrontiers]:
+        """The frontiers of all that have some; of what has lost its contents, empty ones."""
+        stored = self._relations.storage.frontiers_of_all()
+        lost = (EMPTY_FRONTIER, EMPTY_FRONTIER)
+        found = {}
+        for item in items:
+            if item.kind is ItemKind.SINK:
+                found[item.id] = ObjectFrontiers(None, self._sinks.frontier(item.id))
+            elif item.kind is ItemKind.INDEX:
+                upper = Frontier(self._health.worker.upper(item.id))
+                found[item.id] = ObjectFrontiers(None, upper)
+            elif item.shard_id is not None:
+                found[item.id] = ObjectFrontiers(*stored.get(item.id, lost))
+        return found
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
         if item.kind is ItemKind.INDEX:
@@ -150,7 +153,3 @@ class SystemTables:
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended
         )
-
-
-def _has_frontiers(item: CatalogItem) -> bool:
-    return item.shard_id is not None or item.kind in (ItemKind.SINK, ItemKind.INDEX)

@@ -328,8 +328,9 @@ class StorageController:
         match response:
             case FrontierUppers(uppers):
                 self.update_write_frontiers(uppers)
-            case DroppedIds(replica, ids):
-                self.placement.gave_up(replica, ids)
+            case DroppedIds():
+                # Late reports of what was dropped are ignored anyway.
+                pass
             case StatusUpdate(global_id, status, error):
                 if self._exists(global_id):
                     self._statuses.report(global_id, status, error)

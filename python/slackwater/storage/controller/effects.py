@@ -144,14 +144,14 @@ class WriteStatus:
     error: str | None = None
 
 
+ToReplica = SendToReplica | ConnectReplica | DisconnectReplica
+
 Effect = (
     RegisterFinalization
     | ReclaimShards
     | FinalizeShard
     | DowngradeSince
-    | SendToReplica
-    | ConnectReplica
-    | DisconnectReplica
+    | ToReplica
     | AppendRows
     | AnswerAppend
     | ReadSnapshot
