@@ -61,11 +61,14 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
 
 
 def lost_shards(persist: PersistClient, item: CatalogItem) -> list[int]:
-    """The shards of the item whose contents are gone, or have columns that are not the item's."""
+    """The shards of the item whose contents are gone, or have columns of other types."""
     found = [shard for shard in shards_of(item) if not persist.reads.has_contents(shard)]
-    if found or item.shard_id is None or item.kind is ItemKind.SINK:
+    if found or item.shard_id is None or item.desc is None:
         return found
-    return [] if persist.reads.state(item.shard_id).desc == item.desc else [item.shard_id]
+    types = {column.name: column.spark_type for column in item.desc.columns}
+    stored = persist.reads.state(item.shard_id).desc.columns
+    differs = any(types.get(each.name, each.spark_type) != each.spark_type for each in stored)
+    return [item.shard_id] if differs else []
 
 
 def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWriteFrontier:

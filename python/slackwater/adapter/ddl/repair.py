@@ -52,7 +52,8 @@ def _add_columns(persist: PersistClient, item: CatalogItem) -> None:
     if not persist.reads.has_contents(shard_id):
         return
     stored = persist.reads.state(shard_id).desc
-    if stored != desc and incompatibility(stored, desc) is None:
+    lacks = {each.name for each in desc.columns} - {each.name for each in stored.columns}
+    if lacks and incompatibility(stored, desc) is None:
         _log.warning("columns added", object=item.full_name, shard=shard_id)
         persist.transactions.transact(
             lambda conn: persist.definitions.set_desc(conn, shard_id, desc, stored)
