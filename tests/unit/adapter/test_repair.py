@@ -11,6 +11,7 @@ from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import Answers
 from tests.support.waiting import wait_until
 
+from slackwater.adapter.ddl import repair
 from slackwater.persist.tables import parts, shards
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX
@@ -160,6 +161,10 @@ def test_a_source_without_its_remap_has_lost_its_contents(place):
     place.sql("DROP SOURCE c")
 
 
+class Killed(Exception):
+    """The process is gone."""
+
+
 class Named(Answers):
     """Of each query it says that it is of the relation that stands at its end."""
 
@@ -187,6 +192,30 @@ def test_a_view_is_computed_anew(env):
     assert place.env.persist.reads.is_finalized(before["mv"].errors_shard)
     place.restart()
     assert place.item("mv") == after
+    place.close()
+
+
+def test_a_repair_that_was_cut_off_goes_on(env, monkeypatch):
+    place = Place(env, spark=Named())
+    place.table("t", k="integer")
+    for name in ("first", "second"):
+        place.sql(f"CREATE MATERIALIZED VIEW {name} AS SELECT k FROM t")
+    gone = {name: place.item(name).shard_id for name in ("first", "second")}
+    done, make = [], repair._repair_view
+
+    def cut_off(persist, catalog, view):
+        if done:
+            raise Killed
+        done.append(view.name)
+        make(persist, catalog, view)
+
+    damage = [each for shard in gone.values() for each in no_shard(shard)]
+    with monkeypatch.context() as patched:
+        patched.setattr(repair, "_repair_view", cut_off)
+        with pytest.raises(Killed):
+            damaged(place, *damage)
+    place.start()
+    assert {place.item(name).shard_id for name in gone}.isdisjoint(gone.values())
     place.close()
 
 
