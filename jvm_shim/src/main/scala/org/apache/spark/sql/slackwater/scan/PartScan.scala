@@ -38,7 +38,7 @@ private[slackwater] object PartScan {
       val narrowed = parts.copy(schema = concerned(parts.schema, output))
       val sources = new Sources(session, scan.label, narrowed)
       val until = Option.when(timed)(asOf)
-      val rows = Consolidate.rows(sources, uniform, embedded, until, inline(narrowed.schema))
+      val rows = Consolidate.rows(sources, files, until, inline(narrowed.schema))
       project(rows, output)
     }
   }
