@@ -370,8 +370,8 @@ class Engine(Protocol):
         and it keeps but the rows that wait for their times.
         """
 
-    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
-        """The contents, as updates at their time.
+    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table | None:
+        """The contents, as updates at their time. None: they are too many; see `write_view`.
 
         Raises `TickEnded` when that takes longer than `most_ms`.
         """
