@@ -46,10 +46,6 @@ WITHOUT_CASE = {
         "needs an application with a small limit",
         "e2e/test_limited_results.py::test_a_view_names_the_limit_of_results",
     ),
-    "SLACKWATER_TICK_MEMORY": (
-        "needs a change of more than the driver can hold",
-        "e2e/test_large_ticks.py::test_what_only_a_program_can_follow_says_what_is_wrong",
-    ),
     "SLACKWATER_COORDINATOR_START": (
         "needs an interpreter that does not start",
         "clients/test_shim_process.py::test_a_coordinator_that_cannot_start",
