@@ -91,6 +91,16 @@ private[slackwater] object Consolidate {
     }
   }
 
+  /** Some columns of `whole`, and its first one by which Parquet leaves out row groups: rows that a
+    * retraction may concern are found by it. To read it takes less than to look at all rows twice.
+    */
+  def withPruning(columns: StructType, whole: StructType): StructType =
+    if (columns.isEmpty) columns
+    else {
+      val first = whole.find(field => prunable(field.dataType))
+      StructType(first.toSeq ++ columns.filterNot(first.contains))
+    }
+
   /** Each row once, with the sum of its diffs, the last column, if it is not zero. */
   def updates(plan: LogicalPlan): LogicalPlan = {
     val sums = summed(plan)
