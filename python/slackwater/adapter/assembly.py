@@ -14,6 +14,7 @@ from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.collections import Collections, recovered
 from slackwater.adapter.controllers.persist_shards import PersistShardStore
@@ -85,7 +86,7 @@ class Given:
     `engine` reaches the metastore, `blobs` the files of the environment, `spark` the driver.
     `location` is the environment's name for users. `clock` gives wall clock milliseconds, and
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
-    write lock. `on_fatal` is told of a broken invariant.
+    write lock. `on_fatal` is told of a broken invariant. `mark` is told of changes of the catalog.
     """
 
     engine: SqlEngine
@@ -99,6 +100,7 @@ class Given:
     monotonic: Callable[[], float] = time.monotonic
     maintenance: MaintenanceSettings | None = None
     lease: LockLease = field(default_factory=LockLease)
+    mark: CatalogMark = field(default_factory=Unmarked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,7 @@ def _base(given: Given) -> _Base:
         clock_ms=given.clock,
         system_schemas=system_schemas(),
         system_items=system_items(),
+        mark=given.mark,
     )
     upgrade(persist, catalog)
     oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.lock import CatalogLock
+from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
 from slackwater.adapter.catalog.model import (
     CATALOG_NAME,
     DEFAULT_SCHEMA,
@@ -90,10 +91,12 @@ class DurableCatalog:
         transactor: Transactor,
         state: CatalogState,
         clock_ms: Callable[[], int],
+        mark: CatalogMark,
     ) -> None:
         self._transactor = transactor
         self._state = state
         self._clock_ms = clock_ms
+        self._mark = mark
         self.lock = CatalogLock()
         self._changing = threading.Lock()
         self._allocating = threading.Lock()
@@ -107,10 +110,11 @@ class DurableCatalog:
         clock_ms: Callable[[], int],
         system_schemas: Sequence[SchemaEntry] = (),
         system_items: Sequence[CatalogItem] = (),
+        mark: CatalogMark | None = None,
     ) -> DurableCatalog:
         """Reads the catalog, and writes its first entries into an empty environment.
 
-        System entries come from the program, not from the metastore.
+        System entries come from the program, not from the metastore. `mark` is told of each change.
         """
 
         def read(conn: Connection) -> CatalogState:
@@ -122,7 +126,7 @@ class DurableCatalog:
                 stored.revision,
             )
 
-        return DurableCatalog(transactor, transactor.transact(read), clock_ms)
+        return DurableCatalog(transactor, transactor.transact(read), clock_ms, mark or Unmarked())
 
     @property
     def state(self) -> CatalogState:
@@ -191,7 +195,8 @@ class DurableCatalog:
                     raise FatalError("a catalog change was published before its transaction ran")
                 if on_durable is not None:
                     on_durable(*outcome[0])
-                self._state = outcome[0][0]
+                with self._mark.changing():
+                    self._state = outcome[0][0]
                 return outcome[0]
 
             yield StagedChange(step, publish)
