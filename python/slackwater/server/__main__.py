@@ -513,7 +513,12 @@ def _leader_lease(
 def _listening(app: Any, listener: socket.socket) -> threading.Thread:
     """Starts the thread that serves the application, and returns it."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=600
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_keep_alive=600,
+        proxy_headers=False,
     )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

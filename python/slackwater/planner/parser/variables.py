@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import TextPosition, unsupported, user_error
@@ -205,6 +206,7 @@ def assign(name: str, value: str | None) -> Assigned:
         ) from None
 
 
+@lru_cache(maxsize=64)
 def milliseconds(value: str) -> int:
     """The canonical value of a timeout as a number."""
     return parse_duration(value)
