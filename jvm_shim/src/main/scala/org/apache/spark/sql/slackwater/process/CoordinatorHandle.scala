@@ -200,7 +200,8 @@ final class CoordinatorHandle private (
       at: Endpoint,
       path: String,
       body: ObjectNode
-  ): Answer = if (path == "/v1/bind") bound(at, body) else {
+  ): Answer = if (path == "/v1/bind") bound(at, body)
+  else {
     if (path == "/v1/write" || definitions(path)) body.put("execution", UUID.randomUUID.toString)
     val answer = http.sendAsync(request(at, path, body, None), receiving)
     def answered(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
