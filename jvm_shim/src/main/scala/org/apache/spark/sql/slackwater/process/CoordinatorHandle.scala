@@ -165,7 +165,7 @@ final class CoordinatorHandle private (
     var sent = false
     while (response.isEmpty) {
       val at =
-        try running()
+        try if (path == "/v1/release") living() else running()
         catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
         val found = exchange(at, path, body)
@@ -358,6 +358,10 @@ final class CoordinatorHandle private (
 
   /** The living endpoint; starts the process, or finds the leader, when there is none. */
   private def running(): Endpoint = endpoint.filter(_.isAlive).getOrElse(start())
+
+  /** The living endpoint, for what nobody is to be started for: its holds end with a coordinator. */
+  private def living(): Endpoint =
+    endpoint.filter(_.isAlive).getOrElse(throw unavailable("it has ended"))
 
   private def start(): Endpoint = synchronized {
     endpoint.filter(_.isAlive).getOrElse {
